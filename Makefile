@@ -1,0 +1,81 @@
+# `make run` and `make test` need Python >= 3.11 and nothing else: they make their own environment in .venv.
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+READY_BENCH := $(VENV)/.ready-bench
+CORPUS := fixtures/transcripts/dev.jsonl.gz
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+
+.PHONY: help run test check check-lint check-format check-types check-layers check-features format features bench clean
+
+help: ## say what there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+run: $(READY) ## show it: a guarded stream that loops, then a scan of recorded runs
+	@$(BIN)/agent-monitor demo
+	@echo
+	@$(BIN)/agent-monitor scan $(CORPUS) || test $$? -eq 1 # 1: loops were found, as they should
+
+test: $(READY) ## run the tests
+	@$(BIN)/python -m pytest -q
+
+check: $(READY) ## lint, format, types, layers, and the table of features
+	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-features
+
+check-lint: $(READY)
+	@$(BIN)/ruff check --quiet . && echo "lint: clean"
+
+check-format: $(READY)
+	@$(BIN)/ruff format --quiet --check . && echo "format: clean"
+
+check-types: $(READY)
+	@$(BIN)/mypy
+
+check-layers: $(READY)
+	@$(BIN)/lint-imports --no-logo --no-cache
+
+check-features: $(READY)
+	@$(BIN)/python scripts/features.py --collect-only
+
+format: $(READY) ## format the code and mend what can be mended
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+features: $(READY) ## run the test of every row of docs/features.md
+	@$(BIN)/python scripts/features.py
+
+bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
+	@$(BIN)/python -m bench.detectors
+	@$(BIN)/python -m bench.stream
+	@$(BIN)/python -m bench.close
+	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
+
+clean: ## remove the environment and all caches
+	@rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A name on the path is no proof (a version manager's shim may refuse), so each candidate is run.
+$(BIN)/python:
+	@for python in python3.13 python3.12 python3.11 python3.14 python3 python; do \
+	    if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	        echo "Making $(VENV) with $$($$python --version)"; \
+	        $$python -m venv $(VENV) && exit; \
+	        rm -rf $(VENV); exit 1; \
+	    fi; \
+	done; \
+	echo "Python 3.11 or newer (with venv) is needed and was not found. Install it, or put it on the PATH, and try again." >&2; \
+	exit 1
+
+$(READY): pyproject.toml | $(BIN)/python
+	@echo "Installing agent-monitor and its tools into $(VENV) (the first time takes a minute)"
+	@$(PIP) -e '.[test]'
+	@touch $@
+
+$(READY_BENCH): $(READY)
+	@echo "Installing the systems that the benchmarks compare with"
+	@$(PIP) -e '.[bench]' || echo "Not all could be installed; what is missing is left out of the comparison"
+	@touch $@

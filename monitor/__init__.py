@@ -1,0 +1,185 @@
+"""agent-monitor: watch streaming LLM agents, see loops while they are written, stop for real, and say why.
+
+    async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
+        async for chunk in watched: ...
+    watched.outcome
+"""
+
+from monitor._wait import Clock as Clock
+from monitor._wait import SystemClock as SystemClock
+from monitor.chunks import Chunk as Chunk
+from monitor.chunks import ReasoningDelta as ReasoningDelta
+from monitor.chunks import StreamRetried as StreamRetried
+from monitor.chunks import TextDelta as TextDelta
+from monitor.chunks import ToolCall as ToolCall
+from monitor.chunks import ToolCallDelta as ToolCallDelta
+from monitor.chunks import ToolResult as ToolResult
+from monitor.chunks import TurnFinished as TurnFinished
+from monitor.chunks import UsageReport as UsageReport
+from monitor.chunks import chunk_codec as chunk_codec
+from monitor.conditions import Condition as Condition
+from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
+from monitor.conditions import IdleTimeout as IdleTimeout
+from monitor.conditions import MaxModelCalls as MaxModelCalls
+from monitor.conditions import MaxToolCalls as MaxToolCalls
+from monitor.conditions import MaxTurns as MaxTurns
+from monitor.conditions import Predicate as Predicate
+from monitor.conditions import Timeout as Timeout
+from monitor.conditions import TokenLimit as TokenLimit
+from monitor.conditions import condition_from_dict as condition_from_dict
+from monitor.detectors import ContentRepetition as ContentRepetition
+from monitor.detectors import Detector as Detector
+from monitor.detectors import ToolCallRepetition as ToolCallRepetition
+from monitor.detectors import default_detectors as default_detectors
+from monitor.errors import AdapterError as AdapterError
+from monitor.errors import ConfigError as ConfigError
+from monitor.errors import MissingExtra as MissingExtra
+from monitor.errors import MonitorError as MonitorError
+from monitor.errors import RecordedError as RecordedError
+from monitor.errors import RunFailed as RunFailed
+from monitor.errors import StoreError as StoreError
+from monitor.events import AbortRequested as AbortRequested
+from monitor.events import AttemptRetried as AttemptRetried
+from monitor.events import DetectionRaised as DetectionRaised
+from monitor.events import Event as Event
+from monitor.events import FirstChunk as FirstChunk
+from monitor.events import RunStarted as RunStarted
+from monitor.events import RunTerminated as RunTerminated
+from monitor.events import SinkFailed as SinkFailed
+from monitor.events import StopDecided as StopDecided
+from monitor.events import StreamClosed as StreamClosed
+from monitor.events import StreamFailed as StreamFailed
+from monitor.events import TurnEnded as TurnEnded
+from monitor.events import TurnStarted as TurnStarted
+from monitor.events import event_codec as event_codec
+from monitor.guard import Guard as Guard
+from monitor.guard import Watch as Watch
+from monitor.guard import Watched as Watched
+from monitor.guard import watch as watch
+from monitor.messages import AssistantMessage as AssistantMessage
+from monitor.messages import Media as Media
+from monitor.messages import Message as Message
+from monitor.messages import Reasoning as Reasoning
+from monitor.messages import Text as Text
+from monitor.messages import UserMessage as UserMessage
+from monitor.models import ErrorKind as ErrorKind
+from monitor.models import Model as Model
+from monitor.models import ModelError as ModelError
+from monitor.models import ModelRequest as ModelRequest
+from monitor.models import ToolSpec as ToolSpec
+from monitor.outcome import Outcome as Outcome
+from monitor.outcome import Turn as Turn
+from monitor.policy import ObserveOnly as ObserveOnly
+from monitor.policy import Policy as Policy
+from monitor.policy import StopAtFirstLoop as StopAtFirstLoop
+from monitor.reasons import FinishReason as FinishReason
+from monitor.reasons import TerminateReason as TerminateReason
+from monitor.run import RunCore as RunCore
+from monitor.sinks import EventSink as EventSink
+from monitor.sinks import JsonlSink as JsonlSink
+from monitor.sinks import LogSink as LogSink
+from monitor.sinks import MemorySink as MemorySink
+from monitor.state import RunState as RunState
+from monitor.state import Usage as Usage
+from monitor.verdicts import Compact as Compact
+from monitor.verdicts import Continue as Continue
+from monitor.verdicts import Detection as Detection
+from monitor.verdicts import Evidence as Evidence
+from monitor.verdicts import LastTurn as LastTurn
+from monitor.verdicts import Met as Met
+from monitor.verdicts import Nudge as Nudge
+from monitor.verdicts import Stop as Stop
+from monitor.verdicts import Verdict as Verdict
+from monitor.verdicts import WithdrawTool as WithdrawTool
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AbortRequested",
+    "AdapterError",
+    "AssistantMessage",
+    "AttemptRetried",
+    "Chunk",
+    "Clock",
+    "Compact",
+    "Condition",
+    "ConfigError",
+    "ContentRepetition",
+    "Continue",
+    "Detection",
+    "DetectionRaised",
+    "Detector",
+    "ErrorKind",
+    "Event",
+    "EventSink",
+    "Evidence",
+    "FinishReason",
+    "FirstChunk",
+    "FirstChunkTimeout",
+    "Guard",
+    "IdleTimeout",
+    "JsonlSink",
+    "LastTurn",
+    "LogSink",
+    "MaxModelCalls",
+    "MaxToolCalls",
+    "MaxTurns",
+    "Media",
+    "MemorySink",
+    "Message",
+    "Met",
+    "MissingExtra",
+    "Model",
+    "ModelError",
+    "ModelRequest",
+    "MonitorError",
+    "Nudge",
+    "ObserveOnly",
+    "Outcome",
+    "Policy",
+    "Predicate",
+    "Reasoning",
+    "ReasoningDelta",
+    "RecordedError",
+    "RunCore",
+    "RunFailed",
+    "RunStarted",
+    "RunState",
+    "RunTerminated",
+    "SinkFailed",
+    "Stop",
+    "StopAtFirstLoop",
+    "StopDecided",
+    "StoreError",
+    "StreamClosed",
+    "StreamFailed",
+    "StreamRetried",
+    "SystemClock",
+    "TerminateReason",
+    "Text",
+    "TextDelta",
+    "Timeout",
+    "TokenLimit",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallRepetition",
+    "ToolResult",
+    "ToolSpec",
+    "Turn",
+    "TurnEnded",
+    "TurnFinished",
+    "TurnStarted",
+    "Usage",
+    "UsageReport",
+    "UserMessage",
+    "Verdict",
+    "Watch",
+    "Watched",
+    "WithdrawTool",
+    "__version__",
+    "chunk_codec",
+    "condition_from_dict",
+    "default_detectors",
+    "event_codec",
+    "watch",
+]

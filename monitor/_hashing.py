@@ -1,0 +1,91 @@
+"""Identity of text and of JSON-like data. Failure answered: two equal tool calls that look different, because a model wrote
+the keys in another order, and two different ones that look equal, because Python says `1 == True`.
+
+Rules of the canonical form:
+
+- the order of keys does not matter; equal mappings have equal forms, and a key that is not a string keeps its type (`1` is not `"1"`);
+- numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an integral float reads as its integer, `-0.0` as `0`;
+- `True` is not `1`, `None` is not `"None"`; tuples and lists are equal;
+- text is taken as it comes: no Unicode normalisation (a file name may differ by it), lone surrogates and NUL survive;
+- what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value has. It never raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, cast
+
+import xxhash
+
+MAX_DEPTH = 64
+"""Deeper nesting is summed up by its `repr`; far above any tool's schema, far below the interpreter's recursion limit."""
+
+
+def identity(text: str) -> str:
+    """xxh3-64 of `text` as 16 hexadecimal digits, the same in every run and process."""
+    return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogatepass"))
+
+
+def canonical_json(value: object) -> str:
+    """One line of ASCII JSON, equal for equal values; the rules are above."""
+    return json.dumps(_plain(value, 0), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: object, depth: int) -> Any:
+    if value is None or isinstance(value, (bool, str)):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, int):
+        return _integer(int(value))
+    if isinstance(value, float):
+        return _number(float(value))
+    if depth >= MAX_DEPTH:
+        return _tagged("deep", _safe_repr(value))
+    try:
+        if isinstance(value, Mapping):
+            return _mapping(cast("Mapping[Any, Any]", value), depth + 1)
+        if isinstance(value, (list, tuple)):
+            return [_plain(item, depth + 1) for item in cast("list[Any] | tuple[Any, ...]", value)]
+        if isinstance(value, (bytes, bytearray)):
+            return _tagged("bytes", bytes(value).hex())
+        if isinstance(value, AbstractSet):
+            return _tagged("set", sorted(canonical_json(item) for item in cast("AbstractSet[Any]", value)))
+    except Exception:  # a foreign container may do anything while it is read
+        return _tagged(type(value).__name__, _safe_repr(value))
+    return _tagged(type(value).__name__, _safe_repr(value))
+
+
+def _mapping(mapping: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    plain = {_key(key): _plain(item, depth) for key, item in mapping.items()}
+    return _tagged("mapping", plain) if TAG in plain else plain
+
+
+def _key(key: object) -> str:
+    return str(key) if isinstance(key, str) else f"{TAG}{type(key).__name__}:{_safe_repr(key)}"
+
+
+def _integer(value: int) -> Any:
+    # An int of thousands of digits is refused by int-to-str conversion.
+    return value if value.bit_length() <= 4096 else _tagged("int", hex(value))
+
+
+def _number(value: float) -> Any:
+    if value != value or value in (float("inf"), float("-inf")):
+        return _tagged("float", repr(value))
+    return _integer(int(value)) if value.is_integer() else value
+
+
+TAG = "\x00"
+"""Marks what is not JSON. A mapping that has this very key is tagged itself, so nothing can pose as a tagged form."""
+
+
+def _tagged(kind: str, value: Any) -> dict[str, Any]:
+    return {TAG: kind, "value": value}
+
+
+def _safe_repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:  # a broken __repr__ must not end the run
+        return f"<{type(value).__name__}: repr failed with {type(error).__name__}>"

@@ -1,0 +1,74 @@
+"""What an adapter is, and how the right one is found from the object that a stream yields.
+
+An adapter turns one SDK's stream objects into chunks; one instance reads one stream. It knows the SDK's shapes by
+their attributes, so that neither finding nor using it imports the SDK.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Sequence
+from typing import Protocol
+
+from monitor.adapters._plain import ChunkAdapter, TextAdapter
+from monitor.chunks import CHUNK_TYPES, Chunk
+from monitor.models import ModelError
+
+
+class StreamAdapter(Protocol):
+    """Reads one stream. `turn` (given to the factory) keeps synthesised call ids apart from other turns' ids."""
+
+    needs_finish: bool
+    """The SDK's streams close with a finish reason; one that just ends was truncated."""
+    drains: bool
+    """`aclose()` of this SDK's async generators does not close the connection: drain them in a cancelled scope instead."""
+
+    def decode(self, item: object) -> Sequence[Chunk]:
+        """The chunks of one SDK object, in order. Raises `AdapterError` for an object that is none of the SDK's."""
+        ...
+
+    def finish(self) -> Sequence[Chunk]:
+        """The source ended by itself: what is still owed, e.g. a tool call whose end never came."""
+        ...
+
+    def classify(self, error: BaseException) -> ModelError:
+        """Which kind of failure an exception of the SDK is; decided by names and values, never by importing httpx."""
+        ...
+
+
+class AdapterFactory(Protocol):
+    """Makes an adapter for one stream; adapter classes are factories."""
+
+    def __call__(self, turn: int) -> StreamAdapter:
+        """`turn`: number of the stream in its run, 0 for the first."""
+        ...
+
+
+_BY_MODULE = {"google.genai": ("monitor.adapters.google_genai", "GoogleAdapter")}
+"""Where an SDK's objects come from, and who reads them."""
+
+
+def find_adapter(item: object) -> AdapterFactory | None:
+    """The factory for streams that yield such an item; `None`: no adapter knows it."""
+    if isinstance(item, str):
+        return TextAdapter
+    if isinstance(item, CHUNK_TYPES):
+        return ChunkAdapter
+    return _by_module(type(item).__module__)
+
+
+def find_adapter_of_source(source: object) -> AdapterFactory | None:
+    """The factory for a stream object, where it can be told before anything has been read from it."""
+    if inspect.isasyncgen(source):
+        frame = source.ag_frame
+        return _by_module(str(frame.f_globals.get("__name__", ""))) if frame is not None else None
+    return _by_module(type(source).__module__)
+
+
+def _by_module(module: str) -> AdapterFactory | None:
+    for prefix, (where, name) in _BY_MODULE.items():
+        if module == prefix or module.startswith(prefix + "."):
+            factory: AdapterFactory = getattr(importlib.import_module(where), name)
+            return factory
+    return None

@@ -1,0 +1,99 @@
+"""What a stream is made of, in nobody's dialect. Adapters turn each SDK's objects into these.
+
+Text counts in code points. The delta classes are not frozen, because one is made for every chunk and
+freezing costs three times the construction; treat them as values all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
+
+from monitor._codec import Codec
+from monitor.reasons import FinishReason
+
+
+@dataclass(slots=True)
+class TextDelta:
+    """A piece of the visible answer."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class ReasoningDelta:
+    """A piece of the model's thinking. `signature`: what the provider wants back with it (base64 where it was bytes)."""
+
+    text: str
+    signature: str | None = None
+
+
+@dataclass(slots=True)
+class ToolCallDelta:
+    """A piece of a tool call's arguments while they are being written. `name` comes with the first piece."""
+
+    id: str
+    name: str | None
+    arguments_text: str
+
+
+@dataclass(slots=True, frozen=True)
+class ToolCall:
+    """A complete tool call."""
+
+    id: str
+    """The provider's id, or one that the adapter made (`call_0`, `call_1`, ... in the order of the run)."""
+    name: str
+    arguments: Any
+    """The JSON object of the arguments; the raw text where the model wrote no valid JSON."""
+    raw: Annotated[Any, Field(exclude=True)] = field(default=None, compare=False, repr=False)
+    """The SDK's own object, where there is one. Not part of the JSON form."""
+
+
+@dataclass(slots=True, frozen=True)
+class ToolResult:
+    """What a tool answered. `text` is what the model will read."""
+
+    id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class UsageReport:
+    """Tokens of one model call so far, as the provider counts them: a running total, `None` where not said.
+
+    `output_tokens` includes the reasoning; `input_tokens` includes what came from a cache.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class TurnFinished:
+    """The model closed its turn. `raw_finish_reason` is the provider's own word, with its message if it sent one."""
+
+    finish_reason: FinishReason
+    raw_finish_reason: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class StreamRetried:
+    """The attempt so far is void and the same request starts again; what it contributed is rolled back."""
+
+    reason: str
+
+
+Chunk: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | ToolCall | ToolResult | UsageReport | TurnFinished | StreamRetried
+
+CHUNK_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolCall, ToolResult, UsageReport, TurnFinished, StreamRetried)
+
+chunk_codec: Codec[Chunk] = Codec(*CHUNK_TYPES)
+"""JSON form of a chunk: `chunk_codec.dumps(chunk)`, `chunk_codec.loads(line)`."""

@@ -1,0 +1,221 @@
+"""What a condition is, and how conditions combine.
+
+A condition reads a `RunState` and keeps nothing itself, so it can be shared by any number of runs. Three questions:
+
+- `evaluate(state)`: is it true now? Then a `Stop` with reason, limit, value and source.
+- `deadline(state)`: when would it become true if nothing else happened? The harness sleeps until the earliest.
+- `token_headroom(state)`: how many more tokens could come before it might become true? The core counts down.
+
+`a | b` is true when one is (the one that became true first gives the reason; in doubt the one written first), `a & b`
+when all are (the first gives the reason), `~a` when `a` is not. Every `Stop` of a composition carries the tree.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from monitor._codec import tag_of
+from monitor.errors import ConfigError
+from monitor.reasons import TerminateReason
+from monitor.state import RunState
+from monitor.verdicts import Met, Stop
+
+Number: TypeAlias = float | int
+
+
+class Condition(ABC):
+    """Base of all conditions. Built-in ones are frozen, picklable and have a JSON form."""
+
+    follows_reads: ClassVar[bool] = True
+    """Whether `deadline` depends on when the pending read began. True is always right; False makes waiting cheaper."""
+
+    _known: ClassVar[dict[str, type[Condition]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Condition._known[tag_of(cls)] = cls
+
+    @property
+    def name(self) -> str:
+        """Stands as `source` in reasons."""
+        return tag_of(type(self))
+
+    @abstractmethod
+    def evaluate(self, state: RunState) -> Stop | None:
+        """A `Stop` if the condition is true of `state`."""
+
+    def deadline(self, state: RunState) -> float | None:
+        """The earliest moment, in seconds since the run began, at which it becomes true without any event; `None`: none."""
+        return None
+
+    def token_headroom(self, state: RunState) -> int | None:
+        """Tokens that can still come before it might become true; `None`: it does not depend on tokens."""
+        return None
+
+    def met(self, state: RunState) -> Met:
+        """Whether it is true, as a node of the tree in a `Stop`."""
+        stop = self.evaluate(state)
+        return Met(self.name, met=stop is not None, value=stop.value if stop else None, limit=stop.limit if stop else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; `condition_from_dict` is the inverse."""
+        return {"type": tag_of(type(self)), **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
+
+    def __or__(self, other: Condition) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        return AnyOf((*parts_of(self, AnyOf), *parts_of(other, AnyOf)))
+
+    def __and__(self, other: Condition) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        return AllOf((*parts_of(self, AllOf), *parts_of(other, AllOf)))
+
+    def __invert__(self) -> Condition:
+        return Not(self)
+
+
+def parts_of(condition: Condition, kind: type[AnyOf | AllOf]) -> tuple[Condition, ...]:
+    """`a | b | c` is one composition of three."""
+    return condition.parts if isinstance(condition, kind) else (condition,)
+
+
+@dataclass(frozen=True)
+class _Composition(Condition, ABC):
+    parts: tuple[Condition, ...]
+
+    symbol: ClassVar[str]
+
+    @property
+    def follows_reads(self) -> bool:  # type: ignore[override]
+        return any(part.follows_reads for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        return "(" + f" {self.symbol} ".join(part.name for part in self.parts) + ")"
+
+    def met(self, state: RunState) -> Met:
+        return Met(self.name, met=self.evaluate(state) is not None, parts=tuple(part.met(state) for part in self.parts))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": tag_of(type(self)), "parts": [part.to_dict() for part in self.parts]}
+
+    def _with_tree(self, stop: Stop, state: RunState, source: str) -> Stop:
+        tree = Met(self.name, met=True, parts=tuple(part.met(state) for part in self.parts))
+        return Stop(stop.reason, stop.detail, source, stop.limit, stop.value, tree)
+
+
+@dataclass(frozen=True)
+class AnyOf(_Composition):
+    """`a | b`."""
+
+    symbol: ClassVar[str] = "|"
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        first: Stop | None = None
+        first_at = math.inf
+        for part in self.parts:
+            stop = part.evaluate(state)
+            if stop is None:
+                continue
+            timed = part.deadline(state)
+            since = state.elapsed_s if timed is None else timed
+            if since < first_at:
+                first, first_at = stop, since
+        return None if first is None else self._with_tree(first, state, first.source)
+
+    def deadline(self, state: RunState) -> float | None:
+        return min((d for part in self.parts if (d := part.deadline(state)) is not None), default=None)
+
+    def token_headroom(self, state: RunState) -> int | None:
+        return min((h for part in self.parts if (h := part.token_headroom(state)) is not None), default=None)
+
+
+@dataclass(frozen=True)
+class AllOf(_Composition):
+    """`a & b`."""
+
+    symbol: ClassVar[str] = "&"
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        first: Stop | None = None
+        for part in self.parts:
+            stop = part.evaluate(state)
+            if stop is None:
+                return None
+            first = first or stop
+        return first and self._with_tree(first, state, self.name)
+
+    def deadline(self, state: RunState) -> float | None:
+        latest: float | None = None
+        for part in self.parts:
+            timed = part.deadline(state)
+            if timed is None:
+                if part.evaluate(state) is None:
+                    return None
+                timed = -math.inf
+            latest = timed if latest is None else max(latest, timed)
+        if latest is None:
+            return None
+        return max(latest, 0.0)
+
+    def token_headroom(self, state: RunState) -> int | None:
+        return min(
+            (h for part in self.parts if part.evaluate(state) is None and (h := part.token_headroom(state)) is not None),
+            default=None,
+        )
+
+
+@dataclass(frozen=True)
+class Not(Condition):
+    """`~a`. It has no deadline: it is looked at when something happens."""
+
+    part: Condition
+
+    follows_reads: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return f"~{self.part.name}"
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if self.part.evaluate(state) is not None:
+            return None
+        tree = Met(self.name, met=True, parts=(self.part.met(state),))
+        return Stop(TerminateReason.CONDITION_MET, f"{self.part.name} is not true", self.name, evidence=tree)
+
+    def met(self, state: RunState) -> Met:
+        inner = self.part.met(state)
+        return Met(self.name, met=not inner.met, parts=(inner,))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": tag_of(type(self)), "part": self.part.to_dict()}
+
+
+def condition_from_dict(data: Mapping[str, Any]) -> Condition:
+    """The condition that `to_dict` was called on. Raises `ConfigError` for anything else."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"a condition is a JSON object, not {type(data).__name__}")
+    tag = data.get("type")
+    cls = Condition._known.get(tag) if isinstance(tag, str) else None
+    if cls is None or cls in {Condition, _Composition}:
+        raise ConfigError(f"unknown condition {tag!r}")
+    values = {key: value for key, value in data.items() if key != "type"}
+    if issubclass(cls, AnyOf | AllOf):
+        parts = values.get("parts")
+        if not isinstance(parts, list | tuple) or not parts:
+            raise ConfigError(f"{tag!r} needs a list of conditions in 'parts'")
+        return cls(tuple(condition_from_dict(part) for part in parts))
+    if cls is Not:
+        return Not(condition_from_dict(values.get("part", {})))
+    try:
+        condition: Condition = TypeAdapter(cls).validate_python(values)
+    except (ValidationError, TypeError) as error:
+        raise ConfigError(f"condition {tag!r}: {error}") from None
+    return condition

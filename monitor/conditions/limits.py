@@ -1,0 +1,109 @@
+"""Limits on what a run may use. All of them mean "at most n": the one that would exceed it ends the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from monitor.conditions.base import Condition
+from monitor.errors import ConfigError
+from monitor.reasons import TerminateReason
+from monitor.state import RunState
+from monitor.verdicts import Stop
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}; leave the condition out for no limit")
+
+
+@dataclass(frozen=True)
+class MaxTurns(Condition):
+    """At most this many turns. Checked before a turn starts."""
+
+    turns: int
+
+    follows_reads: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _at_least_one("MaxTurns", self.turns)
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if state.phase != "before_call" or state.turns < self.turns:
+            return None
+        detail = f"{state.turns} turns are done, the limit is {self.turns}"
+        return Stop(TerminateReason.MAX_TURNS, detail, self.name, self.turns, state.turns)
+
+
+@dataclass(frozen=True)
+class MaxModelCalls(Condition):
+    """At most this many model calls, retries included. Checked before a call starts."""
+
+    calls: int
+
+    follows_reads: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _at_least_one("MaxModelCalls", self.calls)
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if state.phase != "before_call" or state.model_calls < self.calls:
+            return None
+        detail = f"{state.model_calls} model calls are done, the limit is {self.calls}"
+        return Stop(TerminateReason.MODEL_CALL_LIMIT, detail, self.name, self.calls, state.model_calls)
+
+
+@dataclass(frozen=True)
+class MaxToolCalls(Condition):
+    """At most this many tool calls. The call that exceeds it is seen in the stream, before it is carried out."""
+
+    calls: int
+
+    follows_reads: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _at_least_one("MaxToolCalls", self.calls)
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if state.tool_calls <= self.calls:
+            return None
+        detail = f"the model asked for tool call {state.tool_calls}, the limit is {self.calls}"
+        return Stop(TerminateReason.TOOL_CALL_LIMIT, detail, self.name, self.calls, state.tool_calls)
+
+
+@dataclass(frozen=True)
+class TokenLimit(Condition):
+    """At most this many tokens over the run, in total, of input, or of output (reasoning included).
+
+    While a stream runs, what the provider has not reported yet counts by estimate; its report makes it exact.
+    """
+
+    total_tokens: int | None = None
+    input_tokens: int | None = field(default=None, kw_only=True)
+    output_tokens: int | None = field(default=None, kw_only=True)
+
+    follows_reads: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        given = [(name, value) for name, value in self._limits() if value is not None]
+        if not given:
+            raise ConfigError("TokenLimit needs total_tokens, input_tokens or output_tokens")
+        for name, value in given:
+            _at_least_one(f"TokenLimit.{name}", value)
+
+    def _limits(self) -> tuple[tuple[str, int | None], ...]:
+        return (("total_tokens", self.total_tokens), ("input_tokens", self.input_tokens), ("output_tokens", self.output_tokens))
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        for name, limit in self._limits():
+            value: int = getattr(state.usage, name)
+            if limit is not None and value > limit:
+                about = "about " if state.usage_estimated else ""
+                kind = name.removesuffix("_tokens")
+                detail = f"{about}{value} tokens ({kind}) are used, the limit is {limit}"
+                return Stop(TerminateReason.TOKEN_LIMIT, detail, self.name, limit, value)
+        return None
+
+    def token_headroom(self, state: RunState) -> int | None:
+        room = [limit - getattr(state.usage, name) for name, limit in self._limits() if limit is not None and name != "input_tokens"]
+        return max(0, min(room)) if room else None

@@ -1,0 +1,22 @@
+"""What watches a run. A detector answers chunks with findings; it is pure, so every finding replays from a recording."""
+
+from monitor.detectors.base import NOTHING, ChannelDetector, Detector, Feed
+from monitor.detectors.text import ContentRepetition, TailRule, WindowRule
+from monitor.detectors.tool_repetition import ToolCallRepetition
+
+__all__ = [
+    "NOTHING",
+    "ChannelDetector",
+    "ContentRepetition",
+    "Detector",
+    "Feed",
+    "TailRule",
+    "ToolCallRepetition",
+    "WindowRule",
+    "default_detectors",
+]
+
+
+def default_detectors() -> list[Detector]:
+    """New instances of the detectors that are on by default; they watch one run."""
+    return [ToolCallRepetition(), ContentRepetition()]

@@ -1,0 +1,68 @@
+"""What a detector is.
+
+A detector is fed chunks and answers with findings. It is synchronous and pure: no clock, no randomness, no I/O,
+no logging; the same chunks give the same findings, and how the provider cut the text makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from monitor.chunks import Chunk
+from monitor.verdicts import Channel, Detection
+
+NOTHING: tuple[Detection, ...] = ()
+"""What `observe` usually returns; shared, so that finding nothing allocates nothing."""
+
+Feed: TypeAlias = Callable[[str], Sequence[Detection]]
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """Watches one run. Stateful: give every run its own instance, or `reset()` it."""
+
+    @property
+    def name(self) -> str:
+        """Stands in detections and reasons; unique among the detectors of a run."""
+        ...
+
+    def observe(self, chunk: Chunk) -> Sequence[Detection]:
+        """Take in the next chunk of the run and say what it completes, ordered by offset; usually `NOTHING`."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything: afterwards like a new instance."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as small JSON data with a `version`."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on as if never interrupted since `snapshot()`."""
+        ...
+
+
+@runtime_checkable
+class ChannelDetector(Detector, Protocol):
+    """A detector of characters. It may be fed a channel's text directly, which saves one object per delta."""
+
+    def feed_of(self, channel: Channel) -> Feed | None:
+        """A function that takes the channel's next text, the same as observing it as a delta; `None`: not watched."""
+        ...
+
+
+@runtime_checkable
+class FactDetector(Detector, Protocol):
+    """A detector of whole calls, results and turns. It says so, and no object is made for it per delta."""
+
+    @property
+    def wants_deltas(self) -> bool:
+        """False: `observe` need not be given text, reasoning and argument deltas."""
+        ...
+
+
+def wants_deltas(detector: Detector) -> bool:
+    """Whether `detector` must be shown every delta; it must unless it says otherwise."""
+    return detector.wants_deltas if isinstance(detector, FactDetector) else True

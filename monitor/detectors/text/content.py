@@ -1,0 +1,149 @@
+"""Repetition in what the model writes. Failure answered: a model that chants, in its answer, its thinking or the arguments of a call,
+and is paid for every word. Seen while it is written, at the same character however the provider cuts the text.
+
+Rules: the chant (`window`) and the exact tail (`tail`), each in its own file with its numbers; what is layout and what is prose: `markdown`.
+The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule: only the exact tail counts there,
+by its weak numbers. A finding clears the evidence and watching goes on. A finished turn or a complete tool call ends a text; a
+retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from monitor._hashing import identity
+from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
+from monitor.detectors.base import NOTHING, Feed
+from monitor.detectors.text.channel import Channel as TextChannel
+from monitor.detectors.text.hit import Hit
+from monitor.detectors.text.tail import TailRule
+from monitor.detectors.text.window import WindowRule
+from monitor.errors import ConfigError
+from monitor.verdicts import Channel, Detection, Evidence
+
+SNAPSHOT_VERSION = 1
+EXCERPT_CHARS = 200
+"""As `Evidence.excerpt` says."""
+WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")
+_NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
+
+
+class ContentRepetition:
+    """Loops in the text of a run.
+
+    `chant=None` or `tail=None` turns a rule off; `channels` names what is watched.
+    """
+
+    __slots__ = ("_call", "_chant", "_channels", "_tail", "_turn_start", "_watched", "feed", "name")
+
+    feed: Feed
+    """Take in the next visible text and say what it completes: `feed("some text")`; the same as observing it as a `TextDelta`."""
+
+    def __init__(
+        self,
+        *,
+        chant: WindowRule | None = WindowRule(),
+        tail: TailRule | None = TailRule(),
+        channels: Sequence[Channel] = WATCHED,
+        name: str = "content_repetition",
+    ) -> None:
+        unknown = sorted(set(channels) - set(WATCHED))
+        if unknown:
+            raise ConfigError(f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known: {', '.join(WATCHED)}")
+        self.name = name
+        self._chant = chant
+        self._tail = tail
+        self._watched = frozenset(channels)
+        self._channels: dict[Channel, TextChannel] = {}
+        self._turn_start: dict[Channel, int] = {}
+        self._call = ""
+        self.feed = self._made("text").feed
+
+    def feed_of(self, channel: Channel) -> Feed | None:
+        """The function that takes the channel's next text. Arguments are fed by `observe` alone, which knows the call."""
+        return self._made(channel).feed if channel in self._watched and channel != "arguments" else None
+
+    def observe(self, chunk: Chunk) -> Sequence[Detection]:
+        """Take in the next chunk; deltas are text, a finished turn and a tool call end it, a retry takes it back."""
+        match chunk:
+            case TextDelta(text) if "text" in self._watched:
+                return self.feed(text)
+            case ReasoningDelta(text) if "reasoning" in self._watched:
+                return self._made("reasoning").feed(text)
+            case ToolCallDelta(call, _, text) if "arguments" in self._watched:
+                return self._arguments(call, text)
+            case ToolCall():
+                self._end_text()
+            case TurnFinished():
+                self._end_text()
+                self._turn_start = {channel: text.offset for channel, text in self._channels.items()}
+            case StreamRetried():
+                self._call = ""
+                for channel, text in self._channels.items():
+                    text.restart(self._turn_start.get(channel, 0))
+            case _:
+                pass
+        return NOTHING
+
+    def _arguments(self, call: str, text: str) -> Sequence[Detection]:
+        arguments = self._made("arguments")
+        if call != self._call:
+            self._call = call
+            arguments.restart(arguments.offset)
+        return arguments.feed(text)
+
+    def _end_text(self) -> None:
+        self._call = ""
+        for text in self._channels.values():
+            text.restart(text.offset)
+
+    def _made(self, channel: Channel) -> TextChannel:
+        if channel not in self._channels:
+            data = channel == "arguments"
+            self._channels[channel] = TextChannel(
+                chant=None if data else self._chant, tail=self._tail, data=data, report=partial(self._detection, channel)
+            )
+        return self._channels[channel]
+
+    def _detection(self, channel: Channel, hit: Hit) -> Detection:
+        return Detection(
+            detector=self.name,
+            kind=hit.kind,
+            channel=channel,
+            level="loop",
+            count=hit.count,
+            threshold=hit.threshold,
+            start_offset=hit.start,
+            offset=hit.end,
+            evidence=Evidence(excerpt=hit.unit[:EXCERPT_CHARS], xxhash=identity(hit.unit), length=len(hit.unit), offsets=hit.offsets),
+            message=f"{hit.count} times the same {len(hit.unit)} characters within {hit.end - hit.start} in {_NAMES[channel]}",
+        )
+
+    def reset(self) -> None:
+        """Forget everything; functions of `feed_of` stay valid."""
+        self._call = ""
+        self._turn_start = {}
+        for text in self._channels.values():
+            text.restart(0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as JSON data: about 7 KB for a channel in use."""
+        return {
+            "version": SNAPSHOT_VERSION,
+            "call": self._call,
+            "turn_start": dict(self._turn_start),
+            "channels": {channel: text.snapshot() for channel, text in self._channels.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `snapshot` was taken, with the same options."""
+        if state.get("version") != SNAPSHOT_VERSION:
+            raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
+        self.reset()
+        self._call = str(state["call"])
+        self._turn_start = {channel: int(state["turn_start"][channel]) for channel in WATCHED if channel in state["turn_start"]}
+        for channel in WATCHED:
+            if channel in state["channels"]:
+                self._made(channel).restore(state["channels"][channel])

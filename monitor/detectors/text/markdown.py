@@ -1,0 +1,105 @@
+"""What is layout and what is prose. Failure answered: tables, lists and code repeat by nature, and a detector that counts them
+cries wolf; one that forgets at every marker (the usual remedy) is blind to any loop that contains a heading.
+
+Rules, all looked at lazily, only where something already repeats or where text is about to leave the buffer:
+
+- a line that starts with a letter is prose; a blank line is nothing; every other line is layout: bullets, numbers, `#`, `>`, `|`,
+  dividers, indentation, brackets, tags, fences;
+- inside a code fence every line is layout;
+- a fence opens with a line that starts (up to three blanks in) with three backticks or tildes, and closes with a line
+  that has nothing else, as in CommonMark. A line longer than `FENCE_LINE_CHARS` is no fence.
+"""
+
+from __future__ import annotations
+
+import re
+
+FENCE_LINE_CHARS = 200
+"""Marker and info string; keeps the decision about a line local, so that it cannot depend on how much text has arrived."""
+
+_MARKERS = ("```", "~~~")
+_WORD = re.compile(r"[^\W_]")
+
+
+def has_word(text: str) -> bool:
+    """Whether at least one character is a letter or digit of any script."""
+    return _WORD.search(text) is not None
+
+
+def last_layout(text: str, start: int, end: int, fenced: bool) -> int:
+    """Where the last layout line that starts behind a line break in `text[start:end]` starts; -1 if none does."""
+    line = text.rfind("\n", start, end - 1) + 1
+    while line > 0:
+        if fenced or _is_layout(text[line]):
+            return line
+        line = text.rfind("\n", start, line - 1) + 1
+    return -1
+
+
+def only_layout(text: str, start: int, end: int, fenced: bool) -> bool:
+    """Whether lines start in `text[start:end]` and all of them are layout. `fenced` is the state at `end`."""
+    some = False
+    line = text.rfind("\n", start, end - 1) + 1
+    while line > 0:
+        if text[line : line + 6].lstrip(" ").startswith(_MARKERS):
+            fenced = not fenced
+        elif not fenced and text[line].isalpha():
+            return False
+        some = True
+        line = text.rfind("\n", start, line - 1) + 1
+    return some
+
+
+def _is_layout(first: str) -> bool:
+    return not first.isalpha() and first not in "\r\n"
+
+
+class Fences:
+    """Whether the text is inside a code fence, followed on demand. Positions are offsets in the channel."""
+
+    __slots__ = ("marker", "origin", "seen")
+
+    def __init__(self, origin: int = 0) -> None:
+        self.restart(origin)
+
+    def restart(self, origin: int) -> None:
+        """A new piece of text begins at `origin`, outside any fence."""
+        self.marker = ""
+        self.origin = self.seen = origin
+
+    def inside(self, text: str, base: int, end: int) -> bool:
+        """The state at `end`, never before an earlier `end`. `text` starts at `base` and reaches back to what was seen."""
+        stop = end - base
+        at = self.seen - base
+        while (found := _next_marker(text, at, stop)) >= 0:
+            line_end = text.find("\n", found, min(stop, found + FENCE_LINE_CHARS))
+            if line_end < 0 and stop < found + FENCE_LINE_CHARS:
+                at = found
+                break
+            if line_end >= 0 and self._starts_line(text, base, found):
+                self._line(text[found:line_end].rstrip())
+            at = line_end if line_end >= 0 else found + len(_MARKERS[0])
+        else:
+            at = max(at, stop - len(_MARKERS[0]) + 1)
+        self.seen = base + at
+        return bool(self.marker)
+
+    def _starts_line(self, text: str, base: int, found: int) -> bool:
+        line = text.rfind("\n", max(found - 4, 0), found) + 1
+        if line == 0:
+            line = self.origin - base
+            if found - line > 3:
+                return False
+        return not text[max(line, 0) : found].strip(" ")
+
+    def _line(self, line: str) -> None:
+        if not self.marker:
+            if "`" not in line.lstrip("`"):
+                self.marker = line[: len(line) - len(line.lstrip(line[0]))]
+        elif line.startswith(self.marker) and not line.strip(self.marker[0]):
+            self.marker = ""
+
+
+def _next_marker(text: str, start: int, stop: int) -> int:
+    found = [at for at in (text.find(marker, start, stop) for marker in _MARKERS) if at >= 0]
+    return min(found) if found else -1

@@ -1,0 +1,212 @@
+"""The chant: one window of text comes again and again. Failure answered: a model that says the same sentence, exactly or with small
+changes around it, until its budget is gone.
+
+Rule: the same 50 characters 10 times, the mean distance from one to the next at most 75 (any text between), or at most 250 with at most
+5 different texts between (numbers of Gemini CLI, earlier and present). The window must hold a letter or digit; it must not itself
+be a shorter unit over and over (`0.9999`, base64: the tail rule measures those); no layout line may start within the counted region,
+else the evidence starts anew at that line (see `markdown`).
+
+How it is found without hashing every window. Every `step` characters a short sample is taken; each window holds exactly one, so
+a repeated window repeats its sample. K windows that span D have two neighbours at most D/(K-1) apart: one bounded `rfind` a sample
+finds that out, and most text ends there. A sample that did recur arms the scanner for D characters: from then a sample must
+have K places within D, and only then its windows are compared, halving from the group to the single window. All comparisons are of text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.detectors.text.hit import Hit
+from monitor.detectors.text.markdown import Fences, has_word, last_layout
+from monitor.errors import ConfigError
+
+GATE_MEANS = 2
+NAP_WINDOWS = 3
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class WindowRule:
+    """Numbers of the chant rule, in code points."""
+
+    window_chars: int = 50
+    repeats: int = 10
+    near_chars: int = 75
+    """Mean distance up to which anything may stand between the windows."""
+    far_chars: int | None = 250
+    """Mean distance up to which at most `far_texts` different texts may stand between them; `None`: off."""
+    far_texts: int = 5
+    unit_chars: int = 16
+    """A window that repeats within itself at a shorter distance is no chant of its own (words have up to 15 characters, corpus)."""
+    sample_chars: int = 16
+    """Measured: shorter is faster on prose and slower on code."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        if self.repeats < 2 or self.near_chars < 1 or (self.far_chars is not None and self.far_chars < 1):
+            raise ConfigError(f"{self}: repeats must be at least 2, distances at least 1")
+        if not 1 <= self.sample_chars <= self.window_chars or not 1 <= self.unit_chars <= self.window_chars:
+            raise ConfigError(f"{self}: sample_chars and unit_chars must be 1 to window_chars")
+
+    @property
+    def mean(self) -> int:
+        """The larger of the two mean distances."""
+        return max(self.near_chars, self.far_chars or 0)
+
+    @property
+    def reach(self) -> int:
+        """The largest distance from the first counted window to the last."""
+        return self.mean * (self.repeats - 1)
+
+    @property
+    def history(self) -> int:
+        """How far back of the text's end the scanner may look."""
+        return self.reach + 3 * self.window_chars + NAP_WINDOWS * self.unit_chars
+
+
+class WindowScanner:
+    """Looks for one rule in one channel. Pull based: call `scan` when the text has reached `due`."""
+
+    __slots__ = ("_armed", "_fences", "_enough", "_floor", "_gate", "_group", "_nap",  "_rule", "_sample", "_step", "_window", "due")
+
+    def __init__(self, rule: WindowRule, fences: Fences) -> None:
+        self._rule = rule
+        self._fences = fences
+        self._step = rule.window_chars - rule.sample_chars + 1
+        self._gate = GATE_MEANS * rule.mean
+        close = rule.repeats - 1 - (rule.repeats - 2) // GATE_MEANS
+        later = min(NAP_WINDOWS, close - 1)
+        self._enough = close - later + 1
+        self._nap = later * rule.unit_chars
+        self.restart(0)
+
+    def restart(self, offset: int) -> None:
+        """Text before `offset` is no evidence any more."""
+        self._floor = offset
+        self._sample = offset
+        self._armed = -1
+        self._window = -1
+        self._group = 1
+        self.due = offset + self._rule.window_chars
+
+    def scan(self, text: str, base: int, end: int) -> Hit | None:
+        """The first chant that ends at or before `end`. `text` starts at `base`; calls go on where the last one stopped."""
+        while True:
+            if self._window >= 0:
+                hit = self._test_windows(text, base, end)
+                if hit is not None or self._window >= 0:
+                    return hit
+                self._sample += self._step
+            if not self._seek(text, base, end):
+                self.due = self._sample + self._rule.sample_chars + (self._nap if self._sample > self._armed else 0)
+                return None
+
+    def _seek(self, text: str, base: int, end: int) -> bool:
+        """Go on to the next sample that has enough places; False when the text ends first."""
+        length, step, gate = self._rule.sample_chars, self._step, self._gate
+        rfind = text.rfind
+        at, last = self._sample - base, end - base - length
+        floor, armed = self._floor - base, self._armed - base
+        if floor < 0:
+            floor = 0
+        while at <= last:
+            low = at - gate
+            if rfind(text[at : at + length], low if low > floor else floor, at + length - 1) >= 0:
+                if _kth_back(text, at, at + length, self._enough, max(at - self._rule.reach, floor)) >= 0:
+                    armed = at + self._rule.reach + step
+            if at <= armed and _kth_back(text, at, at + length, self._rule.repeats, max(at - self._rule.reach, floor)) >= 0:
+                break
+            at += step
+        self._sample, self._armed = at + base, armed + base
+        if at > last:
+            return False
+        self._window = max(self._sample - step + 1, self._floor)
+        self._group = step
+        return True
+
+    def _test_windows(self, text: str, base: int, end: int) -> Hit | None:
+        """Compare the windows of the current sample, each as its last character comes; `_window` is -1 when all are done."""
+        rule = self._rule
+        while (first := max(self._window, self._floor)) <= self._sample:
+            self._window, stop = first, first + rule.window_chars
+            if stop > end:
+                self.due = stop
+                return None
+            # All windows of a group share their core; if that is too rare, so are they all.
+            self._group = group = min(self._group, self._sample - first + 1)
+            core = first + group - 1
+            low = max(core - rule.reach, self._floor, base)
+            if _kth_back(text, core - base, stop - base, rule.repeats, low - base) < 0:
+                self._window += group
+                self._group = 2 * group
+            elif group > 1:
+                self._group = group // 2
+            else:
+                hit = self._judge(text, base)
+                if hit is not None:
+                    return hit
+                self._window += 1
+        self._window = -1
+        return None
+
+    def _judge(self, text: str, base: int) -> Hit | None:
+        """The window has enough places: is it a chant?"""
+        rule = self._rule
+        at = self._window - base
+        stop = at + rule.window_chars
+        window = text[at:stop]
+        if _is_short_unit(window, rule.unit_chars) or not has_word(window):
+            return None
+        places = [at]
+        while len(places) < rule.repeats:
+            places.append(text.rfind(window, 0, places[-1] + rule.window_chars - 1))
+        places.reverse()
+        if at - places[0] > rule.near_chars * (rule.repeats - 1):
+            between = {text[one:other] for one, other in zip(places, places[1:], strict=False)}
+            if at - places[0] > (rule.far_chars or 0) * (rule.repeats - 1) or len(between) > rule.far_texts:
+                return None
+        if text.find("\n", places[0], stop) >= 0:
+            layout = last_layout(text, places[0], stop, self._fences.inside(text, base, stop + base))
+            if layout >= 0:
+                self._floor = layout + base
+                return None
+        return Hit(
+            kind="chant",
+            unit=window,
+            count=rule.repeats,
+            threshold=rule.repeats,
+            start=places[0] + base,
+            end=stop + base,
+            offsets=tuple(place + base for place in places),
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Positions only; the text is its owner's."""
+        return {"floor": self._floor, "sample": self._sample, "armed": self._armed, "window": self._window, "group": self._group, "due": self.due}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of `snapshot`."""
+        self._floor, self._sample, self._armed = int(state["floor"]), int(state["sample"]), int(state["armed"])
+        self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
+
+
+def _kth_back(text: str, start: int, stop: int, count: int, low: int) -> int:
+    """Where the last `count` places of `text[start:stop]` begin, itself the last one; -1 if there are fewer from `low` on."""
+    needle, length = text[start:stop], stop - start
+    place = start
+    for _ in range(count - 1):
+        place = text.rfind(needle, low, place + length - 1)
+        if place < 0:
+            break
+    return place
+
+
+def _is_short_unit(window: str, unit_chars: int) -> bool:
+    """Whether the window is periodic with a period below `unit_chars`."""
+    head = window[: len(window) - unit_chars + 1]
+    shift = window.find(head, 1)
+    while shift >= 0:
+        if window[shift:] == window[:-shift]:
+            return True
+        shift = window.find(head, shift + 1)
+    return False

@@ -1,0 +1,159 @@
+"""What happens in a run, as data for sinks: one tagged union with a JSON form.
+
+Events mark transitions; a chunk by itself is none. `at_s` is seconds since the run began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from monitor._codec import Codec
+from monitor.models import ModelError
+from monitor.outcome import Outcome, Turn
+from monitor.verdicts import Detection, Stop
+
+
+@dataclass(slots=True, frozen=True)
+class RunStarted:
+    """The first event of every run."""
+
+    at_s: float
+    detectors: tuple[str, ...]
+    stop_when: str | None
+    """The conditions, by name."""
+
+
+@dataclass(slots=True, frozen=True)
+class TurnStarted:
+    """A model call is about to be made."""
+
+    at_s: float
+    turn: int
+    model_call: int
+
+
+@dataclass(slots=True, frozen=True)
+class FirstChunk:
+    """The provider has begun to answer."""
+
+    at_s: float
+    turn: int
+    after_s: float
+    """Since the call was made."""
+
+
+@dataclass(slots=True, frozen=True)
+class AttemptRetried:
+    """The attempt so far is void: the SDK, or the caller, starts the same turn again."""
+
+    at_s: float
+    turn: int
+    why: str
+
+
+@dataclass(slots=True, frozen=True)
+class DetectionRaised:
+    """A detector saw something repeat. What follows from it is the policy's business."""
+
+    at_s: float
+    turn: int
+    detection: Detection
+
+
+@dataclass(slots=True, frozen=True)
+class StreamFailed:
+    """The model call failed."""
+
+    at_s: float
+    turn: int
+    error: ModelError
+
+
+@dataclass(slots=True, frozen=True)
+class AbortRequested:
+    """Somebody called `abort()`."""
+
+    at_s: float
+    why: str
+
+
+@dataclass(slots=True, frozen=True)
+class StopDecided:
+    """The run will end; the stream is being closed."""
+
+    at_s: float
+    stop: Stop
+
+
+@dataclass(slots=True, frozen=True)
+class StreamClosed:
+    """A source that had not ended by itself was closed."""
+
+    at_s: float
+    turn: int
+    closed: bool
+    after_s: float
+    """Since it was decided."""
+    chunks_dropped: int
+    note: str | None = None
+    """What went wrong while closing."""
+
+
+@dataclass(slots=True, frozen=True)
+class TurnEnded:
+    """A model response is over, well or not."""
+
+    at_s: float
+    turn: Turn
+
+
+@dataclass(slots=True, frozen=True)
+class SinkFailed:
+    """A sink raised; it gets no more events. The run goes on."""
+
+    at_s: float
+    sink: str
+    message: str
+
+
+@dataclass(slots=True, frozen=True)
+class RunTerminated:
+    """The last event of every run; there is exactly one."""
+
+    at_s: float
+    outcome: Outcome
+
+
+Event: TypeAlias = (
+    RunStarted
+    | TurnStarted
+    | FirstChunk
+    | AttemptRetried
+    | DetectionRaised
+    | StreamFailed
+    | AbortRequested
+    | StopDecided
+    | StreamClosed
+    | TurnEnded
+    | SinkFailed
+    | RunTerminated
+)
+
+EVENT_TYPES = (
+    RunStarted,
+    TurnStarted,
+    FirstChunk,
+    AttemptRetried,
+    DetectionRaised,
+    StreamFailed,
+    AbortRequested,
+    StopDecided,
+    StreamClosed,
+    TurnEnded,
+    SinkFailed,
+    RunTerminated,
+)
+
+event_codec: Codec[Event] = Codec(*EVENT_TYPES)
+"""JSON form of an event: `event_codec.dumps(event)` is one line, the same bytes for the same event."""

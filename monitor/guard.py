@@ -1,0 +1,247 @@
+"""Guard: one run over the streams of a loop that the caller already has; `watch()`: a run of one stream.
+
+Both only perform: `RunCore` decides, `SourceStream` reads and closes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+
+from monitor._wait import Clock, SystemClock
+from monitor.adapters.base import AdapterFactory
+from monitor.chunks import ToolCall
+from monitor.conditions import Condition
+from monitor.detectors import default_detectors
+from monitor.detectors.base import Detector
+from monitor.errors import ConfigError
+from monitor.outcome import Outcome, Turn
+from monitor.policy import Policy, StopAtFirstLoop
+from monitor.reasons import TerminateReason
+from monitor.run import RunCore, text_of
+from monitor.sinks.base import EventSink, FanOut
+from monitor.stream import Source, SourceStream
+from monitor.verdicts import Stop, Verdict
+
+T = TypeVar("T")
+
+KEEP_TEXT_CHARS = 8_192
+"""Text of a turn that is kept, in code points: two pages, so that a stream costs the same memory however long it runs."""
+CLOSE_GRACE_S = 2.0
+"""How long closing a source may take, in seconds. Real SDKs take below a millisecond."""
+
+_DEFAULT: Any = object()
+
+
+class Guard:
+    """One run. Enter it, watch each stream of your loop through it, tell it the tool results, ask it before the next turn.
+
+        async with monitor.Guard(stop_when=monitor.MaxTurns(30) | monitor.Timeout(600)) as guard:
+            while True:
+                async with guard.watch(stream) as watched:
+                    async for chunk in watched: ...
+                ...
+                if isinstance(guard.check(), monitor.Stop):
+                    break
+        guard.outcome
+
+    `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
+    this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
+    `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`: how
+    long closing a source may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop_when: Condition | None = None,
+        detectors: Sequence[Detector] | None = _DEFAULT,
+        policy: Policy | None = None,
+        sinks: Sequence[EventSink] = (),
+        clock: Clock | None = None,
+        keep_text_chars: int | None = KEEP_TEXT_CHARS,
+        close_grace_s: float = CLOSE_GRACE_S,
+    ) -> None:
+        if stop_when is not None and not isinstance(stop_when, Condition):
+            raise ConfigError(f"stop_when takes a condition such as monitor.Timeout(300), not {stop_when!r}")
+        self._clock: Clock = clock or SystemClock()
+        self._close_grace_s = close_grace_s
+        self._core = RunCore(
+            stop_when=stop_when,
+            detectors=default_detectors() if detectors is _DEFAULT else detectors or (),
+            policy=policy or StopAtFirstLoop(),
+            emit=FanOut(sinks).emit,
+            keep_text_chars=keep_text_chars,
+        )
+        self._streams = 0
+        self._watched: Watched[Any] | None = None
+        self._entered = False
+        self.outcome: Outcome | None = None
+        """How the run ended; set when the block is left."""
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise ConfigError("a guard is one run: make a new one for the next")
+        self._entered = True
+        self._core.begin(self._clock.now())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if self._watched is not None:
+                await self._watched.__aexit__(kind, error, trace)
+        finally:
+            ending = _ending_by(error)
+            crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
+            self.outcome = self._core.terminate(self._clock.now(), ending, crash)
+
+    def __del__(self) -> None:
+        if getattr(self, "_entered", False) and self.outcome is None:
+            warnings.warn(f"{type(self).__name__} was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2)
+
+    def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None) -> Watched[T]:
+        """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it inside.
+
+        `stream`: an async iterator, an awaitable of one, or a function without arguments that returns either; with the
+        latter two, opening is under the deadlines as well. `adapter`: who reads the objects, if it cannot be told from them.
+        """
+        return Watched(stream, self, adapter=adapter)
+
+    def tool_result(self, call: object, result: object, *, is_error: bool = False) -> None:
+        """Tell the run what a tool answered.
+
+        `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or `None` (then results are matched
+        in call order). `result`: text as the model will read it; anything else is taken as JSON.
+        """
+        self._core.tool_result(_identify(call, self._core.open_calls), text_of(result), self._clock.now(), is_error=is_error)
+
+    def check(self) -> Verdict:
+        """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a turn."""
+        return self._core.check(self._clock.now())
+
+    def finish(self, detail: str = "the caller says that the goal is reached") -> None:
+        """The goal is reached. An end that is already decided stays what it is."""
+        self._core.finish(detail)
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run now: a pending read is interrupted, the connection closed. From any task, thread or signal handler."""
+        self._core.abort(why)
+        watched = self._watched
+        if watched is not None:
+            watched.wake()
+
+    def _attach(self, watched: Watched[Any]) -> int:
+        """`watched` is the running stream from now on; answers its number."""
+        if not self._entered or self.outcome is not None:
+            raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
+        if self._watched is not None:
+            raise ConfigError("another stream of this guard is still being watched; leave its block first")
+        self._watched = watched
+        self._streams += 1
+        return self._streams - 1
+
+    def _detach(self) -> None:
+        self._watched = None
+
+
+class Watched(SourceStream[T]):
+    """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream ends or the run stops."""
+
+    def __init__(self, source: Source[T], guard: Guard, *, adapter: AdapterFactory | None) -> None:
+        super().__init__(source, guard._core, clock=guard._clock, adapter=adapter, close_grace_s=guard._close_grace_s)
+        self._guard = guard
+
+    async def __aenter__(self) -> Self:
+        self._index = self._guard._attach(self)
+        return await super().__aenter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            self._guard._detach()
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run now; see `Guard.abort`."""
+        self._guard.abort(why)
+
+
+class Watch(Watched[T]):
+    """A run of one stream: what `watch()` returns."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended; set when the block is left."""
+        return self._guard.outcome
+
+    async def __aenter__(self) -> Self:
+        await self._guard.__aenter__()
+        return await super().__aenter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            await self._guard.__aexit__(kind, error, trace)
+
+
+def watch(
+    stream: Source[T],
+    *,
+    stop_when: Condition | None = None,
+    detectors: Sequence[Detector] | None = _DEFAULT,
+    policy: Policy | None = None,
+    sinks: Sequence[EventSink] = (),
+    adapter: AdapterFactory | None = None,
+    clock: Clock | None = None,
+    keep_text_chars: int | None = KEEP_TEXT_CHARS,
+    close_grace_s: float = CLOSE_GRACE_S,
+) -> Watch[T]:
+    """Watch one stream: a run that is one model response.
+
+        async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
+            async for chunk in watched: ...
+        watched.outcome
+
+    The arguments are those of `Guard` and of `Guard.watch`.
+    """
+    guard = Guard(
+        stop_when=stop_when,
+        detectors=detectors,
+        policy=policy,
+        sinks=sinks,
+        clock=clock,
+        keep_text_chars=keep_text_chars,
+        close_grace_s=close_grace_s,
+    )
+    return Watch(stream, guard, adapter=adapter)
+
+
+def _ending_by(error: BaseException | None) -> Stop | None:
+    """How a run ends that is left by `error`, if nothing was decided before."""
+    if error is None:
+        return None
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return Stop(TerminateReason.CANCELLED, "cancelled from outside", "caller")
+    if isinstance(error, GeneratorExit):
+        return Stop(TerminateReason.CLOSED_BY_CALLER, "the generator around the run was closed", "caller")
+    return Stop(TerminateReason.ERROR, f"{type(error).__name__}: {error}", "caller")
+
+
+def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
+    """The id of a call, however the caller names it."""
+    if call is None or isinstance(call, str):
+        return call
+    if isinstance(call, ToolCall):
+        return call.id
+    for known in open_calls:
+        if known.raw is call:
+            return known.id
+    found = call.get("id") if isinstance(call, Mapping) else getattr(call, "id", None)
+    if isinstance(found, str):
+        return found
+    raise ConfigError(f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no call of this run")

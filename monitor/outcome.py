@@ -1,0 +1,122 @@
+"""How a turn and a run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import PlainSerializer, PlainValidator
+
+from monitor._codec import Codec
+from monitor.chunks import ToolCall
+from monitor.errors import RecordedError, RunFailed
+from monitor.models import ModelError
+from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
+from monitor.state import Usage
+from monitor.verdicts import Detection, Met, Stop
+
+
+def _error_to_dict(error: BaseException | None) -> dict[str, str] | None:
+    if error is None:
+        return None
+    if isinstance(error, RecordedError):
+        return {"type": error.type_name, "message": error.message}
+    return {"type": f"{type(error).__module__}.{type(error).__qualname__}", "message": str(error)}
+
+
+def _error_from(value: object) -> BaseException | None:
+    if value is None or isinstance(value, BaseException):
+        return value
+    if isinstance(value, Mapping) and isinstance(value.get("type"), str) and isinstance(value.get("message"), str):
+        return RecordedError(value["type"], value["message"])
+    raise ValueError("an error is an object with 'type' and 'message'")
+
+
+RecordableError: TypeAlias = Annotated[
+    BaseException | None, PlainValidator(_error_from, json_schema_input_type=dict[str, str] | None), PlainSerializer(_error_to_dict)
+]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Turn:
+    """One model response, as far as it came."""
+
+    number: int
+    """1 for the first turn of the run."""
+    text: str = ""
+    """The visible text, its first `keep_text_chars` code points."""
+    text_chars: int = 0
+    """Code points of visible text that came, kept or not."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    usage_estimated: bool = False
+    finish_reason: FinishReason | None = None
+    """`None`: the stream stopped before the model closed its turn."""
+    raw_finish_reason: str | None = None
+    stopped: Stop | None = None
+    """Why the turn is not a good one, or why the run ended in it; `None`: it ended well."""
+    model_error: ModelError | None = None
+    """The failed call, classed, if the stream failed."""
+    error: RecordableError = None
+    """The SDK's own exception, if the stream failed."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended. Always set, whatever happened; an ending is not an exception."""
+
+    ok: bool
+    """The goal was reached, the model terminated with success, or the stream came to its good end."""
+    reason: TerminateReason
+    detail: str
+    """One sentence for people."""
+    source: str
+    """Who decided it: a condition, detector or judge by name, `provider`, `caller`, `abort`, `guard`."""
+    limit: float | int | str | None = None
+    value: float | int | str | None = None
+    evidence: Detection | Met | None = None
+    """The detection that ended the run, or, for a composed condition, the tree of what was true."""
+    output: Any = None
+    emitted: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    text: str = ""
+    """Visible text of the last turn, its first `keep_text_chars` code points."""
+    usage: Usage = field(default_factory=Usage)
+    usage_estimated: bool = False
+    """Part of `usage` is an estimate, because the provider did not report it."""
+    turns: int = 0
+    elapsed_s: float = 0.0
+    recovered_from: TerminateReason | None = None
+    closed: bool = True
+    """The source of the last stream is known to be closed (or ended by itself)."""
+    chunks_after_decision: int = 0
+    """Chunks that the SDK had already buffered when the end was decided, read and thrown away while closing."""
+    closed_after_s: float | None = None
+    """From the decision to the closed source; `None` where nothing had to be closed."""
+    error: RecordableError = None
+    """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's."""
+
+    def raise_for_reason(self) -> Outcome:
+        """Raise `RunFailed` (from `error`, if there is one) unless `ok`; else return this outcome."""
+        if not self.ok:
+            raise RunFailed(self) from self.error
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; `Outcome.from_dict` is the inverse (an exception comes back as `RecordedError`)."""
+        return outcome_codec.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Outcome:
+        """The outcome that `to_dict` was called on."""
+        return outcome_codec.from_dict(data)
+
+
+outcome_codec: Codec[Outcome] = Codec(Outcome)
+turn_codec: Codec[Turn] = Codec(Turn)
+
+
+def succeeded(reason: TerminateReason) -> bool:
+    """Whether a run that ended for `reason` did well, as far as the reason alone tells."""
+    return reason in SUCCESSES

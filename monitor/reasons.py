@@ -1,0 +1,71 @@
+"""The two words for "why it ended": a model turn has a finish reason, a run has a terminate reason."""
+
+from enum import StrEnum
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped writing one turn, in four classes that hold for every provider.
+
+    Adapters keep the provider's own word beside it (`TurnFinished.raw_finish_reason`).
+    """
+
+    DONE = "done"
+    """The model said all it wanted, tool calls included."""
+    LENGTH = "length"
+    """The output limit cut the turn off."""
+    MALFORMED = "malformed"
+    """The provider could not read what its own model wrote; the same request may well succeed."""
+    BLOCKED = "blocked"
+    """A safety, licence or policy filter ended the turn."""
+    REPETITION = "repetition"
+    """The provider's own repetition check ended the turn."""
+
+
+class TerminateReason(StrEnum):
+    """Why a run ended. Every run ends with exactly one of these."""
+
+    GOAL = "goal"
+    """What was asked for has been reached."""
+    TERMINATED = "terminated"
+    """The model called the terminate tool."""
+    STREAM_ENDED = "stream_ended"
+    """The watched stream came to its own good end."""
+    MAX_TURNS = "max_turns"
+    TIMEOUT = "timeout"
+    """The run took longer than it was given."""
+    IDLE_TIMEOUT = "idle_timeout"
+    """The provider sent nothing for too long."""
+    MODEL_CALL_LIMIT = "model_call_limit"
+    TOOL_CALL_LIMIT = "tool_call_limit"
+    TOKEN_LIMIT = "token_limit"
+    COST_LIMIT = "cost_limit"
+    LOOP_DETECTED = "loop_detected"
+    CONSECUTIVE_ERRORS = "consecutive_errors"
+    MISSING_OUTPUTS = "missing_outputs"
+    """The run ended by itself without all of its declared outputs."""
+    CONDITION_MET = "condition_met"
+    """A condition of the caller's own became true."""
+    PAUSED = "paused"
+    PROMPT_TOO_LONG = "prompt_too_long"
+    """The provider refused the request because it does not fit the model's window."""
+    WINDOW_TOO_SMALL = "window_too_small"
+    COMPACTION_INEFFECTIVE = "compaction_ineffective"
+    RATE_LIMITED = "rate_limited"
+    BLOCKED = "blocked"
+    """A safety, licence or policy filter refused the prompt or the answer."""
+    INVALID_STREAM = "invalid_stream"
+    """The provider said that its model wrote something unreadable, or sent what is no valid stream."""
+    TRUNCATED = "truncated"
+    """The stream stopped before the model had finished: no finish reason came, or the output limit cut it."""
+    ABORTED = "aborted"
+    """Somebody called `abort()`."""
+    CANCELLED = "cancelled"
+    """A cancellation from outside went through the run, and goes on."""
+    CLOSED_BY_CALLER = "closed_by_caller"
+    """The caller left early, by `break` or by leaving the block."""
+    ERROR = "error"
+    """An exception: the provider's, a detector's, or the caller's own (which goes on)."""
+
+
+SUCCESSES = frozenset({TerminateReason.GOAL, TerminateReason.STREAM_ENDED})
+"""Reasons that are a success by themselves; `terminated` is one or not by what the model said."""

@@ -1,0 +1,71 @@
+"""The run as numbers: what conditions and policies look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from monitor.chunks import UsageReport
+
+Phase: TypeAlias = Literal["before_call", "streaming", "after_call"]
+
+
+@dataclass(slots=True, frozen=True)
+class Usage:
+    """Tokens of a turn or of a run. Output includes reasoning; input includes what came from a cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+    total_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.total_tokens + other.total_tokens,
+        )
+
+    def merged(self, report: UsageReport) -> Usage:
+        """This running total brought up to date by a later report of the same call; what it does not say stays."""
+
+        def later(new: int | None, old: int) -> int:
+            return old if new is None else max(new, old)
+
+        input_tokens = later(report.input_tokens, self.input_tokens)
+        output_tokens = later(report.output_tokens, self.output_tokens)
+        return Usage(
+            input_tokens,
+            output_tokens,
+            later(report.reasoning_tokens, self.reasoning_tokens),
+            later(report.cached_tokens, self.cached_tokens),
+            max(later(report.total_tokens, self.total_tokens), input_tokens + output_tokens),
+        )
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunState:
+    """One moment of a run. Times are seconds since the run began."""
+
+    elapsed_s: float = 0.0
+    phase: Phase = "before_call"
+    """`before_call`: the next model call would start now; `streaming`; `after_call`: tools may be running."""
+    turns: int = 0
+    """Turns started. A retried stream is the same turn."""
+    model_calls: int = 0
+    """Streams opened."""
+    tool_calls: int = 0
+    """Tool calls that the model has completed writing."""
+    usage: Usage = field(default_factory=Usage)
+    """All turns together; of the running one by its latest report plus an estimate of what came since."""
+    usage_estimated: bool = False
+    """Part of `usage` is an estimate, because the provider has not reported it (yet)."""
+    stream_started_s: float | None = None
+    """When the running stream was first asked for something; `None` while none runs."""
+    first_chunk_seen: bool = False
+    """The running stream has delivered something."""
+    waiting_since_s: float | None = None
+    """Since when the provider owes the next chunk; `None` while the caller is at work."""

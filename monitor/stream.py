@@ -1,0 +1,245 @@
+"""Reading one SDK stream: under the run's deadlines, with an abort, and with a close that closes.
+
+The rules of this file:
+
+1. No scope, timeout or task group around a `yield`, and so no async generator: a class, whose every read opens and
+   leaves its own wait.
+2. The order of one read: compare the clock, wait, compare the clock, decode, decide, close if decided, deliver. What
+   arrives after a deadline is not delivered; the object in which a stop falls is.
+3. Whoever opens a stream closes it, shielded from cancellation and bounded in time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
+
+import anyio
+
+from monitor._wait import Clock, Wait, make_wait
+from monitor.adapters._plain import TextAdapter
+from monitor.adapters.base import AdapterFactory, StreamAdapter, find_adapter, find_adapter_of_source
+from monitor.errors import ConfigError
+from monitor.models import ModelError
+from monitor.outcome import Turn
+from monitor.run import RunCore
+
+T = TypeVar("T")
+
+Source: TypeAlias = (
+    AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T]] | Callable[[], Awaitable[AsyncIterator[T]]]
+)
+"""What can be watched: a stream, an awaitable of one, or a function without arguments that returns either."""
+
+DRAIN_CHUNKS = 256
+"""How many already buffered chunks are read and dropped while closing. Only a flooding server gets there: on the httpx2
+transport 0-30 are buffered, on aiohttp up to some 16,000, which would block the loop for more than a second."""
+DRAIN_S = 0.025
+"""How long dropping them may take, in seconds."""
+
+_NOTHING: Any = object()
+
+
+class SourceStream(Generic[T]):
+    """One stream, as an async iterator of the SDK's own objects. `RunCore` decides, this performs."""
+
+    def __init__(self, source: Source[T], core: RunCore, *, clock: Clock, adapter: AdapterFactory | None, close_grace_s: float) -> None:
+        self._source: Any = source
+        self._core = core
+        self._clock = clock
+        self._now = clock.now
+        self._factory = adapter
+        self._adapter: StreamAdapter | None = None
+        self._index = 0
+        self._close_grace_s = close_grace_s
+        self._wait: Wait = cast("Wait", None)  # made with the first read, in the loop that reads
+        self._opened: Any = None
+        self._read: Callable[[], Awaitable[T]] = self._open
+        self._feed: Callable[[Any, float], None] = self._feed_first
+        self._began = False
+        self._finished = False
+        self._error: Exception | None = None
+        self._model_error: ModelError | None = None
+        self._entered = False
+        self._over = False
+        self.turn: Turn | None = None
+        """What came: text, calls, usage, finish reason. Set when the stream is over."""
+
+    async def __aenter__(self) -> Self:
+        self._entered = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._end()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        core = self._core
+        if self._wait is None:
+            self._start()
+        core.waiting_since = now = self._now()
+        if self._over or (now >= core.deadline and core.must_stop(now)):
+            await self._end()
+            raise StopAsyncIteration
+        item = _NOTHING
+        try:
+            with self._wait:
+                item = await self._read()
+        except StopAsyncIteration:
+            self._finished = True
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an SDK raises ends the stream, and is classed
+            self._error = error
+        now = self._now()
+        late = now >= core.deadline and core.must_stop(now)
+        if late or item is _NOTHING:
+            await self._end()
+            raise StopAsyncIteration
+        try:
+            self._feed(item, now)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
+            core.fail(error, "adapter", now)
+        if core.stop is not None:
+            await self._end()
+        return item
+
+    # ------------------------------------------------------------------ opening and decoding
+
+    def _start(self) -> None:
+        if not self._entered:
+            raise ConfigError("enter the stream before reading it: async with ... as watched: async for chunk in watched")
+        self._wait = make_wait(self._core, self._clock)
+        self._core.replanned = self._wait.replanned
+        self._began = self._core.begin_turn(self._now())
+
+    async def _open(self) -> T:
+        """The first read opens the source, so that opening and SDK retries are under the deadlines as well."""
+        source = self._source
+        if callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__"):
+            source = source()
+        if inspect.isawaitable(source):
+            source = await source
+        self._opened = source
+        if not hasattr(source, "__anext__"):
+            if not hasattr(source, "__aiter__"):
+                raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator")
+            source = aiter(source)
+        if self._factory is None:
+            self._factory = find_adapter_of_source(source)
+        self._read = source.__anext__
+        return await self._read()
+
+    def _feed_first(self, item: T, now: float) -> None:
+        """The first object tells whose it is, if nothing told before."""
+        self._core.first_chunk(now)
+        factory = self._factory or find_adapter(item)
+        if factory is None:
+            raise ConfigError(
+                f"no adapter knows objects of type {type(item).__module__}.{type(item).__qualname__}; "
+                "pass adapter=, or a stream of str or of monitor chunks"
+            )
+        self._adapter = factory(self._index)
+        self._feed = self._core.feed_text if type(item) is str and self._factory is None else self._feed_decoded
+        self._feed(item, now)
+
+    def _feed_decoded(self, item: T, now: float) -> None:
+        assert self._adapter is not None  # noqa: S101 - set with this method
+        feed = self._core.feed
+        for chunk in self._adapter.decode(item):
+            feed(chunk, now)
+
+    # ------------------------------------------------------------------ ending
+
+    def wake(self) -> None:
+        """Interrupt a pending read, so that it sees what has changed. From any thread."""
+        if self._wait is not None:
+            self._wait.wake()
+
+    async def _end(self) -> None:
+        """No read will deliver anything any more: tell the core how the stream ended, and close what has not ended by itself."""
+        if self._over:
+            return
+        self._over = True
+        core, now = self._core, self._now()
+        try:
+            self._settle(now)
+            if not self._finished:
+                await self._close(now)
+        finally:
+            if self._wait is not None:
+                self._wait.close()
+            if self._began:
+                core.end_turn(
+                    self._now(),
+                    finished=self._finished and core.stop is None,
+                    error=self._error if core.stop is None else None,
+                    model_error=self._model_error,
+                    must_finish=self._adapter.needs_finish if self._adapter is not None else False,
+                )
+                self.turn = core.turn
+
+    def _settle(self, now: float) -> None:
+        """What the end of the source says about the turn, unless the run's end is what ended it."""
+        if self._core.stop is not None:
+            return
+        if self._error is not None:
+            self._model_error = (self._adapter or self._adapter_for_errors()).classify(self._error)
+        elif self._finished and self._adapter is not None:
+            for chunk in self._adapter.finish():
+                self._core.feed(chunk, now)
+
+    def _adapter_for_errors(self) -> StreamAdapter:
+        """A stream that failed before its first object: whose error is it?"""
+        assert self._error is not None  # noqa: S101 - asked only then
+        factory = self._factory or find_adapter(self._error) or TextAdapter
+        return factory(self._index)
+
+    async def _close(self, since: float) -> None:
+        """Close the source, however it takes it; what went wrong is noted, never raised."""
+        source = self._opened if self._opened is not None else self._source
+        if inspect.iscoroutine(source):  # it was never awaited, or its await was cancelled
+            source.close()
+            return
+        closer = getattr(source, "aclose", None) or getattr(source, "close", None)
+        if closer is None:
+            return
+        dropped, note = 0, None
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._close_grace_s) as scope:
+            try:
+                if inspect.isasyncgen(source) and self._adapter is not None and self._adapter.drains:
+                    dropped, note = await self._drain(source)
+                closing = closer()
+                if inspect.isawaitable(closing):
+                    await closing
+            except Exception as error:  # noqa: BLE001 - the SDK's trouble with closing must not hide how the run ended
+                note = f"closing raised {type(error).__name__}: {error}"
+        if scope.cancelled_caught:
+            note = f"closing did not end within {self._close_grace_s:g} s"
+        self._core.source_closed(self._now(), since=since, closed=note is None, chunks_dropped=dropped, note=note)
+
+    async def _drain(self, source: AsyncGenerator[Any, None]) -> tuple[int, str | None]:
+        """Unwind a nest of async generators from the inside, by going on reading in a cancelled scope.
+
+        `aclose()` reaches only the outermost one, and the connection stays open. The pending socket read gets the
+        cancellation, every frame unwinds in order and the transport closes. What was buffered comes first, and is dropped.
+        """
+        dropped = 0
+        give_up_at = anyio.current_time() + DRAIN_S
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                while dropped < DRAIN_CHUNKS and anyio.current_time() < give_up_at:
+                    await source.__anext__()
+                    dropped += 1
+            except StopAsyncIteration:
+                return dropped, None
+        if scope.cancelled_caught:
+            return dropped, None
+        return dropped, f"the transport had buffered more than the {dropped} chunks that were dropped; it may still be open"

@@ -1,0 +1,65 @@
+"""A clock that goes only when it is told to."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+
+class FakeClock:
+    """Time for tests: `advance()` moves it and rings the alarms that have come due, in their order, at their own time.
+
+    Call `advance()` in the thread of the event loop; what the alarms wake runs when the caller next awaits.
+    """
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+        self._order = itertools.count()
+        self._alarms: list[tuple[float, int, FakeAlarm]] = []
+
+    def now(self) -> float:
+        """The time, in seconds."""
+        return self._now
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> FakeAlarm:
+        """Call `callback` once `advance()` has reached `when`."""
+        alarm = FakeAlarm(callback)
+        heapq.heappush(self._alarms, (when, next(self._order), alarm))
+        return alarm
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        end = self._now + seconds
+        while self._alarms and self._alarms[0][0] <= end:
+            when, _, alarm = heapq.heappop(self._alarms)
+            self._now = max(self._now, when)
+            alarm.ring()
+        self._now = end
+
+    @property
+    def pending(self) -> int:
+        """How many alarms are still set; 0 after a run has ended, or it leaks them."""
+        return sum(alarm.is_set for _, _, alarm in self._alarms)
+
+
+class FakeAlarm:
+    """An alarm of a `FakeClock`."""
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self._callback: Callable[[], object] | None = callback
+
+    @property
+    def is_set(self) -> bool:
+        """It will ring when its time comes."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """It will not ring."""
+        self._callback = None
+
+    def ring(self) -> None:
+        """Call the callback, at most once."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()

@@ -1,0 +1,183 @@
+"""Recorded runs as JSON lines, plain or gzipped: one object a run, the format of the labelled corpus.
+
+    {"id", "source", "label", "loop", "messages": [{"role", "text", "tool_calls": [{"name", "args"}],
+     "tool_results": [{"name", "text", "is_error", "len", "sha1"}]}]}
+
+Only `id` and `messages` must be there; fields that are not known are ignored. A line that cannot be read is noted with
+its file and number, and the lines around it are still read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from monitor.errors import AdapterError, ConfigError
+from monitor.transcripts.base import LoopLabel, RecordedCall, RecordedMessage, RecordedResult, RecordedRun, Role
+
+GZIP_MAGIC = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 256 * 1024 * 1024
+"""Some runs are huge; a file without line ends must not fill the memory all the same."""
+
+
+@dataclass(slots=True, frozen=True)
+class BadLine:
+    """A line that is no run."""
+
+    file: str
+    line: int
+    """Counted from 1."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class Corpus:
+    """The runs of one file, read one at a time; each iteration starts anew.
+
+    What could not be read stands in `bad_lines`, complete when the iteration is. A file that cannot be opened is an `OSError`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, max_line_bytes: int | None = MAX_LINE_BYTES) -> None:
+        if max_line_bytes is not None and max_line_bytes < 1:
+            raise ConfigError(f"max_line_bytes={max_line_bytes!r} must be at least 1, or None for no limit")
+        self.path = Path(path)
+        self.max_line_bytes = max_line_bytes
+        self.bad_lines: list[BadLine] = []
+
+    def __iter__(self) -> Iterator[RecordedRun]:
+        self.bad_lines = []
+        with self.path.open("rb") as file:
+            zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC  # the bytes, because names lie
+            file.seek(0)
+            if zipped:
+                with gzip.GzipFile(fileobj=file) as unzipped:
+                    yield from self._runs(unzipped)
+            else:
+                yield from self._runs(file)
+
+    def _runs(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[RecordedRun]:
+        for number, line in self._lines(file):
+            try:
+                run = parse_run(line)
+            except AdapterError as error:
+                self._bad(number, str(error))
+            else:
+                yield run
+
+    def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not empty, until the end or until the file turns out to be damaged."""
+        limit = -1 if self.max_line_bytes is None else self.max_line_bytes + 1
+        number = 0
+        try:
+            while line := file.readline(limit):
+                number += 1
+                if 0 < limit <= len(line) and not line.endswith(b"\n"):
+                    self._bad(number, f"longer than {self.max_line_bytes} bytes")
+                    while (rest := file.readline(limit)) and not rest.endswith(b"\n"):
+                        pass
+                    continue
+                if number == 1:
+                    line = line.removeprefix(BOM)
+                if line.strip():
+                    yield number, line
+        except (EOFError, OSError, zlib.error) as error:
+            self._bad(number + 1, f"the file is damaged or cut from here on: {error}")
+
+    def _bad(self, line: int, message: str) -> None:
+        self.bad_lines.append(BadLine(str(self.path), line, message))
+
+
+def parse_run(line: bytes | str) -> RecordedRun:
+    """One line as a run. Raises `AdapterError` with what is wrong with it."""
+    try:
+        data = json.loads(line.decode("utf-8") if isinstance(line, bytes) else line)
+    except UnicodeDecodeError as error:
+        raise AdapterError(f"not UTF-8: byte {error.object[error.start]:#04x} at byte {error.start + 1}") from None
+    except json.JSONDecodeError as error:
+        raise AdapterError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits; thousands of brackets
+        raise AdapterError(f"not JSON that can be read: {error}") from None
+    if not isinstance(data, dict):
+        raise AdapterError(f"expected a JSON object, not {type(data).__name__}")
+    try:
+        return _Run.model_validate(data).value()
+    except ValidationError as error:
+        first, *others = error.errors(include_url=False, include_input=False)
+        more = f" (and {len(others)} more)" if others else ""
+        message = "expected a JSON object" if first["type"] == "model_type" else first["msg"]
+        raise AdapterError(f"{'.'.join(map(str, first['loc']))}: {message}{more}") from None
+
+
+class _Entry(BaseModel):
+    """What the file may say. Types must be right, nothing is coerced; `None` stands for absent."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Call(_Entry):
+    name: str
+    args: Any = None
+
+    def value(self) -> RecordedCall:
+        return RecordedCall(self.name, {} if self.args is None else self.args)
+
+
+class _Result(_Entry):
+    name: str | None = None
+    text: str | None = None
+    is_error: bool | None = None
+    length: int | None = Field(default=None, alias="len", ge=0)
+    sha1: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{4,40}$")
+
+    def value(self) -> RecordedResult:
+        return RecordedResult(self.name or "", self.text or "", bool(self.is_error), self.length, self.sha1)
+
+
+class _Message(_Entry):
+    role: Role
+    text: str | None = None
+    tool_calls: list[_Call] | None = None
+    tool_results: list[_Result] | None = None
+
+    def value(self) -> RecordedMessage:
+        calls = tuple(call.value() for call in self.tool_calls or ())
+        results = tuple(result.value() for result in self.tool_results or ())
+        return RecordedMessage(self.role, self.text or "", calls, results)
+
+
+class _Loop(_Entry):
+    kind: str
+    turn: int | None = None
+    turn_3: int | None = None
+    turn_5: int | None = None
+    period: int | None = None
+    repeats: float | None = None
+    same_results: bool | None = None
+    char: int | None = None
+    chars: int | None = None
+
+    def value(self) -> LoopLabel:
+        return LoopLabel(**self.model_dump())
+
+
+class _Run(_Entry):
+    id: str
+    messages: list[_Message]
+    source: str | None = None
+    label: str | None = None
+    loop: _Loop | None = None
+
+    def value(self) -> RecordedRun:
+        messages = tuple(message.value() for message in self.messages)
+        return RecordedRun(self.id, messages, self.source or "", self.label, self.loop.value() if self.loop else None)

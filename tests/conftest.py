@@ -1,0 +1,74 @@
+"""What holds for every test: both event loops, reproducible random cases, and no network."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# MONITOR_EXAMPLES: how many random cases a law is tried with. The same ones each time, unless somebody asks for another
+# number outside of CI: then new ones, to look for what the usual ones miss.
+settings.register_profile(
+    "monitor",
+    max_examples=int(os.environ.get("MONITOR_EXAMPLES", "50")),
+    derandomize="MONITOR_EXAMPLES" not in os.environ or "CI" in os.environ,
+    deadline=None,  # a busy machine is no bug
+    suppress_health_check=[HealthCheck.too_slow],  # the same
+    print_blob=True,
+)
+settings.load_profile("monitor")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    """Tests marked `anyio` run on both event loops."""
+    return request.param
+
+
+class NetworkRefusedError(RuntimeError):
+    """A test wanted to talk to another machine. Not an `OSError`, so that no SDK takes it for a bad connection and retries."""
+
+
+def _is_local(host: object) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    if host in (None, "", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(str(host)).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_unless_local(address: object) -> None:
+    host = address[0] if isinstance(address, tuple) else None  # a Unix socket's address is a path
+    if not _is_local(host):
+        raise NetworkRefusedError(f"tests use no network: connection to {address!r} refused; use a local server or a recording")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network() -> Iterator[None]:
+    connect, connect_ex, getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        _refuse_unless_local(address)
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        _refuse_unless_local(address)
+        return connect_ex(self, address)
+
+    def guarded_getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_unless_local((host, port))
+        return getaddrinfo(host, port, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        patch.setattr(socket, "getaddrinfo", guarded_getaddrinfo)
+        yield

@@ -1,0 +1,138 @@
+"""The sampled scanners find what the plain rules find, at the same character, however the text is cut (laws 1 and 6).
+
+`MONITOR_EXAMPLES=20000` looks harder; the usual number keeps the suite quick.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitor.detectors import ContentRepetition, TailRule, WindowRule
+from monitor.verdicts import Detection
+
+_spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_name("reference.py"))
+assert _spec is not None and _spec.loader is not None
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
+
+MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
+SEEDS = st.integers(0, 2**60)
+ALPHABETS = st.sampled_from(["ab", "abc", "abcdefgh", "a\u00e9", "ab\u6211\U0001f600", "abcdefghijklmnopqrstuvwxyz ", "ab1\n-", "a`\n#"])
+
+
+def some_text(rng: random.Random, alphabet: str, scale: int) -> str:
+    """Noise, periods, periods with a defect, shared prefixes with varied ends, now and then a fence line."""
+    parts: list[str] = []
+    for _ in range(rng.randint(1, 5)):
+        unit = "".join(rng.choice(alphabet) for _ in range(rng.randint(1, int(1.9 * scale))))
+        times = rng.randint(1, max(2, 16 * scale // len(unit)))
+        kind = rng.random()
+        if kind < 0.3:
+            part = "".join(rng.choice(alphabet) for _ in range(rng.randint(0, 4 * scale)))
+        elif kind < 0.65:
+            part = unit * times
+        elif kind < 0.8:
+            part = "".join(unit + "".join(rng.choice(alphabet) for _ in range(rng.randint(0, scale // 3 + 1))) for _ in range(times))
+        else:
+            part = unit * times
+            defect = rng.randrange(len(part))
+            part = part[:defect] + rng.choice(alphabet) + part[defect + 1 :]
+        parts.append(part)
+        if rng.random() < 0.1:
+            parts.append(rng.choice(["\n```\n", "\n```py\n", "\n~~~\n", "\n- ", "\n"]))
+    return "".join(parts)
+
+
+def pieces(rng: random.Random, text: str) -> list[str]:
+    """Any split, empty pieces too."""
+    size, out, at = rng.choice([1, 2, 3, 5, 17, 400, 3000]), [], 0
+    while at < len(text):
+        step = rng.randint(0, 2 * size)
+        out.append(text[at : at + step])
+        at += step
+    return out
+
+
+def watched(detector: ContentRepetition, deltas: list[str]) -> list[Detection]:
+    return [detection for delta in deltas for detection in detector.feed(delta)]
+
+
+def earliest_arrivals(detector: ContentRepetition, text: str) -> list[int]:
+    """Characters taken in when each finding came, fed one at a time."""
+    return [at for at, character in enumerate(text, 1) for _ in detector.feed(character)]
+
+
+def check_chant(seed: int, alphabet: str, rule: WindowRule) -> None:
+    rng = random.Random(seed)
+    text = some_text(rng, alphabet, rule.window_chars)
+    expected = list(reference.chants(text, rule))
+    found = watched(ContentRepetition(chant=rule, tail=None), pieces(rng, text))
+    assert [(finding.offset, finding.evidence.offsets) for finding in found] == expected
+    assert earliest_arrivals(ContentRepetition(chant=rule, tail=None), text) == [end for end, _ in expected]
+
+
+@MANY
+@given(SEEDS, ALPHABETS, st.data())
+@pytest.mark.feature("GL-02")
+def test_chant_with_small_numbers(seed: int, alphabet: str, data: st.DataObject):
+    window = data.draw(st.integers(2, 12))
+    rule = WindowRule(
+        window_chars=window,
+        repeats=data.draw(st.integers(2, 6)),
+        near_chars=data.draw(st.integers(1, 20)),
+        far_chars=data.draw(st.sampled_from([None, 8, 30])),
+        far_texts=data.draw(st.integers(1, 3)),
+        unit_chars=data.draw(st.integers(1, window)),
+        sample_chars=data.draw(st.integers(1, window)),
+    )
+    check_chant(seed, alphabet, rule)
+
+
+@MANY
+@given(SEEDS, ALPHABETS, st.sampled_from([8, 12, 16, 25]))
+@pytest.mark.feature("GL-02")
+def test_chant_with_the_real_numbers(seed: int, alphabet: str, sample_chars: int):
+    check_chant(seed, alphabet, WindowRule(sample_chars=sample_chars))
+
+
+@MANY
+@given(SEEDS, st.integers(1, 90), st.integers(0, 600))
+def test_exact_tail_at_its_first_character(seed: int, period: int, before: int):
+    rng = random.Random(seed)
+    letters = "abcdefghijklmnopqrstuvwxyz \u00e9\u6211"
+    rule = TailRule(max_period_chars=100)
+    noise = "".join(rng.choice(letters) for _ in range(before))
+    unit = "x" + "".join(rng.choice(letters) for _ in range(period - 1))
+    text = noise + unit * (rule.strong_chars(period) // period + 2)
+    expected = reference.first_tail(text, rule)
+    (finding, *_) = watched(ContentRepetition(chant=None, tail=rule), pieces(rng, text))
+    assert (finding.offset, finding.evidence.length) == expected
+    assert earliest_arrivals(ContentRepetition(chant=None, tail=rule), text)[0] == finding.offset
+
+
+@MANY
+@given(SEEDS, ALPHABETS)
+def test_any_cut_gives_the_same_findings(seed: int, alphabet: str):
+    rng = random.Random(seed)
+    text = some_text(rng, alphabet, 60)
+    whole = watched(ContentRepetition(), [text])
+    assert watched(ContentRepetition(), pieces(rng, text)) == whole
+    assert earliest_arrivals(ContentRepetition(), text) == [finding.offset for finding in whole]
+    for finding in whole:
+        assert_true_to_the_text(text, finding)
+
+
+def assert_true_to_the_text(text: str, finding: Detection) -> None:
+    length, offsets = finding.evidence.length, finding.evidence.offsets
+    repeated = {text[at : at + length] for at in offsets}
+    assert len(repeated) == 1 and next(iter(repeated))[:200] == finding.evidence.excerpt
+    assert finding.count >= finding.threshold
+    if finding.kind == "exact_tail":
+        run = text[finding.start_offset : finding.offset]
+        assert run[length:] == run[:-length]

@@ -1,0 +1,169 @@
+"""The library's layers, as far as import-linter cannot see them: the standard library's clocks, and circles."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "monitor"
+
+VOCABULARY = {"chunks", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
+CORE = VOCABULARY | {"_hashing", "_tokens", "detectors", "conditions", "context", "outputs", "plan", "policy", "run"}
+"""The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
+
+IMPURE = {
+    *("datetime", "sched", "signal", "time"),
+    *("random", "secrets", "uuid"),
+    *("anyio", "asyncio", "concurrent", "multiprocessing", "queue", "sniffio", "threading", "trio"),
+    *("aiohttp", "http", "httpx", "httpx2", "socket", "ssl", "urllib"),
+    *("io", "os", "pathlib", "shutil", "sqlite3", "subprocess", "tempfile"),
+    *("logging", "structlog", "warnings"),
+    *("anthropic", "google", "openai"),
+    *("importlib", "runpy"),
+}
+
+ONLY_IN = {
+    "xxhash": ("_hashing",),
+    "asyncio": ("_wait", "testing"),  # local servers run a loop of their own in a thread
+    "trio": ("_wait",),
+    "sniffio": ("_wait",),
+    "google": ("adapters",),
+    "openai": ("adapters",),
+    "anthropic": ("adapters",),
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement, wherever in the module it stands."""
+
+    name: str
+    """Absolute and dotted; for `from a import b` it is `a.b`."""
+    line: int
+    eager: bool
+    """Carried out when the module is loaded: not inside a function, not under `if TYPE_CHECKING`."""
+
+
+def imports(source: str, package: str) -> Iterator[Import]:
+    """Every import of a module that stands in `package`."""
+
+    def walk(node: ast.AST, *, eager: bool) -> Iterator[Import]:
+        match node:
+            case ast.Import(names=names, lineno=line):
+                yield from (Import(alias.name, line, eager) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level, lineno=line):
+                above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+                base = ".".join([*above, *([module] if module else [])])
+                yield from (Import(f"{base}.{alias.name}", line, eager) for alias in names)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                eager = False
+            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"), body=body, orelse=orelse):
+                for statement in body:
+                    yield from walk(statement, eager=False)
+                for statement in orelse:
+                    yield from walk(statement, eager=eager)
+                return
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, eager=eager)
+
+    return walk(ast.parse(source), eager=True)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).parent.parts)
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {module_name(path): path for path in FILES}
+IMPORTS = {name: list(imports(path.read_text(encoding="utf-8"), package_of(path))) for name, path in MODULES.items()}
+
+
+def room(module: str) -> str:
+    """`monitor.detectors.text.chant` stands in the room `detectors`."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def target(name: str) -> str:
+    """The module of ours that an imported name stands in."""
+    while name and name not in MODULES:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def test_the_core_reads_no_clock_and_does_no_io():
+    found = [
+        f"{module}:{use.line} imports {use.name}"
+        for module, uses in IMPORTS.items()
+        if room(module) in CORE
+        for use in uses
+        if use.name.split(".")[0] in IMPURE
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", ONLY_IN)
+def test_a_package_is_imported_only_in_its_place(package: str):
+    found = [
+        f"{module}:{use.line} imports {use.name}"
+        for module, uses in IMPORTS.items()
+        if room(module) not in ONLY_IN[package]
+        for use in uses
+        if use.name.split(".")[0] == package
+    ]
+    assert found == []
+
+
+def test_modules_import_where_a_name_is_defined_and_not_from_the_front_door():
+    """`from monitor import Timeout` inside the library would make a circle of everything."""
+    found = [
+        f"{module}:{use.line} imports {use.name}"
+        for module, uses in IMPORTS.items()
+        if room(module) not in {"", "cli"}
+        for use in uses
+        if use.name.split(".")[0] == "monitor" and target(use.name) == "monitor"
+    ]
+    assert found == []
+
+
+def test_no_module_imports_itself_by_a_detour():
+    graph = {module: {target(use.name) for use in uses if use.eager} - {"", module} for module, uses in IMPORTS.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_the_contract_of_the_pure_core_names_every_module_of_it():
+    """import-linter cannot leave out modules that are not there, so its list is kept in step here."""
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (contract,) = (contract for contract in linter["contracts"] if contract["id"] == "pure-core")
+    assert set(contract["source_modules"]) == {f"monitor.{name}" for name in CORE if f"monitor.{name}" in MODULES}
+    assert set(contract["forbidden_modules"]) <= IMPURE
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import time", [Import("time", 1, eager=True)]),
+        ("import os.path as p, re", [Import("os.path", 1, eager=True), Import("re", 1, eager=True)]),
+        ("from time import monotonic as now", [Import("time.monotonic", 1, eager=True)]),
+        ("def f():\n import time", [Import("time", 2, eager=False)]),
+        ("class A:\n import time", [Import("time", 2, eager=True)]),
+        ("try:\n import time\nexcept ImportError: pass", [Import("time", 2, eager=True)]),
+        ("if TYPE_CHECKING:\n import a\nelse:\n import b", [Import("a", 2, eager=False), Import("b", 4, eager=True)]),
+        ("from . import x", [Import("monitor.detectors.x", 1, eager=True)]),
+        ("from .x import y", [Import("monitor.detectors.x.y", 1, eager=True)]),
+        ("from ..chunks import Chunk", [Import("monitor.chunks.Chunk", 1, eager=True)]),
+    ],
+)
+def test_imports_are_found_wherever_they_stand(source: str, expected: list[Import]):
+    assert list(imports(source, "monitor.detectors")) == expected
