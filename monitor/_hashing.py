@@ -3,8 +3,9 @@ the keys in another order, and two different ones that look equal, because Pytho
 
 Rules of the canonical form:
 
-- the order of keys does not matter; equal mappings have equal forms, and a key that is not a string keeps its type (`1` is not `"1"`);
-- numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an integral float reads as its integer, `-0.0` as `0`;
+- the order of keys does not matter; a key that is not a string keeps its type (`1` is not `"1"`);
+- numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an integral float reads as its
+  integer, `-0.0` as `0`;
 - `True` is not `1`, `None` is not `"None"`; tuples and lists are equal;
 - text is taken as it comes: no Unicode normalisation (a file name may differ by it), lone surrogates and NUL survive;
 - what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value has. It never raises.
@@ -13,14 +14,17 @@ Rules of the canonical form:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, cast
+from typing import Any
 
 import xxhash
 
 MAX_DEPTH = 64
 """Deeper nesting is summed up by its `repr`; far above any tool's schema, far below the interpreter's recursion limit."""
+MAX_INT_BITS = 4_096
+"""Longer integers go in hexadecimal: Python refuses to write thousands of decimal digits."""
 
 
 def identity(text: str) -> str:
@@ -44,14 +48,14 @@ def _plain(value: object, depth: int) -> Any:
         return _tagged("deep", _safe_repr(value))
     try:
         if isinstance(value, Mapping):
-            return _mapping(cast("Mapping[Any, Any]", value), depth + 1)
+            return _mapping(value, depth + 1)
         if isinstance(value, (list, tuple)):
-            return [_plain(item, depth + 1) for item in cast("list[Any] | tuple[Any, ...]", value)]
+            return [_plain(item, depth + 1) for item in value]
         if isinstance(value, (bytes, bytearray)):
             return _tagged("bytes", bytes(value).hex())
         if isinstance(value, AbstractSet):
-            return _tagged("set", sorted(canonical_json(item) for item in cast("AbstractSet[Any]", value)))
-    except Exception:  # a foreign container may do anything while it is read
+            return _tagged("set", sorted(canonical_json(item) for item in value))
+    except Exception:  # noqa: BLE001 - a foreign container may do anything while it is read
         return _tagged(type(value).__name__, _safe_repr(value))
     return _tagged(type(value).__name__, _safe_repr(value))
 
@@ -66,12 +70,11 @@ def _key(key: object) -> str:
 
 
 def _integer(value: int) -> Any:
-    # An int of thousands of digits is refused by int-to-str conversion.
-    return value if value.bit_length() <= 4096 else _tagged("int", hex(value))
+    return value if value.bit_length() <= MAX_INT_BITS else _tagged("int", hex(value))
 
 
 def _number(value: float) -> Any:
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return _tagged("float", repr(value))
     return _integer(int(value)) if value.is_integer() else value
 
@@ -87,5 +90,5 @@ def _tagged(kind: str, value: Any) -> dict[str, Any]:
 def _safe_repr(value: object) -> str:
     try:
         return repr(value)
-    except Exception as error:  # a broken __repr__ must not end the run
+    except Exception as error:  # noqa: BLE001 - a broken __repr__ must not end the run
         return f"<{type(value).__name__}: repr failed with {type(error).__name__}>"

@@ -19,22 +19,10 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from monitor._tokens import MOST_TOKENS_PER_CHAR, estimate_tokens
-from monitor.chunks import (
-    Chunk,
-    ReasoningDelta,
-    StreamRetried,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    ToolResult,
-    TurnFinished,
-    UsageReport,
-)
+from monitor._tokens import estimate_tokens
+from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
 from monitor.conditions.base import Condition
-from monitor.conditions.deadlines import split_idle
 from monitor.detectors.base import ChannelDetector, Detector, Feed, wants_deltas
 from monitor.errors import AdapterError
 from monitor.events import (
@@ -55,11 +43,10 @@ from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.policy import Policy
 from monitor.reasons import FinishReason, TerminateReason
+from monitor.schedule import FOLD_CHARS, Schedule
 from monitor.state import Phase, RunState, Usage
+from monitor.tally import TurnTally, keep_limit
 from monitor.verdicts import Channel, Continue, Detection, Stop, Verdict
-
-FOLD_CHARS = 512
-"""Visible text is looked at for its token estimate, and packed, once in so many characters: far below any sensible limit."""
 
 _BAD_FINISH = {
     FinishReason.LENGTH: (TerminateReason.TRUNCATED, "the output limit cut the answer off"),
@@ -74,11 +61,11 @@ class RunCore:
     def __init__(
         self,
         *,
-        stop_when: Condition | None,
-        detectors: Sequence[Detector],
+        stop_when: Condition | None = None,
+        detectors: Sequence[Detector] = (),
         policy: Policy,
         emit: Callable[[Event], None],
-        keep_text_chars: int | None,
+        keep_text_chars: int | None = None,
     ) -> None:
         self.deadline = math.inf
         """When to look again, in the harness's clock."""
@@ -86,7 +73,6 @@ class RunCore:
         """When the pending read began, in the harness's clock; the harness sets it before every read."""
         self.stop: Stop | None = None
         """Why the run ends, once that is decided."""
-        self.decided_at = 0.0
         self.turn: Turn | None = None
         """The last turn that ended."""
         self.open_calls: list[ToolCall] = []
@@ -95,13 +81,11 @@ class RunCore:
         """Called when `deadline` may have come closer; the harness moves its alarm."""
 
         self._condition = stop_when
-        self._follows_reads = stop_when is not None and stop_when.follows_reads
-        self._idle_s, self._events_condition = (stop_when and split_idle(stop_when)) or (None, None)
-        self._events_deadline = math.inf
+        self._schedule = Schedule(stop_when)
         self._detectors = list(detectors)
         self._policy = policy
         self._emit = emit
-        self._keep_chars = math.inf if keep_text_chars is None else keep_text_chars
+        self._keep_chars = keep_limit(keep_text_chars)
 
         self._began = 0.0
         self._phase: Phase = "before_call"
@@ -113,18 +97,21 @@ class RunCore:
         self._goal: str | None = None
         self._failed: Stop | None = None
         self._failure_told = False
+        self._left = False
         self._error: BaseException | None = None
+        self._decided_at = 0.0
         self._closing: StreamClosed | None = None
         self._outcome: Outcome | None = None
 
+        self._tally = TurnTally(number=0, keep_chars=self._keep_chars, started_at=0.0)
+        self._until_fold = self._fold_chars = FOLD_CHARS
         self._wire_detectors()
-        self._reset_turn()
 
     # ------------------------------------------------------------------ the run
 
     def begin(self, now: float) -> None:
         """The run starts; all times in events and reasons count from here."""
-        self._began = now
+        self._began = self._schedule.began = now
         self._policy.reset()
         for detector in self._detectors:
             detector.reset()
@@ -138,23 +125,25 @@ class RunCore:
         if self.stop is not None:
             return False
         retried = self._failed
-        self._failed, self._failure_told, self._error = None, False, None
-        self._reset_turn()
+        self._failed, self._failure_told, self._left = None, False, False
+        self._error, self._closing = None, None
         self._turns += retried is None
         self._model_calls += 1
         self._phase = "streaming"
-        self._stream_started = now
+        self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
         if retried is not None:
             self._observe(StreamRetried(retried.reason.value), now)
             self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
         self._emit(TurnStarted(self._at(now), self._turns, self._model_calls))
+        self.waiting_since = now
         self._plan(self.state(now, waiting=True))
+        self.replanned()
         return True
 
     def first_chunk(self, now: float) -> None:
         """The stream delivered its first object."""
-        self._first_chunk_seen = True
-        self._emit(FirstChunk(self._at(now), self._turns, now - self._stream_started))
+        self._tally.first_chunk_seen = True
+        self._emit(FirstChunk(self._at(now), self._turns, now - self._tally.started_at))
 
     def feed(self, chunk: Chunk, now: float) -> None:
         """The next chunk of the running stream."""
@@ -171,34 +160,36 @@ class RunCore:
         """The next piece of visible text: the same as a `TextDelta`, without the object."""
         if type(text) is not str and not isinstance(text, str):
             raise AdapterError(f"expected a piece of text, got {type(text).__name__}")
-        self._parts.append(text)
+        self._tally.parts.append(text)
         self._until_fold -= len(text)
-        try:
-            for feed in self._text_feeds:
+        for feed in self._text_feeds:
+            try:
                 found = feed(text)
+            except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
+                self.fail(error, self._owners[feed], now)
+            else:
                 if found:
                     self._raise(found, now)
-        except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
-            self.fail(error, self._owners[feed], now)
         if self._until_fold < 0:
             self._fold(now)
 
     def tool_result(self, call: str | None, text: str, now: float, *, is_error: bool = False) -> None:
-        """A tool answered. `call`: the id; `None`: the oldest call that has no answer yet. Unknown ids are kept as they are."""
+        """A tool answered. `call`: the id; `None`: the oldest call that has no answer yet. An unknown id is kept as it is."""
         known = next((c for c in self.open_calls if call is None or c.id == call), None)
         if known is not None:
             self.open_calls.remove(known)
-        name = known.name if known else ""
-        call_id = known.id if known else (call or "")
-        self._observe(ToolResult(call_id, name, text, is_error), now)
+            result = ToolResult(known.id, known.name, text, is_error)
+        else:
+            result = ToolResult(call or "", "", text, is_error)
+        self._observe(result, now)
         self._look(now, waiting=False)
 
     def end_turn(
-        self, now: float, *, finished: bool, error: BaseException | None = None, model_error: ModelError | None = None, must_finish: bool = True
-    ) -> None:
+        self, now: float, *, finished: bool, must_finish: bool = False, error: BaseException | None = None, model_error: ModelError | None = None
+    ) -> Turn:
         """The stream is over.
 
-        `finished`: it came to its own end; else somebody left it or it failed with `error`.
+        `finished`: it came to its own end; else somebody left it, or it failed with `error`, classed as `model_error`.
         `must_finish`: a stream of this kind closes with a finish reason, so one without it was truncated.
         """
         self._fold(now)
@@ -206,41 +197,28 @@ class RunCore:
             self._look(now, waiting=False)
         if model_error is not None:
             self._emit(StreamFailed(self._at(now), self._turns, model_error))
-        stopped = self.stop or self._turn_failure(finished=finished, model_error=model_error, must_finish=must_finish)
-        if self.stop is None and finished | (model_error is not None):
-            self._failed = stopped
-        self._turn_left = not finished and model_error is None
-        usage, estimated = self._turn_usage()
-        self._usage += usage
-        self._usage_estimated |= estimated
-        self.turn = Turn(
-            number=self._turns,
-            text="".join(self._kept),
-            text_chars=self._text_chars,
-            tool_calls=tuple(self._calls),
-            usage=usage,
-            usage_estimated=estimated,
-            finish_reason=self._finish.finish_reason if self._finish else None,
-            raw_finish_reason=self._finish.raw_finish_reason if self._finish else None,
-            stopped=stopped,
-            model_error=model_error,
-            error=error,
-        )
-        if error is not None:
+        failure = self._turn_failure(finished=finished, must_finish=must_finish, model_error=model_error)
+        if self.stop is None:
+            self._left = not finished and model_error is None
+            self._failed = None if self._left else failure
             self._error = error
-        self.open_calls.extend(self._calls)
-        self._reset_stream()
+        tally = self._tally
+        self._usage += tally.usage
+        self._usage_estimated |= tally.usage_estimated
+        self.open_calls.extend(tally.calls)
+        self.turn = tally.ended(stopped=self.stop or failure, error=error, model_error=model_error)
         self._phase = "after_call"
         self._emit(TurnEnded(self._at(now), self.turn))
+        return self.turn
 
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
         """The source had to be closed, and was (or not). `since`: when somebody began to close it."""
-        since = self.decided_at if self.stop is not None else since
+        since = self._decided_at if self.stop is not None else since
         self._closing = StreamClosed(self._at(now), self._turns, closed, now - since, chunks_dropped, note)
         self._emit(self._closing)
 
     def check(self, now: float) -> Verdict:
-        """Between turns: what to do now. A `Stop` that it tells stands (a failed stream may still be tried again)."""
+        """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
         if self._phase != "streaming":
             self._phase = "before_call"
         self._look(now, waiting=False)
@@ -262,16 +240,17 @@ class RunCore:
         self._goal = detail
 
     def fail(self, error: BaseException, source: str, now: float) -> None:
-        """Something of ours or of the user's crashed: the run can not be watched any more, so it ends."""
+        """Something of ours or of the caller's crashed: the run cannot be watched any more, so it ends."""
+        if self.stop is None:
+            self._error = error
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
-        self._error = error
         self._decide(Stop(reason, f"{source} raised {type(error).__name__}: {error}", source), now)
 
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
-        """The run is over: its one outcome. `fallback`: how it ended if nothing was decided before."""
+        """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
         if self._outcome is not None:
             return self._outcome
-        if self.stop is None and self._abort_why is not None:
+        if self._abort_why is not None:
             self._look(now, waiting=False)
         stop = self._ending(fallback)
         closing, turn = self._closing, self.turn
@@ -299,7 +278,7 @@ class RunCore:
     # ------------------------------------------------------------------ time
 
     def must_stop(self, now: float) -> bool:
-        """A read is about to begin or has just ended, and `deadline` has passed: look, and move `deadline` on if nothing is true."""
+        """A read is about to begin or has just ended, and `deadline` has passed: look, and move it on if nothing is true."""
         self._look(now, waiting=True)
         return self.stop is not None
 
@@ -313,35 +292,28 @@ class RunCore:
         return self.deadline
 
     def exact_deadline(self) -> float:
-        """`deadline` of a read that begins at `waiting_since`, exactly: for a harness that cannot move an alarm on."""
-        if self.deadline == -math.inf or not self._follows_reads:
-            return self.deadline
-        if self._idle_s is None:
-            return self.refresh(self.waiting_since)
-        return min(self._events_deadline, self.waiting_since + self._idle_s)
+        """`deadline` of the read that begins at `waiting_since`: for a harness that cannot move an alarm on."""
+        exact = self._schedule.exact_deadline(self.waiting_since) if self.deadline != -math.inf else self.deadline
+        return self.refresh(self.waiting_since) if exact is None else exact
 
     def state(self, now: float, *, waiting: bool) -> RunState:
         """The run as numbers. `waiting`: a read is pending since `waiting_since`."""
-        usage, estimated = self._turn_usage() if self._phase == "streaming" else (Usage(), False)
-        streaming = self._phase == "streaming"
+        tally = self._tally if self._phase == "streaming" else None
         return RunState(
             elapsed_s=now - self._began,
             phase=self._phase,
             turns=self._turns,
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
-            usage=self._usage + usage,
-            usage_estimated=self._usage_estimated | estimated,
-            stream_started_s=self._stream_started - self._began if streaming else None,
-            first_chunk_seen=self._first_chunk_seen,
-            waiting_since_s=self.waiting_since - self._began if waiting and streaming else None,
+            usage=self._usage + tally.usage if tally else self._usage,
+            usage_estimated=self._usage_estimated or (tally is not None and tally.usage_estimated),
+            stream_started_s=tally.started_at - self._began if tally else None,
+            first_chunk_seen=tally is not None and tally.first_chunk_seen,
+            waiting_since_s=self.waiting_since - self._began if waiting and tally else None,
         )
 
     def _at(self, now: float) -> float:
         return now - self._began
-
-    def _moment(self, at_s: float | None) -> float:
-        return math.inf if at_s is None else at_s + self._began
 
     def _look(self, now: float, *, waiting: bool) -> None:
         """Evaluate everything that may be true now, then plan the next look."""
@@ -351,43 +323,34 @@ class RunCore:
             self._emit(AbortRequested(self._at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
             return
-        condition = self._condition
-        if condition is None:
+        if self._condition is None:
             return
         state = self.state(now, waiting=waiting)
         try:
-            stop = condition.evaluate(state)
+            stop = self._condition.evaluate(state)
         except Exception as error:  # noqa: BLE001 - a predicate is the caller's code: whatever it raises ends the run
-            self.fail(error, condition.name, now)
+            self.fail(error, self._condition.name, now)
             return
         if stop is not None:
             self._decide(stop, now)
         else:
             # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
             self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+            self.replanned()
 
     def _plan(self, state: RunState) -> None:
-        condition = self._condition
-        if condition is None:
-            return
-        if self._idle_s is None:
-            self.deadline = self._moment(condition.deadline(state))
-        else:
-            self._events_deadline = self._moment(self._events_condition and self._events_condition.deadline(state))
-            idle = math.inf if state.waiting_since_s is None else state.waiting_since_s + self._began + self._idle_s
-            self.deadline = min(self._events_deadline, idle)
-        self._headroom = condition.token_headroom(state)
-        self._since_plan = 0
-        self._set_fold(pending=self._fold_after - self._until_fold)
+        schedule = self._schedule
+        schedule.plan(state)
+        self.deadline = schedule.deadline
         if self._abort_why is not None:  # it may have come from another thread since the look began
             self.deadline = -math.inf
-        self.replanned()
+        self._set_fold(pending=self._fold_chars - self._until_fold)
 
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
             self.stop = stop
-            self.decided_at = now
             self.deadline = -math.inf
+            self._decided_at = now
             self._emit(StopDecided(self._at(now), stop))
 
     def _ending(self, fallback: Stop | None) -> Stop:
@@ -399,7 +362,7 @@ class RunCore:
             return self._failed
         if self._goal is not None:
             return Stop(TerminateReason.GOAL, self._goal, "caller")
-        if self.turn is None or self._turn_left:
+        if self.turn is None or self._left:
             where = "before any stream was read" if self.turn is None else "before the stream had ended"
             return Stop(TerminateReason.CLOSED_BY_CALLER, f"the caller left {where}", "caller")
         return Stop(TerminateReason.STREAM_ENDED, "the stream came to its end", "provider")
@@ -407,48 +370,41 @@ class RunCore:
     # ------------------------------------------------------------------ chunks
 
     def _feed_reasoning(self, chunk: ReasoningDelta, now: float) -> None:
-        self._count_tokens(estimate_tokens(chunk.text), now)
-        try:
-            for feed in self._reasoning_feeds:
-                if found := feed(chunk.text):
-                    self._raise(found, now)
-        except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
-            self.fail(error, self._owners[feed], now)
+        for feed in self._reasoning_feeds:
+            try:
+                found = feed(chunk.text)
+            except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
+                self.fail(error, self._owners[feed], now)
+            else:
+                self._raise(found, now)
         self._observe(chunk, now, self._delta_observers)
+        self._spend(self._tally.add_tokens(estimate_tokens(chunk.text)), now)
 
     def _feed_arguments(self, chunk: ToolCallDelta, now: float) -> None:
-        self._count_tokens(estimate_tokens(chunk.arguments_text), now)
         self._observe(chunk, now, self._argument_observers)
+        self._spend(self._tally.add_tokens(estimate_tokens(chunk.arguments_text)), now)
 
     def _feed_fact(self, chunk: Chunk, now: float) -> None:
         self._fold(now)
+        tally = self._tally
         if isinstance(chunk, ToolCall):
             self._tool_calls += 1
-            self._calls.append(chunk)
+            tally.calls.append(chunk)
         elif isinstance(chunk, UsageReport):
-            self._reported = self._reported.merged(chunk)
-            self._unreported = 0 if chunk.output_tokens is not None else self._unreported
-            self._has_report = True
+            tally.report(chunk)
         elif isinstance(chunk, TurnFinished):
-            self._finish = chunk
+            tally.finish = chunk
         elif isinstance(chunk, StreamRetried):
-            self._roll_back(chunk, now)
+            self._tool_calls -= len(tally.calls)
+            tally.roll_back()
+            self._emit(AttemptRetried(self._at(now), self._turns, chunk.reason))
         elif not isinstance(chunk, ToolResult):
             raise AdapterError(f"expected a chunk, got {type(chunk).__name__}")
         self._observe(chunk, now)
         if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
-            detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason})"
+            detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
         self._look(now, waiting=False)
-
-    def _roll_back(self, chunk: StreamRetried, now: float) -> None:
-        """A void attempt leaves no text and no calls; the tokens it cost were spent."""
-        self._tool_calls -= len(self._calls)
-        self._calls.clear()
-        self._kept.clear()
-        self._text_chars = 0
-        self._finish = None
-        self._emit(AttemptRetried(self._at(now), self._turns, chunk.reason))
 
     def _observe(self, chunk: Chunk, now: float, detectors: Sequence[Detector] | None = None) -> None:
         for detector in self._detectors if detectors is None else detectors:
@@ -456,8 +412,7 @@ class RunCore:
                 found = detector.observe(chunk)
             except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
                 self.fail(error, detector.name, now)
-                return
-            if found:
+            else:
                 self._raise(found, now)
 
     def _raise(self, found: Sequence[Detection], now: float) -> None:
@@ -472,55 +427,22 @@ class RunCore:
 
     def _fold(self, now: float) -> None:
         """Pack the text since the last fold and count its tokens."""
-        text = "".join(self._parts)
-        self._parts.clear()
-        room = self._keep_chars - self._text_chars
-        if text and room > 0:
-            self._kept.append(text if len(text) <= room else text[: int(room)])
-        self._text_chars += len(text)
-        self._count_tokens(estimate_tokens(text), now)
+        tokens = self._tally.fold()
         self._set_fold(pending=0)
+        self._spend(tokens, now)
 
-    def _count_tokens(self, tokens: int, now: float) -> None:
-        self._unreported += tokens
-        self._since_plan += tokens
-        if self._headroom is not None and self._since_plan > self._headroom:
+    def _spend(self, tokens: int, now: float) -> None:
+        if self._schedule.spend(tokens):
             self._look(now, waiting=False)
+        elif self._until_fold > self._schedule.fold_chars:
+            self._set_fold(pending=self._fold_chars - self._until_fold)
 
     def _set_fold(self, *, pending: int) -> None:
-        """After how many characters the text is looked at again, so that no token limit is overrun unseen."""
-        self._fold_after = FOLD_CHARS
-        if self._headroom is not None:
-            self._fold_after = min(FOLD_CHARS, int((self._headroom - self._since_plan) / MOST_TOKENS_PER_CHAR))
-        self._until_fold = self._fold_after - pending
+        """Count down anew to the next fold; `pending` characters have come since the last one."""
+        self._fold_chars = self._schedule.fold_chars
+        self._until_fold = self._fold_chars - pending
 
-    # ------------------------------------------------------------------ turns
-
-    def _reset_turn(self) -> None:
-        self._parts: list[str] = []
-        self._kept: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._text_chars = 0
-        self._finish: TurnFinished | None = None
-        self._turn_left = False
-        self._closing = None
-        self._reset_stream()
-
-    def _reset_stream(self) -> None:
-        self._fold_after = self._until_fold = FOLD_CHARS
-        self._reported = Usage()
-        self._has_report = False
-        self._unreported = 0
-        self._since_plan = 0
-        self._headroom: int | None = None
-        self._stream_started = 0.0
-        self._first_chunk_seen = False
-
-    def _turn_usage(self) -> tuple[Usage, bool]:
-        """Tokens of the running turn, and whether part of them is an estimate."""
-        if not self._unreported:
-            return self._reported, not self._has_report and self._phase == "streaming"
-        return self._reported + Usage(output_tokens=self._unreported, total_tokens=self._unreported), True
+    # ------------------------------------------------------------------ turns and detectors
 
     def _turn_failure(self, *, finished: bool, model_error: ModelError | None, must_finish: bool) -> Stop | None:
         """Why the turn that just ended is not a good one."""
@@ -528,16 +450,14 @@ class RunCore:
             return Stop(model_error.reason, model_error.message, "provider", value=model_error.code or model_error.status)
         if not finished:
             return Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller")
-        if self._finish is None:
-            if not must_finish:
-                return None
+        finish = self._tally.finish
+        if finish is None:
             detail = "the stream stopped without a finish reason: the answer is not complete"
-            return Stop(TerminateReason.TRUNCATED, detail, "provider")
-        bad = _BAD_FINISH.get(self._finish.finish_reason)
-        if bad is None:
+            return Stop(TerminateReason.TRUNCATED, detail, "provider") if must_finish else None
+        if finish.finish_reason not in _BAD_FINISH:
             return None
-        reason, detail = bad
-        return Stop(reason, f"{detail} ({self._finish.raw_finish_reason or self._finish.finish_reason.value})", "provider")
+        reason, detail = _BAD_FINISH[finish.finish_reason]
+        return Stop(reason, f"{detail} ({finish.raw_finish_reason or finish.finish_reason.value})", "provider")
 
     def _wire_detectors(self) -> None:
         """Detectors of characters are fed text directly; of the others, only those that want deltas are shown them."""
@@ -561,7 +481,7 @@ class RunCore:
         return feed
 
 
-def text_of(result: Any) -> str:
+def text_of(result: object) -> str:
     """What the model will read of a tool's answer: text as it is, anything else as JSON."""
     if isinstance(result, str):
         return result

@@ -12,9 +12,9 @@ The rules of this file:
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
 
@@ -54,7 +54,7 @@ class SourceStream(Generic[T]):
         self._adapter: StreamAdapter | None = None
         self._index = 0
         self._close_grace_s = close_grace_s
-        self._wait: Wait = cast("Wait", None)  # made with the first read, in the loop that reads
+        self._wait: Wait | None = None  # made with the first read, in the loop that reads
         self._opened: Any = None
         self._read: Callable[[], Awaitable[T]] = self._open
         self._feed: Callable[[Any, float], None] = self._feed_first
@@ -79,15 +79,14 @@ class SourceStream(Generic[T]):
 
     async def __anext__(self) -> T:
         core = self._core
-        if self._wait is None:
-            self._start()
+        wait = self._wait or self._start()
         core.waiting_since = now = self._now()
         if self._over or (now >= core.deadline and core.must_stop(now)):
             await self._end()
             raise StopAsyncIteration
-        item = _NOTHING
+        item: T = _NOTHING
         try:
-            with self._wait:
+            with wait:
                 item = await self._read()
         except StopAsyncIteration:
             self._finished = True
@@ -112,12 +111,13 @@ class SourceStream(Generic[T]):
 
     # ------------------------------------------------------------------ opening and decoding
 
-    def _start(self) -> None:
+    def _start(self) -> Wait:
         if not self._entered:
             raise ConfigError("enter the stream before reading it: async with ... as watched: async for chunk in watched")
-        self._wait = make_wait(self._core, self._clock)
-        self._core.replanned = self._wait.replanned
+        self._wait = wait = make_wait(self._core, self._clock)
+        self._core.replanned = wait.replanned
         self._began = self._core.begin_turn(self._now())
+        return wait
 
     async def _open(self) -> T:
         """The first read opens the source, so that opening and SDK retries are under the deadlines as well."""
@@ -134,7 +134,8 @@ class SourceStream(Generic[T]):
         if self._factory is None:
             self._factory = find_adapter_of_source(source)
         self._read = source.__anext__
-        return await self._read()
+        first: T = await self._read()
+        return first
 
     def _feed_first(self, item: T, now: float) -> None:
         """The first object tells whose it is, if nothing told before."""
@@ -146,8 +147,11 @@ class SourceStream(Generic[T]):
                 "pass adapter=, or a stream of str or of monitor chunks"
             )
         self._adapter = factory(self._index)
-        self._feed = self._core.feed_text if type(item) is str and self._factory is None else self._feed_decoded
-        self._feed(item, now)
+        feed: Callable[[Any, float], None] = self._feed_decoded
+        if factory is TextAdapter:
+            feed = self._core.feed_text  # what it would decode to, without the object
+        self._feed = feed
+        feed(item, now)
 
     def _feed_decoded(self, item: T, now: float) -> None:
         assert self._adapter is not None  # noqa: S101 - set with this method
@@ -175,15 +179,15 @@ class SourceStream(Generic[T]):
         finally:
             if self._wait is not None:
                 self._wait.close()
+            core.replanned = _nothing
             if self._began:
-                core.end_turn(
+                self.turn = core.end_turn(
                     self._now(),
                     finished=self._finished and core.stop is None,
                     error=self._error if core.stop is None else None,
                     model_error=self._model_error,
                     must_finish=self._adapter.needs_finish if self._adapter is not None else False,
                 )
-                self.turn = core.turn
 
     def _settle(self, now: float) -> None:
         """What the end of the source says about the turn, unless the run's end is what ended it."""
@@ -224,7 +228,7 @@ class SourceStream(Generic[T]):
             note = f"closing did not end within {self._close_grace_s:g} s"
         self._core.source_closed(self._now(), since=since, closed=note is None, chunks_dropped=dropped, note=note)
 
-    async def _drain(self, source: AsyncGenerator[Any, None]) -> tuple[int, str | None]:
+    async def _drain(self, source: AsyncIterator[object]) -> tuple[int, str | None]:
         """Unwind a nest of async generators from the inside, by going on reading in a cancelled scope.
 
         `aclose()` reaches only the outermost one, and the connection stays open. The pending socket read gets the
@@ -243,3 +247,7 @@ class SourceStream(Generic[T]):
         if scope.cancelled_caught:
             return dropped, None
         return dropped, f"the transport had buffered more than the {dropped} chunks that were dropped; it may still be open"
+
+
+def _nothing() -> None:
+    """No alarm follows the run's deadline while no stream runs."""

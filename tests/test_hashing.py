@@ -35,7 +35,8 @@ def test_the_order_of_keys_does_not_matter(value: Any):
 def test_the_form_is_one_line_of_json(value: Any):
     line = canonical_json(value)
     json.loads(line)
-    assert line.isascii() and "\n" not in line
+    assert line.isascii()
+    assert "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,18 @@ def nested(depth: int) -> Any:
 def test_nothing_makes_it_raise():
     endless: dict[str, Any] = {}
     endless["self"] = endless
-    for value in ("\ud800", {"\udfff": "\x00"}, Hostile(), {Hostile(): 1}, nested(100_000), endless, 10**10_000, object, {1: 2, "a": 3}, 1e308):
+    for value in (
+        "\ud800",
+        {"\udfff": "\x00"},
+        Hostile(),
+        {Hostile(): 1},
+        nested(100_000),
+        endless,
+        10**10_000,
+        object,
+        {1: 2, "a": 3},
+        1e308,
+    ):
         assert len(identity(canonical_json(value))) == 16
 
 

@@ -4,7 +4,8 @@ Two things that the SDK does by itself inside one stream matter to whoever watch
 
 - **Automatic function calling** runs the caller's tools and sends further requests (on by default where `tools` holds a
   Python function). Turns, results and limits cannot be watched then, so the first chunk of the second request is refused
-  with an `AdapterError` that names the line to set. (The tools of the first turn have run by then: nothing shows it earlier.)
+  with an `AdapterError` that names the line to set. It is known by the call history that the SDK attaches, and by another
+  response id after a turn that ended with calls. (The tools of the first turn have run by then: nothing shows it earlier.)
 - **Automatic continuation** resumes a cut or checkpointed answer with a further request (on by default). It is one answer,
   whose text goes on and whose usage the SDK adds up, so it is let through and counted in `GoogleAdapter.requests`.
 """
@@ -141,11 +142,11 @@ class GoogleAdapter:
 
     def _look_for_hidden_requests(self, item: object, candidate: object, parts: Sequence[object]) -> None:
         response_id = getattr(item, "response_id", None)
-        same = response_id is not None and response_id == self._response_id
-        speaks_again = self._finished is not None and self._calls > 0 and not same and any(map(_says_something, parts))
+        another = response_id is not None and self._response_id is not None and response_id != self._response_id
+        speaks_again = another and self._finished is not None and self._calls > 0 and any(map(_says_something, parts))
         if speaks_again or getattr(item, "automatic_function_calling_history", None):
             raise AdapterError(_AFC_REFUSED)
-        if self._checkpointed and response_id is not None and not same:
+        if another and self._checkpointed:
             self.requests += 1
             self._checkpointed = False
         if getattr(candidate, "continuation_token", None):

@@ -12,7 +12,7 @@ from monitor.state import RunState
 from monitor.verdicts import Stop
 
 
-def _at_least_one(name: str, value: int) -> None:
+def _at_least_one(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}; leave the condition out for no limit")
 

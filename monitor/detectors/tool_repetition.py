@@ -1,4 +1,5 @@
-"""The same tool call again and again. Failure answered: an agent that reads the same file, or sends the same mail, until its budget is gone.
+"""The same tool call again and again. Failure answered: an agent that reads the same file, or sends the same mail, until
+its budget is gone.
 
 Rules:
 
@@ -77,9 +78,9 @@ class ToolCallRepetition:
     def __init__(
         self, *, suspect_at: int | None = 3, loop_at: int = 5, exempt: Sequence[str] = (), name: str = "tool_call_repetition"
     ) -> None:
-        if loop_at < 2:
+        if loop_at <= 1:
             raise ConfigError(f"ToolCallRepetition(loop_at={loop_at}): one call repeats nothing; give 2 or more")
-        if suspect_at is not None and not 2 <= suspect_at <= loop_at:
+        if suspect_at is not None and not 1 < suspect_at <= loop_at:
             raise ConfigError(f"ToolCallRepetition(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion")
         if isinstance(exempt, str):
             raise ConfigError(f"ToolCallRepetition(exempt={exempt!r}): give a sequence of tool names")

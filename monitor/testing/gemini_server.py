@@ -208,7 +208,8 @@ def finish(
     reason: str = "STOP", *, message: str | None = None, parts: Sequence[Event] | None = ({"text": ""},), **options: Any
 ) -> dict[str, Any]:
     """The event that closes a turn. With `usage` if none is given: 7 tokens in, 3 out."""
-    return chunk(parts, finish_reason=reason, finish_message=message, **({"usage": usage(7, output=3)} | options))
+    defaults: dict[str, Any] = {"usage": usage(7, output=3)}
+    return chunk(parts, finish_reason=reason, finish_message=message, **(defaults | options))
 
 
 def blocked(reason: str = "PROHIBITED_CONTENT") -> dict[str, Any]:

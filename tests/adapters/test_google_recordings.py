@@ -86,4 +86,6 @@ async def test_streamed_arguments_are_put_together():
             {"action": "add", "description": "Ripe yellow banana", "itemid": "banana_001", "price": 0.3},
         ]
     }
-    assert "".join(delta.arguments_text for delta in of_type(ToolCallDelta, apple)).startswith('{"operations":[{"action":"add","description"')
+    assert "".join(delta.arguments_text for delta in of_type(ToolCallDelta, apple)).startswith(
+        '{"operations":[{"action":"add","description"'
+    )

@@ -38,7 +38,10 @@ def joined(chunks: Sequence[Chunk]) -> list[Any]:
     """What the chunks say, whatever their pieces."""
 
     def channel(chunk: Chunk) -> Any:
-        return (type(chunk), chunk.id if isinstance(chunk, ToolCallDelta) else chunk if not isinstance(chunk, TextDelta | ReasoningDelta) else 0)
+        return (
+            type(chunk),
+            chunk.id if isinstance(chunk, ToolCallDelta) else chunk if not isinstance(chunk, TextDelta | ReasoningDelta) else 0,
+        )
 
     said: list[Any] = []
     for key, run in groupby(chunks, channel):

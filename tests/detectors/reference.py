@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from monitor.detectors import TailRule, WindowRule
 
@@ -59,7 +60,7 @@ def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, tuple[int, ...]]]
         if any(window[shift:] == window[:-shift] for shift in range(1, rule.unit_chars)) or not any(c.isalnum() for c in window):
             continue
         span = recent[-1] - recent[0]
-        between = {text[one:other] for one, other in zip(recent, recent[1:], strict=False)}
+        between = {text[one:other] for one, other in pairwise(recent)}
         far = rule.far_chars is not None and span <= rule.far_chars * (needed - 1) and len(between) <= rule.far_texts
         if span > rule.near_chars * (needed - 1) and not far:
             continue

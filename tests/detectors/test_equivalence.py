@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,11 +13,7 @@ from hypothesis import strategies as st
 
 from monitor.detectors import ContentRepetition, TailRule, WindowRule
 from monitor.verdicts import Detection
-
-_spec = importlib.util.spec_from_file_location("reference", Path(__file__).with_name("reference.py"))
-assert _spec is not None and _spec.loader is not None
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+from tests.detectors import reference
 
 MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
 SEEDS = st.integers(0, 2**60)
@@ -131,7 +125,8 @@ def test_any_cut_gives_the_same_findings(seed: int, alphabet: str):
 def assert_true_to_the_text(text: str, finding: Detection) -> None:
     length, offsets = finding.evidence.length, finding.evidence.offsets
     repeated = {text[at : at + length] for at in offsets}
-    assert len(repeated) == 1 and next(iter(repeated))[:200] == finding.evidence.excerpt
+    assert len(repeated) == 1
+    assert next(iter(repeated))[:200] == finding.evidence.excerpt
     assert finding.count >= finding.threshold
     if finding.kind == "exact_tail":
         run = text[finding.start_offset : finding.offset]

@@ -24,6 +24,27 @@ SLACK_CHARS = 2_048
 """Text kept beyond what the rules need, so that it is not cut at every look."""
 
 
+class Off:
+    """In the place of a rule that is not wanted."""
+
+    __slots__ = ()
+
+    due = sys.maxsize
+
+    def scan(self, text: str, base: int, end: int = 0) -> Hit | None:
+        """Never called, because never due."""
+
+    def restart(self, offset: int) -> None:
+        """Nothing to forget."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Nothing to keep."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing to take back."""
+
+
 class Channel:
     """Feeds the rules; offsets are code points since the run began."""
 
@@ -32,8 +53,8 @@ class Channel:
     def __init__(self, *, chant: WindowRule | None, tail: TailRule | None, data: bool, report: Callable[[Hit], Detection]) -> None:
         self._report = report
         self._fences = Fences()
-        self._chant = WindowScanner(chant, self._fences) if chant else None
-        self._tail = TailScanner(tail, self._fences, data=data) if tail else None
+        self._chant = WindowScanner(chant, self._fences) if chant else Off()
+        self._tail = TailScanner(tail, self._fences, data=data) if tail else Off()
         self._history = max(chant.history if chant else 0, tail.history if tail else 0)
         self.restart(0)
 
@@ -48,59 +69,50 @@ class Channel:
         self._base = offset
         self._fences.restart(offset)
         self._clear(offset)
-        self._wait()
+        self._need = min(self._chant.due, self._tail.due) - offset
 
     def feed(self, delta: str) -> Sequence[Detection]:
         """Take in the next text."""
         self._pending = pending = self._pending + delta
         if len(pending) < self._need:
             return NOTHING
-        return self._take(pending)
-
-    def _take(self, pending: str) -> Sequence[Detection]:
         self._pending = ""
-        if len(pending) <= SLICE_CHARS:
-            found: Sequence[Detection] = self._look(pending)
-        else:
-            slices = range(0, len(pending), SLICE_CHARS)
-            found = [detection for start in slices for detection in self._look(pending[start : start + SLICE_CHARS])] or NOTHING
-        self._wait()
-        return found
+        return self._look(pending) if len(pending) <= SLICE_CHARS else self._look_by_slices(pending)
+
+    def _look_by_slices(self, pending: str) -> Sequence[Detection]:
+        slices = range(0, len(pending), SLICE_CHARS)
+        return [detection for start in slices for detection in self._look(pending[start : start + SLICE_CHARS])] or NOTHING
 
     def _look(self, piece: str) -> Sequence[Detection]:
-        text, base = self._text + piece, self._base
+        chant, tail, base = self._chant, self._tail, self._base
+        self._text = text = self._text + piece
         end = base + len(text)
         found: Sequence[Detection] = NOTHING
-        while (hit := self._next_hit(text, base, end)) is not None:
-            found = (*found, self._report(hit))
-            self._clear(hit.end)
+        while True:
+            upto = tail.due if tail.due < end else end
+            hit = chant.scan(text, base, upto) if chant.due <= upto else None
+            if hit is None:
+                if tail.due > end:
+                    break
+                hit = tail.scan(text, base)
+            if hit is not None:
+                found = (*found, self._report(hit))
+                self._clear(hit.end)
+        self._need = (chant.due if chant.due < tail.due else tail.due) - end
         if len(text) > self._history + SLACK_CHARS:
-            self._fences.inside(text, base, end)
-            self._base = end - self._history
-            text = text[-self._history :]
-        self._text = text
+            self._drop_oldest()
         return found
 
-    def _next_hit(self, text: str, base: int, end: int) -> Hit | None:
-        chant, tail = self._chant, self._tail
-        while True:
-            upto = end if tail is None or tail.due > end else tail.due
-            if chant is not None and chant.due <= upto and (hit := chant.scan(text, base, upto)) is not None:
-                return hit
-            if tail is None or tail.due > end:
-                return None
-            if (hit := tail.scan(text, base)) is not None:
-                return hit
+    def _drop_oldest(self) -> None:
+        text, end = self._text, self._base + len(self._text)
+        self._fences.inside(text, self._base, end)
+        self._base = end - self._history
+        self._text = text[-self._history :]
 
     def _clear(self, offset: int) -> None:
-        if self._chant is not None:
-            self._chant.restart(offset)
-        if self._tail is not None:
-            self._tail.restart(offset)
-
-    def _wait(self) -> None:
-        due = min(self._chant.due if self._chant else sys.maxsize, self._tail.due if self._tail else sys.maxsize)
-        self._need = due - self._base - len(self._text)
+        """What was found is no evidence any more."""
+        self._chant.restart(offset)
+        self._tail.restart(offset)
 
     def snapshot(self) -> dict[str, Any]:
         """A few thousand characters of text, and positions."""
@@ -109,8 +121,8 @@ class Channel:
             "text": self._text,
             "pending": self._pending,
             "fence": [self._fences.marker, self._fences.origin, self._fences.seen],
-            "chant": self._chant.snapshot() if self._chant else None,
-            "tail": self._tail.snapshot() if self._tail else None,
+            "chant": self._chant.snapshot(),
+            "tail": self._tail.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -118,8 +130,6 @@ class Channel:
         self._base, self._text, self._pending = int(state["base"]), str(state["text"]), str(state["pending"])
         marker, origin, seen = state["fence"]
         self._fences.marker, self._fences.origin, self._fences.seen = str(marker), int(origin), int(seen)
-        if self._chant is not None:
-            self._chant.restore(state["chant"])
-        if self._tail is not None:
-            self._tail.restore(state["tail"])
-        self._wait()
+        self._chant.restore(state["chant"])
+        self._tail.restore(state["tail"])
+        self._need = min(self._chant.due, self._tail.due) - self._base - len(self._text)

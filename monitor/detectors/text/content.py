@@ -1,10 +1,10 @@
 """Repetition in what the model writes. Failure answered: a model that chants, in its answer, its thinking or the arguments of a call,
 and is paid for every word. Seen while it is written, at the same character however the provider cuts the text.
 
-Rules: the chant (`window`) and the exact tail (`tail`), each in its own file with its numbers; what is layout and what is prose: `markdown`.
-The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule: only the exact tail counts there,
-by its weak numbers. A finding clears the evidence and watching goes on. A finished turn or a complete tool call ends a text; a
-retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
+Rules: the chant (`window`) and the exact tail (`tail`), each with its numbers; what is layout and what is prose: `markdown`.
+The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule: only the exact tail
+counts there, by its weak numbers. A finding clears the evidence and watching goes on. A finished turn or a complete tool call ends
+a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SNAPSHOT_VERSION = 1
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")
+CHANT = WindowRule()
+TAIL = TailRule()
 _NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 
@@ -36,7 +38,7 @@ class ContentRepetition:
     `chant=None` or `tail=None` turns a rule off; `channels` names what is watched.
     """
 
-    __slots__ = ("_call", "_chant", "_channels", "_tail", "_turn_start", "_watched", "feed", "name")
+    __slots__ = ("_call", "_channels", "_chant", "_tail", "_turn_start", "_watched", "feed", "name")
 
     feed: Feed
     """Take in the next visible text and say what it completes: `feed("some text")`; the same as observing it as a `TextDelta`."""
@@ -44,14 +46,16 @@ class ContentRepetition:
     def __init__(
         self,
         *,
-        chant: WindowRule | None = WindowRule(),
-        tail: TailRule | None = TailRule(),
+        chant: WindowRule | None = CHANT,
+        tail: TailRule | None = TAIL,
         channels: Sequence[Channel] = WATCHED,
         name: str = "content_repetition",
     ) -> None:
         unknown = sorted(set(channels) - set(WATCHED))
         if unknown:
-            raise ConfigError(f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known: {', '.join(WATCHED)}")
+            raise ConfigError(
+                f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known: {', '.join(WATCHED)}"
+            )
         self.name = name
         self._chant = chant
         self._tail = tail
@@ -78,11 +82,11 @@ class ContentRepetition:
                 self._end_text()
             case TurnFinished():
                 self._end_text()
-                self._turn_start = {channel: text.offset for channel, text in self._channels.items()}
+                self._turn_start = {channel: watched.offset for channel, watched in self._channels.items()}
             case StreamRetried():
                 self._call = ""
-                for channel, text in self._channels.items():
-                    text.restart(self._turn_start.get(channel, 0))
+                for channel, watched in self._channels.items():
+                    watched.restart(self._turn_start.get(channel, 0))
             case _:
                 pass
         return NOTHING
@@ -96,8 +100,8 @@ class ContentRepetition:
 
     def _end_text(self) -> None:
         self._call = ""
-        for text in self._channels.values():
-            text.restart(text.offset)
+        for watched in self._channels.values():
+            watched.restart(watched.offset)
 
     def _made(self, channel: Channel) -> TextChannel:
         if channel not in self._channels:
@@ -125,8 +129,8 @@ class ContentRepetition:
         """Forget everything; functions of `feed_of` stay valid."""
         self._call = ""
         self._turn_start = {}
-        for text in self._channels.values():
-            text.restart(0)
+        for watched in self._channels.values():
+            watched.restart(0)
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data: about 7 KB for a channel in use."""
@@ -134,7 +138,7 @@ class ContentRepetition:
             "version": SNAPSHOT_VERSION,
             "call": self._call,
             "turn_start": dict(self._turn_start),
-            "channels": {channel: text.snapshot() for channel, text in self._channels.items()},
+            "channels": {channel: watched.snapshot() for channel, watched in self._channels.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:

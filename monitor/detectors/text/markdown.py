@@ -17,6 +17,9 @@ import re
 FENCE_LINE_CHARS = 200
 """Marker and info string; keeps the decision about a line local, so that it cannot depend on how much text has arrived."""
 
+MAX_INDENT = 3
+"""Blanks before a fence; four make an indented code block (CommonMark)."""
+
 _MARKERS = ("```", "~~~")
 _WORD = re.compile(r"[^\W_]")
 
@@ -26,7 +29,7 @@ def has_word(text: str) -> bool:
     return _WORD.search(text) is not None
 
 
-def last_layout(text: str, start: int, end: int, fenced: bool) -> int:
+def last_layout(text: str, start: int, end: int, *, fenced: bool) -> int:
     """Where the last layout line that starts behind a line break in `text[start:end]` starts; -1 if none does."""
     line = text.rfind("\n", start, end - 1) + 1
     while line > 0:
@@ -36,7 +39,7 @@ def last_layout(text: str, start: int, end: int, fenced: bool) -> int:
     return -1
 
 
-def only_layout(text: str, start: int, end: int, fenced: bool) -> bool:
+def only_layout(text: str, start: int, end: int, *, fenced: bool) -> bool:
     """Whether lines start in `text[start:end]` and all of them are layout. `fenced` is the state at `end`."""
     some = False
     line = text.rfind("\n", start, end - 1) + 1
@@ -85,10 +88,10 @@ class Fences:
         return bool(self.marker)
 
     def _starts_line(self, text: str, base: int, found: int) -> bool:
-        line = text.rfind("\n", max(found - 4, 0), found) + 1
+        line = text.rfind("\n", max(found - MAX_INDENT - 1, 0), found) + 1
         if line == 0:
             line = self.origin - base
-            if found - line > 3:
+            if found - line > MAX_INDENT:
                 return False
         return not text[max(line, 0) : found].strip(" ")
 

@@ -1,22 +1,26 @@
 """The exact tail: the text ends in copies of one unit. Failure answered: loops whose unit is longer than the distances of a
 chant (modern models repeat paragraphs of 140 to 300 characters) or so short that windows overlap (`1111...`, `felt felt felt`).
 
-Rule: the last characters are periodic with a period of 1 to 1024, for at least 4 periods and at least 256 characters. A unit without any letter
-or digit (rule lines, padding, dot leaders) and one made of layout lines only (see `markdown`) need 12 periods and 512 characters:
+Rule: the last characters are periodic with a period of 1 to 1024, for at least 4 periods and at least 256 characters. A unit without any
+letter or digit (rule lines, padding, dot leaders) and one made of layout lines only (see `markdown`) need 12 periods and 512 characters:
 people write ten equal rows, and the longest fill in 440 texts that must stay quiet has 338. Four copies: llama.cpp's proposal and
-`research/quality.md`, 0 of 417 plain texts flagged.
+`research/quality.md`; 0 of 417 plain texts flagged.
 
-How: every `step` characters the last few are looked up in the text before. Each place found suggests a period; one comparison of
-slices refutes or confirms it. A confirmed run is followed, one comparison a step, until it breaks or is long enough.
+How: every 128 characters the last few are looked up in the text before; long periods less often (every 1024 for the longest), since their
+runs are longer too. Each place found suggests a period; one comparison of slices refutes or confirms it. A confirmed run is followed, one
+comparison a step, until it breaks or is long enough. One run is followed at a time, so a unit that holds a long repetition of its own may
+be found some steps late; always at the same character, whatever the cut.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import Fences, has_word, only_layout
+from monitor.errors import ConfigError
 
 OFFSETS_SHOWN = 12
 """Places listed in the evidence; a one-character unit has hundreds."""
@@ -33,15 +37,26 @@ class TailRule:
     weak_min_chars: int = 512
     """`weak`: without words, or layout only, or in a channel of data."""
     step_chars: int = 128
-    """At most half of `min_chars`, so that a sample falls into the run before it is long enough."""
+    """A power of two; at most half of `min_chars`, so that a sample falls into the run before it is long enough."""
     sample_chars: int = 16
     tries: int = 32
     """Periods tried a sample; bounds the cost on fills, where the sample occurs everywhere."""
 
+    def __post_init__(self) -> None:
+        """Refuse numbers with which a run could be missed."""
+        if self.copies <= 1 or self.weak_copies < self.copies or self.weak_min_chars < self.min_chars or self.max_period_chars < 1:
+            raise ConfigError(f"{self}: at least 2 copies, a period of at least 1, and the weak numbers not below the others")
+        if self.step_chars.bit_count() != 1 or self.min_chars - self.step_chars < self.min_chars // self.copies + self.sample_chars:
+            raise ConfigError(f"{self}: step_chars must be a power of two and leave room in min_chars for one copy and a sample")
+
     @property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
-        return max(self.copies * self.max_period_chars, self.min_chars) + self.step_chars
+        return self.strong_chars(self.max_period_chars) + 2 * self.step_chars
+
+    def pace(self, period: int) -> int:
+        """How often a period of this length is looked for: at every so many characters."""
+        return max(self.step_chars, 1 << (period - 1).bit_length())
 
     def strong_chars(self, period: int) -> int:
         """Characters that make a run of words a loop."""
@@ -53,59 +68,84 @@ class TailRule:
 
 
 class TailScanner:
-    """Looks for one rule in one channel. Pull based: call `scan` when the text has reached `due`."""
+    """Looks for exact tails in one channel. Pull based: call `scan` when the text has reached `due`."""
 
-    __slots__ = ("_checked", "_data", "_fences", "_floor", "_needed", "_period", "_rule", "_sample", "_start", "due")
+    __slots__ = (
+        "_checked",
+        "_data",
+        "_fences",
+        "_floor",
+        "_length",
+        "_longest",
+        "_needed",
+        "_period",
+        "_rule",
+        "_sample",
+        "_start",
+        "_step",
+        "due",
+    )
 
     def __init__(self, rule: TailRule, fences: Fences, *, data: bool = False) -> None:
         self._rule = rule
         self._fences = fences
         self._data = data
+        self._length, self._step, self._longest = rule.sample_chars, rule.step_chars, rule.max_period_chars
         self.restart(0)
 
     def restart(self, offset: int) -> None:
         """Text before `offset` is no evidence any more."""
         self._floor = offset
-        self._drop()
-        self.due = self._sample = offset + self._rule.step_chars
+        self._forget()
+        self.due = self._sample = (offset // self._rule.step_chars + 1) * self._rule.step_chars
 
-    def _drop(self) -> None:
+    def _forget(self) -> None:
         self._period = self._start = self._checked = self._needed = 0
 
     def scan(self, text: str, base: int) -> Hit | None:
         """Take in the text up to `due`, which has arrived. `text` starts at `base`."""
         at = self.due
-        if self._period and not self._follows(text, base, at):
-            self._drop()
+        if self._period and not self._goes_on(text, base, at):
+            self._forget()
         if at == self._sample:
-            self._sample += self._rule.step_chars
+            self._sample = at + self._step
             if not self._period:
-                self._look(text, base, at)
-        if self._period and at - self._start >= self._needed:
+                stop = at - base
+                sample = stop - self._length
+                low = max(sample - min(at & -at, self._longest), self._floor - base, 0)
+                if text.find(text[sample:stop], low, stop - 1) < 0:  # what is not there is found out sooner than by rfind
+                    self.due = self._sample
+                    return None
+                self._measure(text, base, at, low)
+        if not self._period:
+            self.due = self._sample
+        elif at - self._start >= self._needed:
             return self._hit(text[at - base - self._period : at - base], at)
-        self.due = min(self._sample, self._start + self._needed) if self._period else self._sample
+        else:
+            self.due = min(self._sample, self._start + self._needed)
         return None
 
-    def _follows(self, text: str, base: int, at: int) -> bool:
+    def _goes_on(self, text: str, base: int, at: int) -> bool:
         start, stop, period = self._checked - base, at - base, self._period
         self._checked = at
         return text[start:stop] == text[start - period : stop - period]
 
-    def _look(self, text: str, base: int, at: int) -> None:
-        """Find the period, if the tail has nearly been periodic for long enough."""
-        rule, stop = self._rule, at - base
-        place = sample = stop - rule.sample_chars
+    def _measure(self, text: str, base: int, at: int, low: int) -> None:
+        """Follow the shortest period by which the tail has nearly been long enough."""
+        rule, floor, stop = self._rule, self._floor - base, at - base
+        place = sample = stop - self._length
         needle = text[sample:stop]
-        low = max(sample - rule.max_period_chars, self._floor - base, 0)
         for _ in range(rule.tries):
-            place = text.rfind(needle, low, place + rule.sample_chars - 1)
+            place = text.rfind(needle, low, place + self._length - 1)
+            if place < 0:
+                return
             period = sample - place
             enough = rule.strong_chars(period)
-            start = stop - enough + rule.step_chars
-            if place < 0 or start < self._floor - base:
+            start = stop - enough + rule.pace(period)
+            if start < floor:
                 return
             if text[start + period : stop] == text[start : stop - period]:
-                limit = max(stop - enough, self._floor - base)
+                limit = max(stop - enough, floor)
                 while start > limit and text[start - 1] == text[start - 1 + period]:
                     start -= 1
                 self._period, self._start, self._checked = period, start + base, at
@@ -117,7 +157,7 @@ class TailScanner:
         start = stop - self._period
         if self._data or not has_word(text[start:stop]):
             return True
-        return text.find("\n", start, stop) >= 0 and only_layout(text, start - 1, stop, self._fences.inside(text, base, at))
+        return only_layout(text, start - 1, stop, fenced=self._fences.inside(text, base, at))
 
     def _hit(self, unit: str, end: int) -> Hit:
         period, start = self._period, self._start
@@ -134,7 +174,7 @@ class TailScanner:
             "run": [self._period, self._start, self._checked, self._needed],
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self.due = int(state["floor"]), int(state["sample"]), int(state["due"])
         self._period, self._start, self._checked, self._needed = (int(number) for number in state["run"])

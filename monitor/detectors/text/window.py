@@ -6,15 +6,22 @@ Rule: the same 50 characters 10 times, the mean distance from one to the next at
 be a shorter unit over and over (`0.9999`, base64: the tail rule measures those); no layout line may start within the counted region,
 else the evidence starts anew at that line (see `markdown`).
 
-How it is found without hashing every window. Every `step` characters a short sample is taken; each window holds exactly one, so
-a repeated window repeats its sample. K windows that span D have two neighbours at most D/(K-1) apart: one bounded `rfind` a sample
-finds that out, and most text ends there. A sample that did recur arms the scanner for D characters: from then a sample must
-have K places within D, and only then its windows are compared, halving from the group to the single window. All comparisons are of text.
+How it is found without hashing every window:
+
+- every `step` characters a short sample is taken. A window of 50 holds exactly one, so a window that comes again brings its sample again;
+- nine distances of at most 2250 together: four at most exceed 500 (twice the mean), so five at least do not. Therefore one bounded search a
+  sample is enough, and most text ends there. And since equal windows stand at least `unit_chars` apart, this shows some windows before
+  the last one: text may wait for three windows' worth of characters before it is looked at, and no verdict comes late;
+- a sample that came again that often arms the scanner for 2250 characters: from then on a sample that has ten places within that distance
+  has its windows compared, from the group of all down to the single one, as their last characters come;
+- all comparisons are of the text itself. Layout is looked at last, where everything else says chant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
@@ -22,7 +29,9 @@ from monitor.detectors.text.markdown import Fences, has_word, last_layout
 from monitor.errors import ConfigError
 
 GATE_MEANS = 2
+"""Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms less often."""
 NAP_WINDOWS = 3
+"""How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but weaker signs that wake it."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -43,7 +52,7 @@ class WindowRule:
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
-        if self.repeats < 2 or self.near_chars < 1 or (self.far_chars is not None and self.far_chars < 1):
+        if self.repeats <= 1 or self.near_chars < 1 or (self.far_chars is not None and self.far_chars < 1):
             raise ConfigError(f"{self}: repeats must be at least 2, distances at least 1")
         if not 1 <= self.sample_chars <= self.window_chars or not 1 <= self.unit_chars <= self.window_chars:
             raise ConfigError(f"{self}: sample_chars and unit_chars must be 1 to window_chars")
@@ -65,19 +74,19 @@ class WindowRule:
 
 
 class WindowScanner:
-    """Looks for one rule in one channel. Pull based: call `scan` when the text has reached `due`."""
+    """Looks for chants in one channel. Pull based: call `scan` when the text has reached `due`."""
 
-    __slots__ = ("_armed", "_fences", "_enough", "_floor", "_gate", "_group", "_nap",  "_rule", "_sample", "_step", "_window", "due")
+    __slots__ = ("_armed", "_enough", "_fences", "_floor", "_gate", "_group", "_nap", "_rule", "_sample", "_step", "_window", "due")
 
     def __init__(self, rule: WindowRule, fences: Fences) -> None:
         self._rule = rule
         self._fences = fences
         self._step = rule.window_chars - rule.sample_chars + 1
         self._gate = GATE_MEANS * rule.mean
-        close = rule.repeats - 1 - (rule.repeats - 2) // GATE_MEANS
-        later = min(NAP_WINDOWS, close - 1)
-        self._enough = close - later + 1
-        self._nap = later * rule.unit_chars
+        within_gate = rule.repeats - 1 - (rule.repeats - 2) // GATE_MEANS
+        windows_left = min(NAP_WINDOWS, within_gate - 1)
+        self._enough = within_gate - windows_left + 1
+        self._nap = windows_left * rule.unit_chars
         self.restart(0)
 
     def restart(self, offset: int) -> None:
@@ -103,18 +112,23 @@ class WindowScanner:
 
     def _seek(self, text: str, base: int, end: int) -> bool:
         """Go on to the next sample that has enough places; False when the text ends first."""
-        length, step, gate = self._rule.sample_chars, self._step, self._gate
-        rfind = text.rfind
+        rule = self._rule
+        length, step, gate = rule.sample_chars, self._step, self._gate
+        find = text.find  # what is not there is found out sooner than by rfind
         at, last = self._sample - base, end - base - length
         floor, armed = self._floor - base, self._armed - base
         if floor < 0:
             floor = 0
         while at <= last:
-            low = at - gate
-            if rfind(text[at : at + length], low if low > floor else floor, at + length - 1) >= 0:
-                if _kth_back(text, at, at + length, self._enough, max(at - self._rule.reach, floor)) >= 0:
-                    armed = at + self._rule.reach + step
-            if at <= armed and _kth_back(text, at, at + length, self._rule.repeats, max(at - self._rule.reach, floor)) >= 0:
+            if at > armed and at - gate > floor:  # the usual case
+                while at <= last and find(text[at : at + length], at - gate, at + length - 1) < 0:
+                    at += step
+                if at > last:
+                    break
+            low = max(at - rule.reach, floor)
+            if _kth_back(text, at, at + length, self._enough, low) >= 0:
+                armed = at + rule.reach + step
+            if at <= armed and _kth_back(text, at, at + length, rule.repeats, low) >= 0:
                 break
             at += step
         self._sample, self._armed = at + base, armed + base
@@ -162,11 +176,11 @@ class WindowScanner:
             places.append(text.rfind(window, 0, places[-1] + rule.window_chars - 1))
         places.reverse()
         if at - places[0] > rule.near_chars * (rule.repeats - 1):
-            between = {text[one:other] for one, other in zip(places, places[1:], strict=False)}
+            between = {text[one:other] for one, other in pairwise(places)}
             if at - places[0] > (rule.far_chars or 0) * (rule.repeats - 1) or len(between) > rule.far_texts:
                 return None
         if text.find("\n", places[0], stop) >= 0:
-            layout = last_layout(text, places[0], stop, self._fences.inside(text, base, stop + base))
+            layout = last_layout(text, places[0], stop, fenced=self._fences.inside(text, base, stop + base))
             if layout >= 0:
                 self._floor = layout + base
                 return None
@@ -182,9 +196,16 @@ class WindowScanner:
 
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""
-        return {"floor": self._floor, "sample": self._sample, "armed": self._armed, "window": self._window, "group": self._group, "due": self.due}
+        return {
+            "floor": self._floor,
+            "sample": self._sample,
+            "armed": self._armed,
+            "window": self._window,
+            "group": self._group,
+            "due": self.due,
+        }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self._armed = int(state["floor"]), int(state["sample"]), int(state["armed"])
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
