@@ -302,7 +302,7 @@ class RunCore:
         return RunState(
             elapsed_s=now - self._began,
             phase=self._phase,
-            turns=self._turns,
+            turns=self._turns - (self._failed is not None),
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
             usage=self._usage + tally.usage if tally else self._usage,

@@ -54,7 +54,7 @@ class RunState:
     phase: Phase = "before_call"
     """`before_call`: the next model call would start now; `streaming`; `after_call`: tools may be running."""
     turns: int = 0
-    """Turns started. A retried stream is the same turn."""
+    """Turns started. One whose stream failed does not count until its retry has started: it is the same turn."""
     model_calls: int = 0
     """Streams opened."""
     tool_calls: int = 0

@@ -65,7 +65,7 @@ class SourceStream(Generic[T]):
         self._entered = False
         self._over = False
         self.turn: Turn | None = None
-        """What came: text, calls, usage, finish reason. Set when the stream is over."""
+        """What came: text, calls, usage, finish reason. Set when the stream is over; its number is 0 if it was never opened."""
 
     async def __aenter__(self) -> Self:
         self._entered = True
@@ -180,7 +180,9 @@ class SourceStream(Generic[T]):
             if self._wait is not None:
                 self._wait.close()
             core.replanned = _nothing
-            if self._began:
+            if not self._began:
+                self.turn = Turn(number=0, stopped=core.stop)
+            else:
                 self.turn = core.end_turn(
                     self._now(),
                     finished=self._finished and core.stop is None,

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor._hashing import identity
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors import NOTHING, ContentRepetition, TailRule, WindowRule
 from monitor.errors import ConfigError
@@ -25,16 +26,24 @@ DONE = TurnFinished(FinishReason.DONE)
 SENTENCE = "I will now check the configuration file again to be sure. "
 CUTS = (1, 2, 3, 4, 7, 16, 50, 64, 256, 1000, 4096, 1_000_000)
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "transcripts"
-SUBJECTS = "the parser|a reader|this module|the old cache|every worker|one request|our table|the index".split("|")
-VERBS = "keeps|drops|returns|compares|loads|renames|checks|merges".split("|")
-OBJECTS = "its last state|two open files|a shorter path|the wrong key|some results|each header|no tokens|the lock".split("|")
+SUBJECTS = ["the parser", "a reader", "this module", "the old cache", "every worker", "one request", "our table", "the index"]
+VERBS = ["keeps", "drops", "returns", "compares", "loads", "renames", "checks", "merges"]
+OBJECTS = ["its last state", "two open files", "a shorter path", "the wrong key", "some results", "each header", "no tokens", "the lock"]
 
 
 def prose(chars: int, seed: int = 7) -> str:
     rng = random.Random(seed)
     sentences: list[str] = []
     while sum(map(len, sentences)) < chars:
-        words = [rng.choice(SUBJECTS), rng.choice(VERBS), rng.choice(OBJECTS), "and", rng.choice(VERBS), rng.choice(OBJECTS), str(rng.random())]
+        words = [
+            rng.choice(SUBJECTS),
+            rng.choice(VERBS),
+            rng.choice(OBJECTS),
+            "and",
+            rng.choice(VERBS),
+            rng.choice(OBJECTS),
+            str(rng.random()),
+        ]
         sentences.append(" ".join(words).capitalize() + ". ")
     return "".join(sentences)[:chars]
 
@@ -100,17 +109,18 @@ def test_larger_mean_distance_with_few_texts_between(distance: int, texts: int, 
 
 @pytest.mark.feature("GL-02")
 def test_the_identity_of_the_window_is_its_hash_and_the_text_decides():
-    xxhash = pytest.importorskip("xxhash")
     (finding, *_) = fed(chant_only(), SENTENCE * 12)
     window = finding.evidence.excerpt
-    assert finding.evidence.xxhash == xxhash.xxh3_64_hexdigest(window.encode())
+    assert finding.evidence.xxhash == identity(window)
     assert finding.evidence.length == len(window) == 50
-    nearly = "".join(SENTENCE[:30] + chr(ord("a") + turn) + SENTENCE[31:] for turn in range(20))
+    nearly = "".join(SENTENCE[:9] + chr(ord("a") + turn) + SENTENCE[10:40] + chr(ord("A") + turn) + SENTENCE[41:] for turn in range(20))
     assert fed(chant_only(), nearly) == []
 
 
 def test_a_chant_of_scripts_without_blanks():
-    (finding, *_) = found(prose(500) + "\u6211\u5c06\u518d\u6b21\u68c0\u67e5\u914d\u7f6e\u6587\u4ef6\u4ee5\u786e\u4fdd\u65e0\u8bef\u3002" * 30)
+    (finding, *_) = found(
+        prose(500) + "\u6211\u5c06\u518d\u6b21\u68c0\u67e5\u914d\u7f6e\u6587\u4ef6\u4ee5\u786e\u4fdd\u65e0\u8bef\u3002" * 30
+    )
     assert finding.level == "loop"
 
 
@@ -181,7 +191,9 @@ def test_quiet_on(kind: str):
     assert found(f"Here it is:\n\n{QUIET[kind]}\nThat was it.\n") == []
 
 
-PARAGRAPH = "I have looked at the file and the tests, and I am going to run the tests again, because the result was not what the plan said.\n\n"
+PARAGRAPH = (
+    "I have looked at the file and the tests, and I am going to run the tests again, because the result was not what the plan said.\n\n"
+)
 LOOPS_WITH_LAYOUT = {
     "heading": "## Next step\n\n" + PARAGRAPH,
     "list": PARAGRAPH + "- read the file\n- run the tests\n\n",
@@ -201,7 +213,9 @@ def test_a_loop_that_contains_layout_is_a_loop(kind: str):
 
 
 @pytest.mark.feature("GL-03")
-@pytest.mark.parametrize("unit", ["- I will check the configuration file once more.\n", "> again the same\n", "1. I will check the file once more.\n"])
+@pytest.mark.parametrize(
+    "unit", ["- I will check the configuration file once more.\n", "> again the same\n", "1. I will check the file once more.\n"]
+)
 def test_layout_alone_is_a_loop_after_twelve(unit: str):
     enough = max(12 * len(unit), 512)
     assert found("So:\n" + unit * 100)[0].offset <= enough + len("So:\n") + len(unit)
@@ -272,7 +286,8 @@ def test_a_retried_stream_takes_its_text_back():
 def test_feed_of_is_the_same_as_observing_and_outlives_a_reset():
     detector = ContentRepetition(channels=("text", "reasoning"))
     reasoning, text = detector.feed_of("reasoning"), detector.feed_of("text")
-    assert reasoning and text == detector.feed
+    assert reasoning
+    assert text == detector.feed
     assert detector.feed_of("arguments") is None
     detector.reset()
     (finding,) = reasoning(SENTENCE * 5)
@@ -339,8 +354,8 @@ def test_memory_is_flat():
 
 @pytest.mark.feature("GL-04")
 def test_a_giant_delta_is_taken_in_slices():
-    text = prose(500_000)
-    giant = text * 8 + SENTENCE * 20
+    text = prose(100_000)
+    giant = text * 20 + SENTENCE * 20
     detector = ContentRepetition()
     tracemalloc.start()
     try:
@@ -348,7 +363,7 @@ def test_a_giant_delta_is_taken_in_slices():
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
-    assert finding.start_offset >= len(text) * 8
+    assert finding.start_offset == pytest.approx(len(text) * 20, abs=3)
 
 
 def test_bad_text_is_text():

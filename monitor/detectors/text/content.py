@@ -72,12 +72,12 @@ class ContentRepetition:
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
         """Take in the next chunk; deltas are text, a finished turn and a tool call end it, a retry takes it back."""
         match chunk:
-            case TextDelta(text) if "text" in self._watched:
-                return self.feed(text)
-            case ReasoningDelta(text) if "reasoning" in self._watched:
-                return self._made("reasoning").feed(text)
-            case ToolCallDelta(call, _, text) if "arguments" in self._watched:
-                return self._arguments(call, text)
+            case TextDelta() if "text" in self._watched:
+                return self.feed(chunk.text)
+            case ReasoningDelta() if "reasoning" in self._watched:
+                return self._made("reasoning").feed(chunk.text)
+            case ToolCallDelta() if "arguments" in self._watched:
+                return self._arguments(chunk.id, chunk.arguments_text)
             case ToolCall():
                 self._end_text()
             case TurnFinished():

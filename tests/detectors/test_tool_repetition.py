@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor._hashing import identity
+from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.detectors import ToolCallRepetition
+from monitor.detectors.tool_repetition import CALLS_KEPT
+from monitor.errors import ConfigError
+from monitor.reasons import FinishReason
+from monitor.verdicts import Detection
+
+DONE = TurnFinished(FinishReason.DONE)
+
+
+class Run:
+    """Speaks to a detector; every call gets an id of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        self.detector = ToolCallRepetition(**options)
+        self.calls = 0
+        self.found: list[Detection] = []
+
+    def observe(self, chunk: Chunk) -> None:
+        self.found += self.detector.observe(chunk)
+
+    def call(self, name: str = "read", arguments: Any = None, result: str | None = "the same") -> None:
+        """One turn with one call, and its result if it is seen."""
+        id = f"call_{self.calls}"
+        self.calls += 1
+        self.observe(ToolCall(id, name, {"path": "a"} if arguments is None else arguments))
+        self.observe(DONE)
+        if result is not None:
+            self.observe(ToolResult(id, name, result))
+
+    @property
+    def levels(self) -> list[tuple[str, int]]:
+        return [(detection.level, detection.count) for detection in self.found]
+
+
+@pytest.mark.feature("GL-01", "ST-07")
+@pytest.mark.parametrize(
+    ("calls", "levels"), [(2, []), (3, ["suspect"]), (4, ["suspect"]), (5, ["suspect", "loop"]), (7, ["suspect", "loop", "loop", "loop"])]
+)
+def test_suspect_at_three_loop_at_five_and_at_each_one_after(calls: int, levels: list[str]):
+    run = Run()
+    for _ in range(calls):
+        run.call()
+    assert [detection.level for detection in run.found] == levels
+
+
+@pytest.mark.feature("GL-01")
+def test_what_a_finding_says():
+    run = Run(name="repeats")
+    run.call("list")
+    for _ in range(5):
+        run.call("read", {"b": 2, "a": "x" * 300})
+    suspect, loop = run.found
+    text = 'read({"a":"' + "x" * 300 + '","b":2})'
+    assert (loop.detector, loop.kind, loop.channel) == ("repeats", "identical_calls", "tools")
+    assert (suspect.count, suspect.threshold, loop.count, loop.threshold) == (3, 3, 5, 5)
+    assert (loop.start_offset, loop.offset, loop.evidence.offsets) == (1, 5, (1, 2, 3, 4, 5))
+    assert (loop.evidence.excerpt, loop.evidence.xxhash, loop.evidence.length) == (text[:200], identity(text), len(text) - len("read()"))
+    assert loop.message == "read was called 5 times in a row with the same arguments and gave the same result each time"
+
+
+@pytest.mark.feature("GL-01")
+def test_the_order_of_keys_does_not_matter_but_every_value_does():
+    run = Run()
+    for turn in range(5):
+        run.call(arguments={"a": 1, "b": {"c": 2, "d": 3}} if turn % 2 else {"b": {"d": 3, "c": 2}, "a": 1})
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+    for other in ({"a": True}, {"a": 1}, {"a": "1"}, {"a": [1]}, {}, "not JSON", None) * 3:
+        run.call("other", other)
+    assert len(run.found) == 2
+
+
+@pytest.mark.feature("GL-01")
+def test_another_call_between_starts_anew():
+    run = Run()
+    for _ in range(10):
+        run.call()
+        run.call()
+        run.call("list")
+    assert run.found == []
+
+
+def test_text_between_does_not_matter():
+    run = Run()
+    for _ in range(5):
+        run.observe(TextDelta("Let me try that again."))
+        run.call()
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+# Results
+
+
+def test_polling_is_not_a_loop():
+    run = Run()
+    for progress in range(50):
+        run.call("status", result=f"{progress} %")
+    assert run.found == []
+
+
+def test_a_changed_result_starts_anew_at_the_call_that_got_it():
+    run = Run()
+    for result in ("pending", "pending", "done", "done", "done", "done", "done"):
+        run.call("status", result=result)
+    assert run.levels == [("suspect", 3), ("suspect", 3), ("loop", 5)], "the third call is made before its result is known"
+    assert run.found[-1].start_offset == 2
+
+
+def test_an_error_is_another_result_than_the_same_words():
+    run = Run(suspect_at=None)
+    for turn in range(8):
+        run.observe(ToolCall(f"c{turn}", "read", {}))
+        run.observe(ToolResult(f"c{turn}", "read", "no", is_error=turn % 2 == 0))
+    assert run.found == []
+
+
+def test_without_results_the_arguments_decide_and_the_message_says_so():
+    run = Run()
+    for _ in range(5):
+        run.call(result=None)
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+    assert all("no results were seen" in detection.message for detection in run.found)
+
+
+def test_results_that_were_seen_in_part_are_said_in_part():
+    run = Run(suspect_at=None)
+    for turn in range(5):
+        run.call(result="the same" if turn < 2 else None)
+    assert run.found[0].message.endswith("the results seen (2 of 5) were the same")
+
+
+def test_parallel_calls_of_one_turn_count_and_their_results_may_come_in_any_order():
+    run = Run()
+    for turn in range(3):
+        run.observe(ToolCall(f"c{turn}", "read", {}))
+    assert run.levels == [("suspect", 3)]
+    run.observe(DONE)
+    for turn in (2, 0, 1):
+        run.observe(ToolResult(f"c{turn}", "read", "the same"))
+    run.calls = 10
+    run.call("read", {})
+    run.call("read", {})
+    assert run.levels[-1] == ("loop", 5)
+
+
+def test_results_of_other_calls_do_not_matter():
+    run = Run()
+    for turn in range(5):
+        run.call()
+        run.observe(ToolResult("unknown", "read", f"{turn}"))
+        run.observe(ToolResult(f"call_{turn}", "read", "delivered twice, the second one changed"))
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+# Delivery
+
+
+def test_the_same_call_delivered_twice_counts_once():
+    run = Run()
+    for turn in range(4):
+        for _ in range(3):
+            run.observe(ToolCall(f"c{turn}", "read", {}))
+        run.observe(DONE)
+    assert run.levels == [("suspect", 3)]
+
+
+def test_ids_that_begin_anew_each_turn_and_missing_ids_count():
+    for id in ("call_0", ""):
+        run = Run()
+        for _ in range(5):
+            run.observe(ToolCall(id, "read", {}))
+            run.observe(DONE)
+            run.observe(ToolResult(id, "read", "the same"))
+        assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+def test_a_retried_stream_takes_its_calls_back():
+    run = Run()
+    for _ in range(2):
+        run.call()
+    for attempt in range(5):
+        run.observe(ToolCall(f"again{attempt}", "list", {}))
+        run.observe(StreamRetried("connection lost"))
+    run.call()
+    assert run.levels == [("suspect", 3)]
+    assert run.found[0].offset == 2
+    run.observe(StreamRetried("nothing was called since"))
+    run.call()
+    run.call()
+    assert run.levels[-1] == ("loop", 5)
+
+
+# Options and state
+
+
+def test_exempt_tools_are_never_reported_but_stand_between():
+    run = Run(exempt=("status",))
+    for _ in range(10):
+        run.call("status")
+    for _ in range(4):
+        run.call()
+        run.call()
+        run.call("status")
+    assert run.found == []
+
+
+@pytest.mark.parametrize("options", [{"loop_at": 1}, {"suspect_at": 1}, {"suspect_at": 6}, {"exempt": "read"}])
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
+    with pytest.raises(ConfigError, match=f"{next(iter(options))}="):
+        ToolCallRepetition(**options)
+
+
+def test_other_numbers_and_no_suspicion():
+    run = Run(suspect_at=None, loop_at=2)
+    run.call()
+    run.call()
+    assert run.levels == [("loop", 2)]
+
+
+@pytest.mark.feature("GL-04")
+def test_memory_is_bounded():
+    run = Run()
+    for turn in range(2 * CALLS_KEPT):
+        run.observe(ToolCall(f"c{turn}", "write", {"text": "x" * 10_000}))
+    assert len(json.dumps(run.detector.snapshot())) < 50_000
+    assert len(run.found[-1].evidence.offsets) == 20
+    assert run.found[-1].count == 2 * CALLS_KEPT
+
+
+def test_arguments_that_differ_late_are_told_apart():
+    run = Run()
+    for turn in range(10):
+        run.call("write", {"text": "x" * 100_000 + str(turn)})
+    assert run.found == []
+
+
+CHUNKS = st.one_of(
+    st.builds(ToolCall, st.sampled_from("abc"), st.sampled_from(["read", "list"]), st.sampled_from([{}, {"a": 1}])),
+    st.builds(ToolResult, st.sampled_from("abc"), st.just("read"), st.sampled_from("xy")),
+    st.just(DONE),
+    st.just(StreamRetried("lost")),
+)
+
+
+@given(st.lists(CHUNKS, max_size=60), st.integers(0, 60))
+def test_restored_is_never_interrupted(chunks: list[Chunk], at: int):
+    whole, interrupted = ToolCallRepetition(), ToolCallRepetition()
+    for turn, chunk in enumerate(chunks):
+        assert list(interrupted.observe(chunk)) == list(whole.observe(chunk))
+        if turn == at:
+            state = json.loads(json.dumps(interrupted.snapshot()))
+            interrupted = ToolCallRepetition()
+            interrupted.restore(state)
+    with pytest.raises(ValueError, match="version None"):
+        whole.restore({})
