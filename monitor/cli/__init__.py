@@ -1,0 +1,28 @@
+"""The command `agent-monitor`. Needs the extra `cli`; without it the command says so, and everything else still works."""
+
+from __future__ import annotations
+
+import sys
+
+from monitor.errors import MissingExtra
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended, as shells count it."""
+
+
+def main() -> None:
+    """Run the command with the arguments of this process, and exit."""
+    try:
+        from monitor.cli._app import app  # noqa: PLC0415 - may be missing, which is said below
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in {"rich", "typer"}:
+            raise
+        print(f"agent-monitor: {MissingExtra(package, 'cli')}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

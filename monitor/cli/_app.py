@@ -1,0 +1,55 @@
+"""The commands, put together. Apart from `monitor.cli`, so that this package can be imported without typer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import monitor
+from monitor.cli.demo import demo
+from monitor.cli.scan import scan
+
+app = typer.Typer(
+    name="agent-monitor",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a bug's traceback is for a bug report, and must not show local variables
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"agent-monitor {monitor.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def agent_monitor(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+) -> None:
+    """Watch streaming LLM agents: see loops while they are being written, stop for real, say why.
+
+    **See it work**, without a key and without a network:
+
+        agent-monitor demo
+
+    **Look for loops in recorded runs**, one JSON object a line, plain or gzipped:
+
+        agent-monitor scan runs.jsonl.gz
+
+    **Watch a model of your own** with a Gemini key:
+
+        GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
+
+    In a program it is two lines around the stream that you already have:
+
+        async with monitor.watch(stream) as watched:
+            async for chunk in watched: ...
+    """
+
+
+app.command()(demo)
+app.command()(scan)

@@ -1,0 +1,228 @@
+"""`agent-monitor demo`: see a loop stopped. Three recorded runs on a local server, or one question to a real model."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import monitor
+from monitor.cli import _view
+from monitor.cli._recorded import DemoRun, demo_runs
+from monitor.errors import ConfigError, MissingExtra
+from monitor.reasons import TerminateReason
+from monitor.transcripts import RecordedResult
+
+if TYPE_CHECKING:
+    from monitor.cli._gemini import Played
+
+PACE_S, THINK_S = 0.015, 0.25
+"""Between two events, and before a turn: about 400 characters a second, which can still be followed."""
+FAST_PACE_S, FAST_THINK_S = 0.001, 0.0
+"""No pace at all would let the server write the whole answer into the socket before anybody could read it."""
+PROMPT = "Explain in about 200 words why an agent that calls tools can get stuck in a loop."
+EXCERPT_CHARS = 70
+
+
+def demo(
+    fast: Annotated[bool, typer.Option("--fast", help="Stream without a readable pace: one millisecond between events.")] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Ask this Gemini model instead. Needs GEMINI_API_KEY in the environment.")
+    ] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="What to ask it. Only with --model.")] = None,
+) -> None:
+    """Show three recorded runs, stopped while they are being written. No key, no network.
+
+    A server on this machine plays them in Gemini's wire form; the real google-genai SDK reads them, and agent-monitor watches it:
+    an answer that repeats itself, an agent that repeats a tool call, and an agent that does its work and is left alone.
+
+        agent-monitor demo
+        agent-monitor demo --fast
+        GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash --prompt "Tell me a story."
+
+    Exit code: 0; 1 if the model that was asked failed; 2 if an argument, the key or a package is missing.
+    """
+    console = _view.stdout()
+    with _view.tidy_exit():
+        if model is not None:
+            _ask(console, model, prompt or PROMPT)
+        elif prompt is not None:
+            raise ConfigError("--prompt needs a model to ask: add --model NAME")
+        else:
+            _show_recorded(console, fast=fast)
+
+
+# ------------------------------------------------------------------ recorded runs
+
+
+def _show_recorded(console: Console, *, fast: bool) -> None:
+    gemini, runs = _gemini(), demo_runs()
+    console.print(Text("agent-monitor demo", style="bold"))
+    console.print(
+        f"{len(runs)} recorded runs, put into Gemini's wire form and served by a local server; the real google-genai SDK reads them, "
+        "agent-monitor watches it.",
+        width=_view.columns(console),
+    )
+    pace_s, think_s = (FAST_PACE_S, FAST_THINK_S) if fast else (PACE_S, THINK_S)
+    played: list[tuple[DemoRun, Played]] = []
+    for number, run in enumerate(runs, 1):
+        _view.heading(console, f"{number} of {len(runs)}: {run.title}")
+        _introduce(console, run)
+        screen = _Screen(console)
+        end = asyncio.run(gemini.play(run, screen, pace_s=pace_s, think_s=think_s))
+        screen.ended(end.outcome)
+        _view.card(console, _title(end.outcome), _facts(end), style=_style(end.outcome))
+        played.append((run, end))
+    _summarise(console, played)
+
+
+def _introduce(console: Console, run: DemoRun) -> None:
+    origin = f"recorded run of {run.model}, put into Gemini's wire form ({run.source.partition(':')[0]}, {run.license})"
+    console.print(Text(origin, style="italic"), width=_view.columns(console))
+    console.print(Text.assemble(("  user ", "bold"), _view.printable(run.prompt)), width=_view.columns(console))
+
+
+def _facts(end: Played) -> list[tuple[str, str | Text]]:
+    rows = _why(end.outcome)
+    if not end.outcome.ok:
+        rows.append(("saved", _saved(end)))
+        rows.append(("closed", _closed(end)))
+    else:
+        did = _count(end.recorded.tool_calls, "tool call")
+        rows.append(("watched", f"{_count(end.outcome.turns, 'turn')}, {did}, {end.sent.chars:,} characters; no reason to stop"))
+    return rows
+
+
+def _saved(end: Played) -> str:
+    saved = end.recorded - end.sent
+    parts = []
+    if end.recorded.chars:
+        parts.append(f"{saved.chars:,} of {end.recorded.chars:,} recorded characters were never sent")
+    if end.recorded.tool_calls:
+        calls = f"{saved.tool_calls} of {end.recorded.tool_calls} recorded tool calls"
+        parts.append(f"{calls} and {saved.turns} of {end.recorded.turns} model calls were never made")
+    return "; ".join(parts)
+
+
+def _closed(end: Played) -> str:
+    if end.seen_closed_after_s is None:
+        return "the server did not see the connection close"
+    return f"the server saw the connection close {_ms(end.seen_closed_after_s)} after the decision"
+
+
+def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
+    _view.heading(console, "in short")
+    table = _view.table(console, "run", "reason", "saved", "server saw the close after")
+    for run, end in played:
+        saved = end.recorded - end.sent
+        stopped = not end.outcome.ok
+        table.add_row(
+            run.title,
+            Text(end.outcome.reason.value, style=_style(end.outcome)),
+            (_count(saved.tool_calls, "tool call") if saved.tool_calls else _count(saved.chars, "character")) if stopped else "-",
+            _ms(end.seen_closed_after_s) if end.seen_closed_after_s is not None else "not seen" if stopped else "-",
+        )
+    console.print(table)
+    console.print()
+    console.print("The same around a stream of your own:")
+    console.print(Text("  async with monitor.watch(stream) as watched:\n      async for chunk in watched: ...", style="cyan"))
+    console.print("and over runs that you have recorded: agent-monitor scan FILE")
+
+
+# ------------------------------------------------------------------ a real model
+
+
+def _ask(console: Console, model: str, prompt: str) -> None:
+    if not (os.environ.get("GEMINI_API_KEY") or os.environ.get("GOOGLE_API_KEY")):
+        raise ConfigError("--model asks a real model and needs a key: set GEMINI_API_KEY (without --model the demo needs none)")
+    gemini = _gemini()
+    console.print(Text.assemble(("agent-monitor demo", "bold"), f": {_view.printable(model)}, watched"))
+    console.print(Text.assemble(("  user ", "bold"), _view.printable(prompt)), width=_view.columns(console))
+    screen = _Screen(console)
+    outcome: monitor.Outcome = asyncio.run(gemini.ask_model(model, prompt, screen))
+    screen.ended(outcome)
+    rows = _why(outcome)
+    tokens = f"{outcome.usage.output_tokens or 0:,} output tokens{' (estimated)' if outcome.usage_estimated else ''}"
+    rows.append(("watched", f"{screen.chars:,} characters, {tokens}, {outcome.elapsed_s:.1f} s"))
+    if outcome.closed_after_s is not None:
+        rows.append(("closed", f"{'yes' if outcome.closed else 'no'}, {_ms(outcome.closed_after_s)} after the decision"))
+    _view.card(console, _title(outcome), rows, style=_style(outcome))
+    if not outcome.ok and outcome.reason is not TerminateReason.LOOP_DETECTED:
+        raise typer.Exit(1)
+
+
+# ------------------------------------------------------------------ both
+
+
+class _Screen:
+    """Shows a run while it goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self.chars = 0
+        self._live = _view.LiveText(console)
+
+    def text(self, words: str) -> None:
+        self.chars += len(words)
+        self._live.write(words)
+
+    def call(self, name: str, arguments: Any) -> None:
+        given = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+        self._live.line(Text.assemble(("→ ", "bold cyan"), _view.on_one_line(f"{name}({given})")))
+
+    def result(self, result: RecordedResult) -> None:
+        self._live.line(Text.assemble(("← ", "bold cyan"), (_view.on_one_line(result.text.strip()), "dim")))
+
+    def ended(self, outcome: monitor.Outcome) -> None:
+        if outcome.ok:
+            self._live.end()
+        else:
+            self._live.line(Text("■ stopped here", style="bold red"))
+
+
+def _why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
+    rows: list[tuple[str, str | Text]] = [
+        ("reason", Text(outcome.reason.value, style=f"bold {_style(outcome)}")),
+        ("because", _view.printable(outcome.detail)),
+    ]
+    found = outcome.evidence
+    if isinstance(found, monitor.Detection):
+        excerpt = _view.on_one_line(found.evidence.excerpt)
+        shown = excerpt if len(excerpt) <= EXCERPT_CHARS else f"{excerpt[:EXCERPT_CHARS]}…"
+        rows.append(("evidence", Text.assemble((shown, "yellow"), f"  x {found.count}  xxh3 {found.evidence.xxhash}")))
+        unit = "tool call" if found.channel == "tools" else "character"
+        shift = 1 if found.channel == "tools" else 0  # calls are counted from 0; people count from 1
+        rows.append(("where", f"began at {unit} {found.start_offset + shift:,}, seen at {unit} {found.offset + shift:,}"))
+    return rows
+
+
+def _title(outcome: monitor.Outcome) -> str:
+    return "left alone" if outcome.ok else f"stopped by {outcome.source}"
+
+
+def _style(outcome: monitor.Outcome) -> str:
+    return "green" if outcome.ok else "red"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _gemini() -> ModuleType:
+    """The part that needs the SDK."""
+    try:
+        return importlib.import_module("monitor.cli._gemini")
+    except ImportError as error:
+        if (error.name or "").startswith("google"):
+            raise MissingExtra("google-genai", "google") from None
+        raise

@@ -1,0 +1,251 @@
+"""Law 12: bad input ends in a typed error or a typed reason, never in a hang, a crash of the loop or silent loss."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+import monitor
+from monitor.testing import Do, ScriptedStream, Stall
+
+pytestmark = pytest.mark.anyio
+
+Reason = monitor.TerminateReason
+
+
+async def watched_to_the_end(source: Any, **options: Any) -> tuple[list[Any], monitor.Outcome, list[monitor.Event]]:
+    sink = monitor.MemorySink()
+    seen = []
+    async with monitor.watch(source, sinks=[sink], **options) as watched:
+        async for item in watched:
+            seen.append(item)
+    assert watched.outcome is not None
+    assert sum(isinstance(event, monitor.RunTerminated) for event in sink.events) == 1
+    return seen, watched.outcome, sink.events
+
+
+@pytest.mark.parametrize("bad", [None, 3, b"bytes", object(), ["list"], monitor.TextDelta("a chunk")])
+async def test_an_object_that_is_no_text_in_a_stream_of_text_is_an_invalid_stream(bad: object) -> None:
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream("good", bad, "never read"))
+    assert seen == ["good", bad]
+    assert outcome.reason is Reason.INVALID_STREAM
+    assert isinstance(outcome.error, monitor.AdapterError)
+    assert outcome.text == "good"
+
+
+@pytest.mark.parametrize("bad", [None, "text", monitor.TextDelta(None), monitor.TextDelta(3)])  # type: ignore[arg-type]
+async def test_an_object_that_is_no_chunk_in_a_stream_of_chunks_is_an_invalid_stream(bad: object) -> None:
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.TextDelta("good"), bad))
+    assert seen[0] == monitor.TextDelta("good")
+    assert outcome.reason is Reason.INVALID_STREAM
+    assert outcome.text == "good"
+
+
+@pytest.mark.parametrize(
+    "bad", [monitor.ReasoningDelta(None), monitor.ToolCallDelta("c", None, None), monitor.ReasoningDelta(b"x")]  # type: ignore[arg-type]
+)
+async def test_a_delta_without_text_is_an_invalid_stream(bad: object) -> None:
+    _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.TextDelta("good"), bad))
+    assert outcome.reason in {Reason.INVALID_STREAM, Reason.ERROR}
+    assert not outcome.ok
+
+
+async def test_a_stream_of_unknown_objects_says_which_and_what_to_do() -> None:
+    source = ScriptedStream({"choices": []})
+    with pytest.raises(monitor.ConfigError, match=r"builtins\.dict.*adapter="):
+        await watched_to_the_end(source)
+    assert source.closed
+
+
+@pytest.mark.parametrize("source", [3, "a string", [1, 2], {"a": 1}, None])
+async def test_what_is_no_stream_is_refused(source: object) -> None:
+    with pytest.raises(monitor.ConfigError, match="async iterator"):
+        await watched_to_the_end(source)
+
+
+@pytest.mark.parametrize("text", ["lone \ud83d surrogate", "nul \0 byte", "", "\u202e right to left"])
+async def test_odd_text_goes_through_whole(text: str) -> None:
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream(text, "", text))
+    assert seen == [text, "", text]
+    assert outcome.ok
+    assert outcome.text == text * 2
+    assert monitor.Outcome.from_dict(outcome.to_dict()) == outcome
+
+
+async def test_a_delta_of_100_mb_is_read_like_any_other() -> None:
+    line = "".join(f"line {number} of the log, with {number * 7919 % 100_003} in it\n" for number in range(2_500))
+    huge = (line * 1_000)[:100_000_000]
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream("before", huge, "after"), policy=monitor.ObserveOnly())
+    assert [len(piece) for piece in seen] == [6, len(huge), 5]
+    assert outcome.ok
+
+
+@pytest.mark.parametrize("arguments", ['{"half": ', None, 3, {"a": float("nan")}, {"a": {1, 2}}, "\ud83d"])
+async def test_arguments_that_are_no_json_object_do_not_break_the_run(arguments: Any) -> None:
+    calls = [monitor.ToolCall(f"c{n}", "tool", arguments) for n in range(3)]
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream(*calls))
+    assert seen == calls
+    assert outcome.ok
+
+
+async def test_duplicate_and_missing_ids_do_not_break_the_run() -> None:
+    async with monitor.Guard() as guard:
+        for number in range(4):
+            async with guard.watch(ScriptedStream(monitor.ToolCall("same", "tool", {"n": number}))) as watched:
+                async for _ in watched:
+                    pass
+            guard.tool_result("same", f"result {number}")
+        guard.tool_result("never called", "?")
+        guard.tool_result(None, "no call is open")
+    assert guard.outcome is not None
+    assert guard.outcome.ok
+
+
+async def test_a_source_that_yields_after_its_end_is_not_read_again() -> None:
+    class Undead:
+        reads = 0
+
+        def __aiter__(self) -> Undead:
+            return self
+
+        async def __anext__(self) -> str:
+            self.reads += 1
+            if self.reads == 2:
+                raise StopAsyncIteration
+            return "x"
+
+    source = Undead()
+    async with monitor.watch(source) as watched:
+        assert [piece async for piece in watched] == ["x"]
+        assert [piece async for piece in watched] == []
+    assert source.reads == 2
+
+
+async def test_a_source_whose_close_raises_is_said_and_hides_nothing() -> None:
+    source = ScriptedStream("a", "b", at_close=[OSError("cannot close")])
+    sink = monitor.MemorySink()
+    async with monitor.watch(source, sinks=[sink]) as watched:
+        async for _ in watched:
+            break
+    assert watched.outcome is not None
+    assert watched.outcome.reason is Reason.CLOSED_BY_CALLER
+    assert not watched.outcome.closed
+    notes = [event.note for event in sink.events if isinstance(event, monitor.StreamClosed)]
+    assert notes == ["closing raised OSError: cannot close"]
+
+
+async def test_a_source_whose_close_hangs_is_given_up_on() -> None:
+    source = ScriptedStream("a", "b", at_close=[Stall()])
+    with anyio.fail_after(5):
+        async with monitor.watch(source, close_grace_s=0.01) as watched:
+            async for _ in watched:
+                break
+    assert watched.outcome is not None
+    assert watched.outcome.reason is Reason.CLOSED_BY_CALLER
+    assert not watched.outcome.closed
+
+
+async def test_closing_goes_on_while_an_outer_scope_is_cancelled() -> None:
+    closed = []
+
+    async def close_slowly() -> None:
+        await anyio.sleep(0.001)
+        closed.append(True)
+
+    class Slow(ScriptedStream):
+        async def aclose(self) -> None:
+            await close_slowly()
+
+    with anyio.CancelScope() as scope:
+        async with monitor.watch(Slow("a", Stall())) as watched:
+            async for _ in watched:
+                scope.cancel()
+    assert closed == [True]
+    assert watched.outcome is not None
+    assert watched.outcome.reason is Reason.CANCELLED
+    assert watched.outcome.closed
+
+
+async def test_a_coroutine_that_was_never_awaited_is_closed_without_a_warning() -> None:
+    async def opens() -> AsyncIterator[str]:
+        raise AssertionError
+
+    async with monitor.watch(opens()):
+        pass
+
+
+async def test_a_source_that_turns_our_wake_up_into_an_error_of_its_own_still_gives_our_reason() -> None:
+    class Wraps:
+        def __aiter__(self) -> Wraps:
+            return self
+
+        async def __anext__(self) -> str:
+            try:
+                await anyio.sleep_forever()
+            except BaseException as error:
+                raise RuntimeError("connection lost") from error
+            raise AssertionError
+
+    async with monitor.watch(Wraps(), stop_when=monitor.Timeout(0.01)) as watched:
+        assert [piece async for piece in watched] == []
+    assert watched.outcome is not None
+    assert watched.outcome.reason is Reason.TIMEOUT
+
+
+async def test_a_source_that_ends_when_it_is_woken_still_gives_our_reason() -> None:
+    class Ends:
+        def __aiter__(self) -> Ends:
+            return self
+
+        async def __anext__(self) -> str:
+            with anyio.CancelScope() as scope:
+                scope.shield = False
+                try:
+                    await anyio.sleep_forever()
+                except BaseException:  # noqa: BLE001 - as a badly written client does
+                    raise StopAsyncIteration from None
+            raise AssertionError
+
+    async with monitor.watch(Ends(), stop_when=monitor.Timeout(0.01)) as watched:
+        assert [piece async for piece in watched] == []
+    assert watched.outcome is not None
+    assert watched.outcome.reason is Reason.TIMEOUT
+
+
+async def test_a_detector_that_advances_nothing_and_a_policy_that_crashes_end_the_run() -> None:
+    class Broken(monitor.StopAtFirstLoop):
+        def decide(self, detection: monitor.Detection) -> monitor.Verdict:
+            raise LookupError("policy bug")
+
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream(*["again and again. "] * 100), policy=Broken())
+    assert outcome.reason is Reason.ERROR
+    assert isinstance(outcome.error, LookupError)
+    assert len(seen) < 100
+
+
+async def test_an_error_of_the_source_before_its_first_item_is_an_outcome() -> None:
+    seen, outcome, events = await watched_to_the_end(ScriptedStream(ConnectionRefusedError("no server")))
+    assert seen == []
+    assert isinstance(outcome.error, ConnectionRefusedError)
+    failed = [event.error.kind for event in events if isinstance(event, monitor.StreamFailed)]
+    assert failed == [monitor.ErrorKind.NETWORK]
+
+
+async def test_an_opener_that_raises_is_an_outcome() -> None:
+    def opener() -> AsyncIterator[str]:
+        raise PermissionError("no key")
+
+    seen, outcome, _ = await watched_to_the_end(opener)
+    assert seen == []
+    assert isinstance(outcome.error, PermissionError)
+
+
+async def test_a_clock_that_jumps_ends_the_run_once() -> None:
+    clock = monitor.testing.FakeClock()
+    source = ScriptedStream("a", Do(lambda: clock.advance(1e9)), "b", "c")
+    seen, outcome, _ = await watched_to_the_end(source, clock=clock, stop_when=monitor.Timeout(10) | monitor.IdleTimeout(10))
+    assert seen == ["a"]
+    assert outcome.reason in {Reason.TIMEOUT, Reason.IDLE_TIMEOUT}
