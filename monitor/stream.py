@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
@@ -217,13 +218,16 @@ class SourceStream(Generic[T]):
         if closer is None:
             return
         dropped, note = 0, None
+        drains = self._adapter is not None and self._adapter.drains
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._close_grace_s) as scope:
             try:
-                if inspect.isasyncgen(source) and self._adapter is not None and self._adapter.drains:
+                if drains and inspect.isasyncgen(source):
                     dropped, note = await self._drain(source)
                 closing = closer()
                 if inspect.isawaitable(closing):
                     await closing
+                if drains:
+                    await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
             except Exception as error:  # noqa: BLE001 - the SDK's trouble with closing must not hide how the run ended
                 note = f"closing raised {type(error).__name__}: {error}"
         if scope.cancelled_caught:

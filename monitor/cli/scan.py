@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,9 @@ STDIN = "-"
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"
 """Runs that a person would call neither; see the corpus."""
-ID_CHARS = 34
+SHORTEST_ID = 20
+EVIDENCE_COLUMNS = 100
+"""Below this width there is no room for the evidence; --json has it in full."""
 NAMED_OTHERS = 5
 
 
@@ -60,7 +62,7 @@ def scan(
                 report.add(file, result, listed=every)
                 if as_json and (result.loops or every):
                     print(json.dumps(_run_as_json(file, result)))
-                tick(report.runs, report.loops)
+                tick(report)
         if as_json:
             print(json.dumps(_summary_as_json(report)))
         else:
@@ -112,15 +114,15 @@ def _named(bad: BadLine, file: str) -> BadLine:
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[Any]:
+def _progress(console: Console) -> Iterator[Callable[[_Report], None]]:
     """A bar on a terminal, nothing elsewhere."""
     if not console.is_terminal:
-        yield lambda runs, loops: None
+        yield lambda _: None
         return
     columns = (BarColumn(pulse_style="cyan"), TextColumn("{task.fields[runs]} runs, {task.fields[loops]} loop"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None, runs=0, loops=0)
-        yield lambda runs, loops: progress.update(task, runs=runs, loops=loops)
+        yield lambda report: progress.update(task, runs=report.runs, loops=report.loops)
 
 
 # ------------------------------------------------------------------ what was found
@@ -199,30 +201,32 @@ def _show(console: Console, report: _Report, elapsed_s: float) -> None:
 
 
 def _runs_table(console: Console, report: _Report) -> Table:
+    """One line a run. The evidence gets the room that is left, and none on a narrow terminal."""
     several = len({file for file, _ in report.listed}) > 1
-    table = _view.table(console, *(["file"] if several else []), "run", "loop", "seen at", "saved", "evidence")
+    wide = console.width >= EVIDENCE_COLUMNS
+    names = (["file"] if several else []) + ["run", "loop", "message", "at", "saved"] + (["evidence"] if wide else [])
+    table = _view.table(console, *names)
+    if wide:
+        table.expand = True
+        table.columns[-1].ratio = 1
     for file, result in report.listed:
-        run = _view.shortened(_view.on_one_line(result.run.id), ID_CHARS)
-        found = result.detection
-        if found is None:
-            cells = [run, Text("-", style="dim"), "", "", ""]
-        else:
-            cells = [
-                run,
-                Text(f"{found.kind} x {found.count}", style="red"),
-                _where(result),
-                _saved(result.saved),
-                Text(_view.on_one_line(found.evidence.excerpt), style="yellow"),
-            ]
-        table.add_row(*([file] if several else []), *cells)
+        run = _view.shortened(_view.on_one_line(result.run.id), max(console.width // 4, SHORTEST_ID))
+        cells = ([_view.shortened(_view.on_one_line(file), SHORTEST_ID)] if several else []) + [run]
+        table.add_row(*cells, *_found(result)[: len(names) - len(cells)])
     return table
 
 
-def _where(result: ScanResult) -> str:
-    if result.char is not None:
-        return f"message {result.message}, char {result.char}"
-    offset = result.detection.offset if result.detection else 0
-    return f"message {result.message}, call {offset + 1}"
+def _found(result: ScanResult) -> list[str | Text]:
+    found = result.detection
+    if found is None:
+        return [Text("-", style="dim"), "", "", "", ""]
+    return [
+        Text(f"{found.kind} x {found.count}", style="red"),
+        str(result.message),
+        f"call {found.offset + 1}" if result.char is None else f"char {result.char}",
+        _saved(result.saved),
+        Text(_view.on_one_line(found.evidence.excerpt), style="yellow"),
+    ]
 
 
 def _saved(saved: Amount) -> str:

@@ -87,11 +87,11 @@ def scan_run(run: RecordedRun, *, detectors: Sequence[Detector] | None = None) -
             _feed(core, piece)
             seen += _amount(piece)
             if core.stop is not None:
-                return _stopped(run, core, index, total, before, seen)
+                return _stopped(run, core, message=index, total=total, before=before, seen=seen)
     return ScanResult(run=run, detection=None, total=total)
 
 
-def _stopped(run: RecordedRun, core: RunCore, message: int, total: Amount, before: Amount, seen: Amount) -> ScanResult:
+def _stopped(run: RecordedRun, core: RunCore, *, message: int, total: Amount, before: Amount, seen: Amount) -> ScanResult:
     """`before`: what had been produced when the turn of `message` began; `seen`: when the core stopped."""
     assert core.stop is not None  # noqa: S101 - called only then
     detection = core.stop.evidence

@@ -1,0 +1,161 @@
+"""The whole way: a server, the real google-genai, its transports, the guard, a typed reason, and a connection that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from google.genai import types
+from google.genai.client import AsyncClient
+
+import monitor
+from monitor.testing.gemini_server import Cut, LocalGemini, Pause, Repeat, Reset, Stall, blocked, call, error_reply, finish, overflow, rate_limited, text
+from tests.adapters.google_sdk import PLAIN, TRANSPORTS, received, sdk, sdk_warnings, stream
+
+pytestmark = [pytest.mark.asyncio, sdk_warnings]
+
+Reason = monitor.TerminateReason
+SENTENCE = "I will now check the configuration file again to be sure. "
+CLOSE_S = 0.5
+"""Far above the 50 ms that bench.close measures: a busy test machine is no bug, a connection that stays open is."""
+
+
+async def _watch(client: AsyncClient, **options: Any) -> monitor.Watch[types.GenerateContentResponse]:
+    watch = monitor.watch(stream(client), **options)
+    async with watch as watched:
+        async for _ in watched:
+            pass
+    return watch
+
+
+def _outcome(watch: monitor.Watch[Any]) -> monitor.Outcome:
+    assert watch.outcome is not None
+    return watch.outcome
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_stream_that_chants_is_stopped_and_the_server_sees_the_connection_gone(transport: str) -> None:
+    with LocalGemini([[Repeat(text(SENTENCE), delay_s=0.001)], [text("fine"), finish()]]) as server:
+        async with sdk(server, transport) as client:
+            outcome = _outcome(await _watch(client))
+            assert outcome.reason is Reason.LOOP_DETECTED
+            assert outcome.closed
+            await server.wait_closed_async(0, timeout_s=CLOSE_S)
+            assert [item.text for item in await received(client)][0] == "fine"  # the client stays usable
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("script", [[text("a"), Stall()], [Stall()]], ids=["waiting", "before the headers"])
+async def test_an_idle_provider_and_an_abort_close_the_connection(transport: str, script: list[Any]) -> None:
+    with LocalGemini([script]) as server:
+        async with sdk(server, transport) as client:
+            idle = _outcome(await _watch(client, stop_when=monitor.IdleTimeout(0.05)))
+            assert idle.reason is Reason.IDLE_TIMEOUT
+            await server.wait_closed_async(0, timeout_s=CLOSE_S)
+
+            watch = monitor.watch(stream(client))
+            asyncio.get_running_loop().call_later(0.05, watch.abort, "enough")
+            async with watch as watched:
+                async for _ in watched:
+                    pass
+            assert _outcome(watch).reason is Reason.ABORTED
+            await server.wait_closed_async(1, timeout_s=CLOSE_S)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_break_closes_the_connection(transport: str) -> None:
+    with LocalGemini([[Repeat(text("a "), delay_s=0.001)]]) as server:
+        async with sdk(server, transport) as client:
+            async with monitor.watch(stream(client)) as watched:
+                async for _ in watched:
+                    break
+            assert _outcome(watched).reason is Reason.CLOSED_BY_CALLER
+            assert _outcome(watched).closed
+            await server.wait_closed_async(0, timeout_s=CLOSE_S)
+
+
+async def test_a_break_of_a_wrapper_around_the_sdks_stream_closes_the_connection() -> None:
+    async def wrapped(client: AsyncClient) -> AsyncIterator[types.GenerateContentResponse]:
+        async for item in await stream(client):
+            yield item
+
+    with LocalGemini([[Repeat(text("a "), delay_s=0.001)]]) as server:
+        async with sdk(server) as client:
+            async with monitor.watch(wrapped(client)) as watched:
+                async for _ in watched:
+                    break
+            await server.wait_closed_async(0, timeout_s=CLOSE_S)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ([text("whole"), finish()], Reason.STREAM_ENDED),
+        ([text("cut short")], Reason.TRUNCATED),
+        ([text("long"), finish("MAX_TOKENS")], Reason.TRUNCATED),
+        ([finish("MALFORMED_FUNCTION_CALL")], Reason.INVALID_STREAM),
+        ([text("bad"), finish("SAFETY")], Reason.BLOCKED),
+        ([blocked()], Reason.BLOCKED),
+        ([text("a"), Cut()], Reason.ERROR),
+        ([text("a"), Reset()], Reason.ERROR),
+        ([rate_limited()], Reason.RATE_LIMITED),
+        ([overflow()], Reason.PROMPT_TOO_LONG),
+        ([error_reply(503)], Reason.ERROR),
+        ([error_reply(401)], Reason.ERROR),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_every_way_a_stream_can_end_has_its_reason(transport: str, script: list[Any], reason: Reason) -> None:
+    with LocalGemini([script]) as server:
+        async with sdk(server, transport) as client:
+            outcome = _outcome(await _watch(client))
+    assert outcome.reason is reason, outcome
+    assert outcome.ok is (reason is Reason.STREAM_ENDED)
+
+
+async def test_a_tool_call_repeated_over_turns_is_a_loop_and_its_result_may_be_named_by_the_sdks_own_call() -> None:
+    with LocalGemini([[call("search", {"q": "same"}), finish()]]) as server:
+        async with sdk(server) as client, monitor.Guard() as guard:
+            turns = 0
+            while turns < 10:
+                turns += 1
+                async with guard.watch(stream(client)) as watched:
+                    parts = [part async for item in watched for part in item.candidates[0].content.parts]
+                if isinstance(guard.check(), monitor.Stop):
+                    break
+                guard.tool_result(parts[0].function_call, {"found": []})
+    assert turns == 5
+    assert _outcome(guard).reason is Reason.LOOP_DETECTED  # type: ignore[arg-type]
+
+
+async def test_automatic_function_calling_is_refused_with_the_line_to_write() -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    config = types.GenerateContentConfig(tools=[add])
+    with LocalGemini([[call("add", {"a": 1, "b": 2}), finish()], [text("3"), finish()]]) as server:
+        async with sdk(server) as client:
+            async with monitor.watch(stream(client, config)) as watched:
+                async for _ in watched:
+                    pass
+    outcome = _outcome(watched)
+    assert outcome.reason is Reason.INVALID_STREAM
+    assert "automatic_function_calling" in outcome.detail
+
+
+async def test_a_guarded_stream_gives_what_the_bare_one_gives() -> None:
+    script = [text("Hello "), Pause(0.001), text("there"), call("f", {"x": 1}), finish()]
+    with LocalGemini([script]) as server:
+        async with sdk(server) as client:
+            bare = await received(client)
+            async with monitor.watch(stream(client, PLAIN)) as watched:
+                guarded = [item async for item in watched]
+    drop = {"sdk_http_response"}
+    assert [item.model_dump(exclude=drop) for item in guarded] == [item.model_dump(exclude=drop) for item in bare]
+    assert watched.turn is not None
+    assert watched.turn.text == "Hello there"
+    assert [c.name for c in watched.turn.tool_calls] == ["f"]
