@@ -1,8 +1,8 @@
 """agent-monitor: watch streaming LLM agents, see loops while they are written, stop for real, and say why.
 
-    async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
-        async for chunk in watched: ...
-    watched.outcome
+async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
+async for chunk in watched: ...
+watched.outcome
 """
 
 from monitor._wait import Clock as Clock

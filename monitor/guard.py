@@ -19,7 +19,7 @@ from monitor.conditions import Condition
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError
-from monitor.outcome import Outcome, Turn
+from monitor.outcome import Outcome
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
 from monitor.run import RunCore, text_of
@@ -101,7 +101,7 @@ class Guard:
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self.outcome is None:
-            warnings.warn(f"{type(self).__name__} was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2)
+            warnings.warn("a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2)
 
     def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None) -> Watched[T]:
         """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it inside.

@@ -185,7 +185,13 @@ class RunCore:
         self._look(now, waiting=False)
 
     def end_turn(
-        self, now: float, *, finished: bool, must_finish: bool = False, error: BaseException | None = None, model_error: ModelError | None = None
+        self,
+        now: float,
+        *,
+        finished: bool,
+        must_finish: bool = False,
+        error: BaseException | None = None,
+        model_error: ModelError | None = None,
     ) -> Turn:
         """The stream is over.
 

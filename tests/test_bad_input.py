@@ -18,10 +18,10 @@ Reason = monitor.TerminateReason
 
 async def watched_to_the_end(source: Any, **options: Any) -> tuple[list[Any], monitor.Outcome, list[monitor.Event]]:
     sink = monitor.MemorySink()
-    seen = []
+    seen: list[Any] = []
     async with monitor.watch(source, sinks=[sink], **options) as watched:
         async for item in watched:
-            seen.append(item)
+            seen.append(item)  # noqa: PERF401 - what came before an exception counts too
     assert watched.outcome is not None
     assert sum(isinstance(event, monitor.RunTerminated) for event in sink.events) == 1
     return seen, watched.outcome, sink.events
@@ -45,7 +45,8 @@ async def test_an_object_that_is_no_chunk_in_a_stream_of_chunks_is_an_invalid_st
 
 
 @pytest.mark.parametrize(
-    "bad", [monitor.ReasoningDelta(None), monitor.ToolCallDelta("c", None, None), monitor.ReasoningDelta(b"x")]  # type: ignore[arg-type]
+    "bad",
+    [monitor.ReasoningDelta(None), monitor.ToolCallDelta("c", None, None), monitor.ReasoningDelta(b"x")],  # type: ignore[arg-type]
 )
 async def test_a_delta_without_text_is_an_invalid_stream(bad: object) -> None:
     _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.TextDelta("good"), bad))

@@ -1,4 +1,7 @@
-"""The JSON form of the vocabulary. The strategies are made from the classes' own annotations, so a new field or class is covered at once."""
+"""The JSON form of the vocabulary.
+
+The strategies are made from the classes' own annotations, so a new field or class is covered at once.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import json
 import math
 import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, FrozenInstanceError, dataclass, fields, is_dataclass
+from dataclasses import MISSING, FrozenInstanceError, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor import chunks, events, messages, models, outcome, state, verdicts
@@ -89,7 +92,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
         case origin if origin is list:
             return st.lists(of(arguments[0]), max_size=3)
         case origin if origin in {dict, Mapping}:
-            return st.dictionaries(of(arguments[0]), of(arguments[1]), max_size=3)
+            return st.dictionaries(UTF8_WORDS, of(arguments[1]), max_size=3)
     if issubclass(hint, Enum):
         return st.sampled_from(list(hint))
     return st.deferred(lambda: built(hint))
@@ -99,12 +102,12 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
 def built(cls: type) -> st.SearchStrategy[Any]:
     """Instances of a class of the vocabulary."""
     hints = get_type_hints(cls)
-    return st.builds(cls, **{field.name: of(hints[field.name]) for field in fields(cls)})  # type: ignore[arg-type]
+    return st.builds(cls, **{field.name: of(hints[field.name]) for field in fields(cls)})
 
 
 def required(cls: type) -> list[str]:
     """Fields without a default."""
-    return [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]  # type: ignore[arg-type]
+    return [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
 
 
 def strictly(line: str) -> Any:
@@ -121,31 +124,18 @@ def strictly(line: str) -> Any:
 
 @pytest.mark.parametrize(("codec", "cls"), ENCODED)
 @given(data=st.data())
-def test_every_value_comes_back_from_its_json(codec: Codec[Any], cls: type, data: st.DataObject):
-    value = data.draw(built(cls))
-    back = codec.loads(codec.dumps(value))
-    assert type(back) is cls
-    assert back == value
-
-
-@pytest.mark.parametrize(("codec", "cls"), ENCODED)
-@given(data=st.data())
-def test_the_same_value_gives_the_same_line_of_plain_json(codec: Codec[Any], cls: type, data: st.DataObject):
+def test_every_value_comes_back_from_its_json_and_gives_the_same_bytes_again(codec: Codec[Any], cls: type, data: st.DataObject):
     value = data.draw(built(cls))
     line = codec.dumps(value)
-    assert codec.dumps(codec.loads(line)) == line
-    assert codec.dumps(pickle.loads(pickle.dumps(value))) == line
+    back = codec.loads(line)
+    assert type(back) is cls
+    assert back == value
+    assert codec.dumps(back) == line
+    backwards = dict(reversed(list(codec.to_dict(value).items())))
+    assert codec.dumps(codec.from_dict(backwards)) == line
     assert line.isascii()
     assert "\n" not in line
     assert strictly(line) == codec.to_dict(value)
-
-
-@pytest.mark.parametrize(("codec", "cls"), ENCODED)
-@given(data=st.data())
-def test_the_order_in_which_keys_arrive_does_not_matter(codec: Codec[Any], cls: type, data: st.DataObject):
-    value = data.draw(built(cls))
-    backwards = dict(reversed(list(codec.to_dict(value).items())))
-    assert codec.dumps(codec.from_dict(backwards)) == codec.dumps(value)
 
 
 WITH_ANYTHING = {
@@ -217,7 +207,7 @@ def test_an_exception_comes_back_as_its_record(error: BaseException, expected: R
 def test_an_exception_that_cannot_say_what_it_is_has_a_record_all_the_same():
     """Else the last event of the run, the one that says how it ended, is the one that no sink can write."""
 
-    class Mute(Exception):  # noqa: N818 - named for what it is
+    class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("not even this")
 
@@ -230,6 +220,7 @@ def test_an_exception_that_cannot_say_what_it_is_has_a_record_all_the_same():
 
 
 @pytest.mark.parametrize(("codec", "cls"), ENCODED)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_a_missing_field_is_named(codec: Codec[Any], cls: type, data: st.DataObject):
     form = codec.to_dict(data.draw(built(cls)))
@@ -239,13 +230,20 @@ def test_a_missing_field_is_named(codec: Codec[Any], cls: type, data: st.DataObj
 
 
 @pytest.mark.parametrize(("codec", "cls"), ENCODED)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_a_field_of_a_wrong_type_is_named(codec: Codec[Any], cls: type, data: st.DataObject):
     form = codec.to_dict(data.draw(built(cls)))
     hints = get_type_hints(cls)
-    for name in (f.name for f in fields(cls) if hints[f.name] is not Any and not str(hints[f.name]).startswith("dict")):  # type: ignore[arg-type]
+    for name in (f.name for f in fields(cls) if hints[f.name] is not Any and not str(hints[f.name]).startswith("dict")):
         with pytest.raises(ValueError, match=rf"^{tag_of(cls)}\.{name}\b"):
-            codec.from_dict({**form, name: {"no": "such thing"}})
+            codec.from_dict({**form, name: [["no such thing"]]})
+
+
+def test_a_field_that_the_class_does_not_have_is_named():
+    """A slip of the pen, or a file of a later version: either way a number would be lost without a word."""
+    with pytest.raises(ValueError, match=r"^usage_report\.output_token\b"):
+        chunk_codec.from_dict({"type": "usage_report", "input_tokens": 5, "output_token": 7})
 
 
 def test_a_wrong_field_deep_inside_is_named_with_its_path():
@@ -308,40 +306,24 @@ def test_a_tag_is_the_name_in_small_letters(name: str, tag: str):
 # --- values are values
 
 
-@pytest.mark.parametrize("cls", VOCABULARY, ids=lambda cls: cls.__name__)
-@given(data=st.data())
-def test_every_value_can_be_pickled(cls: type, data: st.DataObject):
-    value = data.draw(built(cls))
-    back = pickle.loads(pickle.dumps(value))
-    assert type(back) is cls
-    assert back == value
-
-
 NOT_FROZEN = {"TextDelta", "ReasoningDelta", "ToolCallDelta"}
 
 
 @pytest.mark.parametrize("cls", VOCABULARY, ids=lambda cls: cls.__name__)
+@settings(max_examples=10)
 @given(data=st.data())
-def test_values_are_frozen_except_the_deltas(cls: type, data: st.DataObject):
+def test_every_value_can_be_pickled_and_is_frozen_unless_it_is_a_delta(cls: type, data: st.DataObject):
     value = data.draw(built(cls))
+    back = pickle.loads(pickle.dumps(value))
+    assert type(back) is cls
+    assert back == value
     assert not hasattr(value, "__dict__")
-    for field in fields(cls):  # type: ignore[arg-type]
+    for field in fields(cls):
         if cls.__name__ in NOT_FROZEN:
             setattr(value, field.name, "changed")
         else:
             with pytest.raises(FrozenInstanceError):
                 setattr(value, field.name, "changed")
-
-
-def test_the_strategies_follow_the_annotations():
-    """The guard of the guards: a class with a field of a kind that is not known here must not pass by being left out."""
-
-    @dataclass
-    class Odd:
-        when: complex
-
-    with pytest.raises(TypeError):
-        of(get_type_hints(Odd, localns={"complex": complex})["when"]).example()
 
 
 def test_a_user_message_without_content_is_a_value():

@@ -18,7 +18,7 @@ Reason = monitor.TerminateReason
 DONE = monitor.TurnFinished(monitor.FinishReason.DONE)
 
 
-def call(name: str = "search", *, id: str = "c1", **arguments: Any) -> monitor.ToolCall:  # noqa: A002 - the field's name
+def call(name: str = "search", *, id: str = "c1", **arguments: Any) -> monitor.ToolCall:
     return monitor.ToolCall(id, name, arguments)
 
 
@@ -73,14 +73,14 @@ async def test_usage_of_all_turns_is_added_up_and_an_estimate_is_said() -> None:
 
 async def test_evidence_lasts_from_turn_to_turn() -> None:
     async with monitor.Guard() as guard:
-        for number in range(1, 10):
-            turn = await read(guard, call(id=f"c{number}", q="same"), DONE)
-            if turn.stopped is not None:
-                break
+        turns = 0
+        turn = await read(guard, call(id="c0", q="same"), DONE)
+        while turn.stopped is None:
+            turns += 1
             guard.tool_result(turn.tool_calls[0], "nothing found")
             assert guard.check() == monitor.Continue()
-    assert number == 5
-    assert turn.stopped is not None
+            turn = await read(guard, call(id=f"c{turns}", q="same"), DONE)
+    assert turn.number == 5
     assert turn.stopped.reason is Reason.LOOP_DETECTED
     assert guard.outcome is not None
     assert guard.outcome.reason is Reason.LOOP_DETECTED
@@ -223,17 +223,16 @@ async def test_abort_between_turns_is_seen_by_check() -> None:
 
 
 async def test_abort_of_the_guard_interrupts_its_running_stream() -> None:
-    async with monitor.Guard() as guard:
-        async with anyio.create_task_group() as group:
+    async with monitor.Guard() as guard, anyio.create_task_group() as group:
 
-            async def abort() -> None:
-                await anyio.wait_all_tasks_blocked()
-                guard.abort("now")
+        async def abort() -> None:
+            await anyio.wait_all_tasks_blocked()
+            guard.abort("now")
 
-            group.start_soon(abort)
-            async with guard.watch(anyio_stall()) as watched:
-                async for _ in watched:
-                    pass
+        group.start_soon(abort)
+        async with guard.watch(anyio_stall()) as watched:
+            async for _ in watched:
+                pass
     assert guard.outcome is not None
     assert guard.outcome.reason is Reason.ABORTED
 
@@ -270,10 +269,10 @@ async def test_the_tool_call_that_exceeds_the_limit_is_seen_before_it_is_carried
 
 @pytest.mark.parametrize("piece", ["word ", "漢字", "x" * 1000])
 async def test_a_token_limit_stops_the_stream_close_to_the_limit(piece: str) -> None:
-    async with monitor.Guard(stop_when=monitor.TokenLimit(1_000), detectors=None) as guard:
-        async with guard.watch(ScriptedStream(*[piece] * 20_000)) as watched:
-            async for _ in watched:
-                pass
+    source = ScriptedStream(*[piece] * 20_000)
+    async with monitor.Guard(stop_when=monitor.TokenLimit(1_000), detectors=None) as guard, guard.watch(source) as watched:
+        async for _ in watched:
+            pass
     assert guard.outcome is not None
     assert guard.outcome.reason is Reason.TOKEN_LIMIT
     assert guard.outcome.usage_estimated
@@ -282,9 +281,8 @@ async def test_a_token_limit_stops_the_stream_close_to_the_limit(piece: str) -> 
 
 async def test_reported_usage_makes_the_token_limit_exact() -> None:
     usage = [monitor.UsageReport(input_tokens=100, output_tokens=n) for n in (10, 20, 30)]
-    async with monitor.Guard(stop_when=monitor.TokenLimit(120)) as guard:
-        async with guard.watch(ScriptedStream(*usage)) as watched:
-            seen = [chunk async for chunk in watched]
+    async with monitor.Guard(stop_when=monitor.TokenLimit(120)) as guard, guard.watch(ScriptedStream(*usage)) as watched:
+        seen = [chunk async for chunk in watched]
     assert len(seen) == 3  # 120 is within the limit, 130 is not; the report that says so is delivered
     assert guard.outcome is not None
     assert guard.outcome.value == 130

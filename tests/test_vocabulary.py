@@ -17,9 +17,34 @@ from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.state import Usage
 from monitor.verdicts import Detection, Evidence, Met
 
-TERMINATE_REASONS = """goal terminated stream_ended max_turns timeout idle_timeout model_call_limit tool_call_limit token_limit cost_limit
-    loop_detected consecutive_errors missing_outputs condition_met paused prompt_too_long window_too_small compaction_ineffective rate_limited
-    blocked invalid_stream truncated aborted cancelled closed_by_caller error""".split()
+TERMINATE_REASONS = [
+    "goal",
+    "terminated",
+    "stream_ended",
+    "max_turns",
+    "timeout",
+    "idle_timeout",
+    "model_call_limit",
+    "tool_call_limit",
+    "token_limit",
+    "cost_limit",
+    "loop_detected",
+    "consecutive_errors",
+    "missing_outputs",
+    "condition_met",
+    "paused",
+    "prompt_too_long",
+    "window_too_small",
+    "compaction_ineffective",
+    "rate_limited",
+    "blocked",
+    "invalid_stream",
+    "truncated",
+    "aborted",
+    "cancelled",
+    "closed_by_caller",
+    "error",
+]
 """As the design lists them. They stand in users' code and in recorded files: adding one is a feature, changing one is a break."""
 
 

@@ -15,7 +15,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a bug's traceback is for a bug report, and must not show local variables
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -32,23 +32,23 @@ def agent_monitor(
 ) -> None:
     """Watch streaming LLM agents: see loops while they are being written, stop for real, say why.
 
-    **See it work**, without a key and without a network:
+    \b
+    See it work, without a key and without a network:
+      agent-monitor demo
 
-        agent-monitor demo
+    \b
+    Look for loops in recorded runs, one JSON object a line, plain or gzipped:
+      agent-monitor scan runs.jsonl.gz
 
-    **Look for loops in recorded runs**, one JSON object a line, plain or gzipped:
+    \b
+    Watch what a real model writes, with a Gemini key:
+      GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
 
-        agent-monitor scan runs.jsonl.gz
-
-    **Watch a model of your own** with a Gemini key:
-
-        GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
-
+    \b
     In a program it is two lines around the stream that you already have:
-
-        async with monitor.watch(stream) as watched:
-            async for chunk in watched: ...
-    """
+      async with monitor.watch(stream) as watched:
+          async for chunk in watched: ...
+    """  # noqa: D301 - \b keeps the lines of an example apart
 
 
 app.command()(demo)

@@ -100,6 +100,13 @@ def heading(console: Console, title: str) -> None:
         console.print(f"== {title}")
 
 
+def said_by_user(console: Console, text: str) -> None:
+    """What the model was asked."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(Text("  user", style="bold"), printable(text.strip()))
+    console.print(grid, width=columns(console))
+
+
 def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *, style: str) -> None:
     """Named facts under a title."""
     grid = Table.grid(padding=(0, 2))
@@ -108,7 +115,7 @@ def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *
     for name, value in rows:
         grid.add_row(name, value)
     if console.is_terminal:
-        panel = Panel(grid, title=Text(f" {title} ", style=f"bold {style}"), title_align="left", border_style=style, padding=(0, 1))
+        panel = Panel(grid, title=Text(title, style=f"bold {style}"), title_align="left", border_style=style, padding=(0, 1))
         console.print(panel, width=columns(console))
     else:
         console.print(f"-- {title}")
@@ -131,11 +138,15 @@ class LiveText:
         self._bar = bar
         self._room = max(columns(console) - cell_len(bar) - 1, 1)
         self._column = 0
+        self._fresh = True
         self._begun = False
         self._held = ""
 
     def write(self, text: str) -> None:
         """The next piece."""
+        if self._fresh:
+            text = text.lstrip()
+            self._fresh = not text
         pieces = _PIECES.findall(self._held + printable(text))
         self._held = pieces.pop() if pieces and not pieces[-1].isspace() and len(pieces[-1]) < LONGEST_WORD else ""
         for piece in pieces:
@@ -152,7 +163,7 @@ class LiveText:
         self._held = ""
         if self._begun:
             self._console.print()
-        self._begun, self._column = False, 0
+        self._fresh, self._begun, self._column = True, False, 0
 
     def _put(self, piece: str) -> None:
         if piece == "\n":

@@ -40,15 +40,18 @@ def demo(
 ) -> None:
     """Show three recorded runs, stopped while they are being written. No key, no network.
 
-    A server on this machine plays them in Gemini's wire form; the real google-genai SDK reads them, and agent-monitor watches it:
-    an answer that repeats itself, an agent that repeats a tool call, and an agent that does its work and is left alone.
+    They are an answer that repeats itself, an agent that repeats a tool call, and an agent that does its work and is left alone.
 
-        agent-monitor demo
-        agent-monitor demo --fast
-        GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash --prompt "Tell me a story."
+    A server on this machine plays them in Gemini's wire form, the real google-genai SDK reads them, and agent-monitor watches it.
+
+    \b
+    Examples:
+      agent-monitor demo
+      agent-monitor demo --fast
+      GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash --prompt "Tell me a story."
 
     Exit code: 0; 1 if the model that was asked failed; 2 if an argument, the key or a package is missing.
-    """
+    """  # noqa: D301 - \b keeps the lines of an example apart
     console = _view.stdout()
     with _view.tidy_exit():
         if model is not None:
@@ -86,7 +89,7 @@ def _show_recorded(console: Console, *, fast: bool) -> None:
 def _introduce(console: Console, run: DemoRun) -> None:
     origin = f"recorded run of {run.model}, put into Gemini's wire form ({run.source.partition(':')[0]}, {run.license})"
     console.print(Text(origin, style="italic"), width=_view.columns(console))
-    console.print(Text.assemble(("  user ", "bold"), _view.printable(run.prompt)), width=_view.columns(console))
+    _view.said_by_user(console, run.prompt)
 
 
 def _facts(end: Played) -> list[tuple[str, str | Text]]:
@@ -119,7 +122,8 @@ def _closed(end: Played) -> str:
 
 def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
     _view.heading(console, "in short")
-    table = _view.table(console, "run", "reason", "saved", "server saw the close after")
+    table = _view.table(console, "run", "reason", "saved", "closed after")
+    table.columns[0].no_wrap = False
     for run, end in played:
         saved = end.recorded - end.sent
         stopped = not end.outcome.ok
@@ -133,7 +137,8 @@ def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
     console.print()
     console.print("The same around a stream of your own:")
     console.print(Text("  async with monitor.watch(stream) as watched:\n      async for chunk in watched: ...", style="cyan"))
-    console.print("and over runs that you have recorded: agent-monitor scan FILE")
+    console.print("and over runs that you have recorded:")
+    console.print(Text("  agent-monitor scan FILE", style="cyan"))
 
 
 # ------------------------------------------------------------------ a real model
@@ -144,7 +149,7 @@ def _ask(console: Console, model: str, prompt: str) -> None:
         raise ConfigError("--model asks a real model and needs a key: set GEMINI_API_KEY (without --model the demo needs none)")
     gemini = _gemini()
     console.print(Text.assemble(("agent-monitor demo", "bold"), f": {_view.printable(model)}, watched"))
-    console.print(Text.assemble(("  user ", "bold"), _view.printable(prompt)), width=_view.columns(console))
+    _view.said_by_user(console, prompt)
     screen = _Screen(console)
     outcome: monitor.Outcome = asyncio.run(gemini.ask_model(model, prompt, screen))
     screen.ended(outcome)
@@ -177,7 +182,9 @@ class _Screen:
         self._live.line(Text.assemble(("→ ", "bold cyan"), _view.on_one_line(f"{name}({given})")))
 
     def result(self, result: RecordedResult) -> None:
-        self._live.line(Text.assemble(("← ", "bold cyan"), (_view.on_one_line(result.text.strip()), "dim")))
+        first, *others = result.text.strip().splitlines() or [""]
+        more = f" (and {_count(len(others), 'more line')})" if others else ""
+        self._live.line(Text.assemble(("← ", "bold cyan"), (_view.on_one_line(first) + more, "dim")))
 
     def ended(self, outcome: monitor.Outcome) -> None:
         if outcome.ok:

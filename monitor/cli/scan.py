@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli import _view
+from monitor.errors import RunFailed
 from monitor.transcripts import BadLine, Corpus
 from monitor.transcripts.scan import Amount, ScanResult, scan_run
 
@@ -43,16 +44,22 @@ def scan(
 ) -> None:
     """Look for loops in recorded runs, with the same core that watches live ones.
 
-    A line is one run: {"id": ..., "messages": [{"role", "text", "tool_calls": [{"name", "args"}], "tool_results": [{"name", "text"}]}]}.
+    \b
+    A line is one run:
+      {"id": "...", "messages": [{"role": "assistant", "text": "...",
+       "tool_calls": [{"name": "...", "args": {}}],
+       "tool_results": [{"name": "...", "text": "..."}]}]}
 
-        agent-monitor scan runs.jsonl.gz
-        agent-monitor scan --all --limit 20 runs.jsonl
-        zcat logs/*.gz | agent-monitor scan --json - | jq 'select(.type == "run").detection.message'
+    \b
+    Examples:
+      agent-monitor scan runs.jsonl.gz
+      agent-monitor scan --all --limit 20 runs.jsonl
+      zcat logs/*.gz | agent-monitor scan --json -
 
-    With --json, "type" is "run" (the runs that loop, with --all every run) or "summary" (the last line).
+    With --json, stdout is JSON lines: one of type "run" for each run that loops (with --all for every run), then a "summary".
 
     Exit code: 0 no loop; 1 a loop was found; 2 a file or a line could not be read (the rest is reported all the same).
-    """
+    """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit():
         report = _Report()
@@ -83,7 +90,11 @@ def _results(files: Iterable[str], limit: int | None, report: _Report, complaint
             corpus = Corpus(path)
             try:
                 for run in corpus:
-                    yield file, scan_run(run)
+                    try:
+                        yield file, scan_run(run)
+                    except RunFailed as error:
+                        report.bad += 1
+                        complaints.print(_view.on_one_line(f"{file}: run {run.id}: {error}"), style="red", soft_wrap=True)
                     if left is not None:
                         left -= 1
                         if left == 0:
@@ -191,8 +202,8 @@ def _show(console: Console, report: _Report, elapsed_s: float) -> None:
     if report.loops:
         saved = report.saved
         console.print(
-            f"A stop at the loop saves {_count(saved.turns, 'turn')}, {_count(saved.tool_calls, 'tool call')} "
-            f"and {_count(saved.chars, 'character')} of them."
+            f"Stopping them there would have saved {_count(saved.turns, 'turn')}, {_count(saved.tool_calls, 'tool call')} "
+            f"and {_count(saved.chars, 'character')}."
         )
     if report.labelled or report.others:
         console.print(_labels(report))
@@ -210,7 +221,7 @@ def _runs_table(console: Console, report: _Report) -> Table:
         table.expand = True
         table.columns[-1].ratio = 1
     for file, result in report.listed:
-        run = _view.shortened(_view.on_one_line(result.run.id), max(console.width // 4, SHORTEST_ID))
+        run = _view.shortened(_view.on_one_line(result.run.id), max(console.width // 5, SHORTEST_ID))
         cells = ([_view.shortened(_view.on_one_line(file), SHORTEST_ID)] if several else []) + [run]
         table.add_row(*cells, *_found(result)[: len(names) - len(cells)])
     return table
@@ -234,7 +245,7 @@ def _saved(saved: Amount) -> str:
 
 
 def _kinds_table(console: Console, report: _Report) -> Table:
-    table = _view.table(console, "detector/kind", "runs", "saved turns", "tool calls", "characters")
+    table = _view.table(console, "found by", "runs", "saved: turns", "calls", "chars")
     for column in table.columns[1:]:
         column.justify = "right"
     for kind, runs in report.by_kind.most_common():
@@ -244,7 +255,7 @@ def _kinds_table(console: Console, report: _Report) -> Table:
 
 
 def _labels(report: _Report) -> str:
-    said = f"Labels: of {_count(report.labelled.total(), 'labelled loop')} {report.found.total()} found; "
+    said = f"Labels: of {_count(report.labelled.total(), 'labelled loop')} {report.found.total()} found, "
     said += f"{len(report.others_flagged)} of {_count(report.others, 'other')} flagged"
     if report.others_flagged:
         more = "" if len(report.others_flagged) <= NAMED_OTHERS else ", ..."

@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,7 +26,8 @@ from monitor.reasons import TerminateReason
 from monitor.state import RunState
 from monitor.verdicts import Met, Stop
 
-Number: TypeAlias = float | int
+_KNOWN: dict[str, type[Condition]] = {}
+"""Every condition class by its tag, the caller's own ones too."""
 
 
 class Condition(ABC):
@@ -35,11 +36,9 @@ class Condition(ABC):
     follows_reads: ClassVar[bool] = True
     """Whether `deadline` depends on when the pending read began. True is always right; False makes waiting cheaper."""
 
-    _known: ClassVar[dict[str, type[Condition]]] = {}
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        Condition._known[tag_of(cls)] = cls
+        _KNOWN[tag_of(cls)] = cls
 
     @property
     def name(self) -> str:
@@ -203,8 +202,8 @@ def condition_from_dict(data: Mapping[str, Any]) -> Condition:
     if not isinstance(data, Mapping):
         raise ConfigError(f"a condition is a JSON object, not {type(data).__name__}")
     tag = data.get("type")
-    cls = Condition._known.get(tag) if isinstance(tag, str) else None
-    if cls is None or cls in {Condition, _Composition}:
+    cls = _KNOWN.get(tag) if isinstance(tag, str) else None
+    if cls is None or cls is _Composition:
         raise ConfigError(f"unknown condition {tag!r}")
     values = {key: value for key, value in data.items() if key != "type"}
     if issubclass(cls, AnyOf | AllOf):

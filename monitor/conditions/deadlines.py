@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +12,6 @@ from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
 from monitor.verdicts import Stop
-
 
 ROUNDING_S = 1e-6
 """Times are differences of large floats: a deadline is met within a microsecond."""
@@ -27,8 +26,8 @@ class _Timed(Condition):
     def __post_init__(self) -> None:
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float):
             raise ConfigError(f"{type(self).__name__} takes seconds as a number, not {self.seconds!r}")
-        if math.isnan(self.seconds) or self.seconds < 0:
-            raise ConfigError(f"{type(self).__name__} takes seconds that are not negative, not {self.seconds!r}")
+        if not 0 <= self.seconds <= sys.float_info.max:
+            raise ConfigError(f"{type(self).__name__} takes a finite number of seconds that is not negative, not {self.seconds!r}")
 
     @abstractmethod
     def deadline(self, state: RunState) -> float | None: ...

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from monitor._hashing import canonical_json, identity
-from monitor.chunks import Chunk, StreamRetried, ToolCall, ToolResult, TurnFinished
+from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
@@ -33,6 +33,7 @@ CALLS_KEPT = 256
 """Unanswered calls, and ids of one turn, remembered at most: far more than any turn has."""
 OFFSETS_SHOWN = 20
 """Calls listed in the evidence, the newest ones."""
+_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 
 @dataclass(slots=True, frozen=True)
@@ -98,6 +99,8 @@ class ToolCallRepetition:
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
         """Count calls, compare results, keep turns apart; other chunks do not matter."""
+        if isinstance(chunk, _DELTAS):
+            return NOTHING
         match chunk:
             case ToolCall():
                 return self._called(chunk)

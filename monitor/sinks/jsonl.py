@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from monitor.errors import StoreError
 from monitor.events import Event, event_codec
@@ -18,7 +19,7 @@ class JsonlSink:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         try:
-            self._file = Path(path).open("a", encoding="utf-8")
+            self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - it lives as long as the sink
         except OSError as error:
             raise StoreError(f"cannot write events to {path}: {error}") from error
 
@@ -31,7 +32,7 @@ class JsonlSink:
         """Close the file. Later events raise."""
         self._file.close()
 
-    def __enter__(self) -> JsonlSink:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -11,7 +11,21 @@ from google.genai import types
 from google.genai.client import AsyncClient
 
 import monitor
-from monitor.testing.gemini_server import Cut, LocalGemini, Pause, Repeat, Reset, Stall, blocked, call, error_reply, finish, overflow, rate_limited, text
+from monitor.testing.gemini_server import (
+    Cut,
+    LocalGemini,
+    Pause,
+    Repeat,
+    Reset,
+    Stall,
+    blocked,
+    call,
+    error_reply,
+    finish,
+    overflow,
+    rate_limited,
+    text,
+)
 from tests.adapters.google_sdk import PLAIN, TRANSPORTS, received, sdk, sdk_warnings, stream
 
 pytestmark = [pytest.mark.asyncio, sdk_warnings]
@@ -43,7 +57,7 @@ async def test_a_stream_that_chants_is_stopped_and_the_server_sees_the_connectio
             assert outcome.reason is Reason.LOOP_DETECTED
             assert outcome.closed
             await server.wait_closed_async(0, timeout_s=CLOSE_S)
-            assert [item.text for item in await received(client)][0] == "fine"  # the client stays usable
+            assert next(item.text for item in await received(client)) == "fine"  # the client stays usable
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -123,10 +137,10 @@ async def test_a_tool_call_repeated_over_turns_is_a_loop_and_its_result_may_be_n
             while turns < 10:
                 turns += 1
                 async with guard.watch(stream(client)) as watched:
-                    parts = [part async for item in watched for part in item.candidates[0].content.parts]
+                    calls = [call async for item in watched for call in item.function_calls or ()]
                 if isinstance(guard.check(), monitor.Stop):
                     break
-                guard.tool_result(parts[0].function_call, {"found": []})
+                guard.tool_result(calls[0], {"found": []})
     assert turns == 5
     assert _outcome(guard).reason is Reason.LOOP_DETECTED  # type: ignore[arg-type]
 
@@ -138,17 +152,16 @@ async def test_automatic_function_calling_is_refused_with_the_line_to_write() ->
 
     config = types.GenerateContentConfig(tools=[add])
     with LocalGemini([[call("add", {"a": 1, "b": 2}), finish()], [text("3"), finish()]]) as server:
-        async with sdk(server) as client:
-            async with monitor.watch(stream(client, config)) as watched:
-                async for _ in watched:
-                    pass
+        async with sdk(server) as client, monitor.watch(stream(client, config)) as watched:
+            async for _ in watched:
+                pass
     outcome = _outcome(watched)
     assert outcome.reason is Reason.INVALID_STREAM
     assert "automatic_function_calling" in outcome.detail
 
 
 async def test_a_guarded_stream_gives_what_the_bare_one_gives() -> None:
-    script = [text("Hello "), Pause(0.001), text("there"), call("f", {"x": 1}), finish()]
+    script: list[Any] = [text("Hello "), Pause(0.001), text("there"), call("f", {"x": 1}), finish()]
     with LocalGemini([script]) as server:
         async with sdk(server) as client:
             bare = await received(client)

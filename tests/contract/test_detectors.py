@@ -43,28 +43,8 @@ DETECTORS = [
 ]
 DONE = TurnFinished(FinishReason.DONE)
 WORDS = [
-    "the",
-    "parser",
-    "reads",
-    "one",
-    "more",
-    "file",
-    "and",
-    "compares",
-    "what",
-    "it",
-    "found",
-    "with",
-    "what",
-    "the",
-    "plan",
-    "said",
-    "about",
-    "the",
-    "state",
-    "of",
-    "a",
-    "request",
+    *("the", "parser", "reads", "one", "more", "file", "and", "compares", "what", "it", "found", "with"),
+    *("the", "plan", "said", "about", "state", "of", "a", "request"),
 ]
 
 

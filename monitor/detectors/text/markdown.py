@@ -44,7 +44,7 @@ def only_layout(text: str, start: int, end: int, *, fenced: bool) -> bool:
     some = False
     line = text.rfind("\n", start, end - 1) + 1
     while line > 0:
-        if text[line : line + 6].lstrip(" ").startswith(_MARKERS):
+        if text[line : min(line + MAX_INDENT + 3, end)].lstrip(" ").startswith(_MARKERS):
             fenced = not fenced
         elif not fenced and text[line].isalpha():
             return False

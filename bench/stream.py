@@ -1,0 +1,749 @@
+"""What watching a stream costs: time for every chunk, memory for every stream, and how soon a decision reaches the source.
+
+    python -m bench.stream [--quick] [--megabytes 1 10 100]
+
+Everything runs in process on sources that cost nothing themselves, so that what is left is the library. Times are of rounds
+in which all rows take turns, as machines differ and drift; a row's added cost is the median of its differences from the bare loop
+of the same round. The bare loop and an empty class wrapper stand beside it: they say how fast this machine is at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import importlib
+import random
+import string
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from statistics import median
+from typing import Any, Literal, TypeAlias
+
+import anyio
+import anyio.lowlevel
+import trio.lowlevel
+from google.genai import types
+from rich.console import Console
+from rich.table import Table
+
+import monitor
+from bench import _report
+from monitor.detectors import ContentRepetition
+
+Backend: TypeAlias = Literal["asyncio", "trio"]
+Source: TypeAlias = Callable[[Sequence[Any]], AsyncGenerator[Any, None]]
+Job: TypeAlias = Callable[[], Awaitable[None]]
+
+CHUNK_CHARS = 4
+"""What a model's token comes to."""
+LIMITS = monitor.Timeout(3600) | monitor.IdleTimeout(600) | monitor.TokenLimit(10**9)
+MEGA = 10**6
+
+GOAL_ASYNCIO_US = 1.0
+GOAL_TRIO_US = 8.0
+GOAL_DECODE_US = 1.0
+GOAL_GROWTH = 1.10
+GOAL_HELD_KB = 16.0
+GOAL_CLOSE_US = 50.0
+
+_console = Console(width=150)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything."""
+
+    chunks: int
+    rounds: int
+    megabytes: Sequence[float]
+    memory_megabytes: Sequence[float]
+    legs: int
+    streams: Sequence[int]
+    stream_chunks: int
+    closes: int
+    peer_chunks: int
+    peer_rounds: int
+
+
+FULL = Plan(
+    chunks=20_000,
+    rounds=15,
+    megabytes=(1, 10, 100),
+    memory_megabytes=(0.1, 1, 10),
+    legs=7,
+    streams=(1_000, 10_000),
+    stream_chunks=100,
+    closes=500,
+    peer_chunks=3_000,
+    peer_rounds=7,
+)
+QUICK = Plan(
+    chunks=2_000,
+    rounds=3,
+    megabytes=(1, 10),
+    memory_megabytes=(0.05, 0.2),
+    legs=3,
+    streams=(100, 1_000),
+    stream_chunks=10,
+    closes=50,
+    peer_chunks=300,
+    peer_rounds=2,
+)
+
+
+# --- texts and sources
+
+_ALPHABETS = {
+    "ascii": string.ascii_lowercase,
+    "cjk": "".join(map(chr, range(0x4E00, 0x4E80))),
+    "emoji": "".join(map(chr, range(0x1F600, 0x1F640))),
+}
+
+
+def _text(chars: int, alphabet: str = string.ascii_lowercase) -> str:
+    """Words without a loop in them."""
+    chance = random.Random(11)
+    words: list[str] = []
+    length = 0
+    while length < chars:
+        words.append("".join(chance.choices(alphabet, k=chance.randint(2, 9))))
+        length += len(words[-1]) + 1
+    return " ".join(words)[:chars]
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[at : at + CHUNK_CHARS] for at in range(0, len(text), CHUNK_CHARS)]
+
+
+async def _never_suspends(items: Sequence[Any]) -> AsyncGenerator[Any, None]:
+    for item in items:
+        yield item
+
+
+async def _asyncio_turn(items: Sequence[Any]) -> AsyncGenerator[Any, None]:
+    for item in items:
+        await asyncio.sleep(0)
+        yield item
+
+
+async def _trio_turn(items: Sequence[Any]) -> AsyncGenerator[Any, None]:
+    for item in items:
+        await trio.lowlevel.checkpoint()
+        yield item
+
+
+async def _endless(text: str) -> AsyncGenerator[str, None]:
+    """The text over and over, far apart enough to be no loop; every piece is made anew, so that keeping one would show."""
+    for start in count(0, CHUNK_CHARS):
+        at = start % (len(text) - CHUNK_CHARS)
+        yield text[at : at + CHUNK_CHARS]
+
+
+_TURN: dict[Backend, Source] = {"asyncio": _asyncio_turn, "trio": _trio_turn}
+
+
+class _EmptyWrapper:
+    """The least that a class around a stream can cost."""
+
+    def __init__(self, source: AsyncGenerator[Any, None]) -> None:
+        self._source = source
+
+    def __aiter__(self) -> _EmptyWrapper:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._source.__anext__()
+
+
+# --- time per chunk
+
+
+@dataclass
+class Cost:
+    """One row: microseconds per chunk, a value a round."""
+
+    name: str
+    backend: Backend
+    source: str
+    us: list[float] = field(default_factory=list)
+    added_us: list[float] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "name": self.name,
+            "backend": self.backend,
+            "source": self.source,
+            "us": _summary(self.us),
+            "added_us": _summary(self.added_us),
+            "times_bare": round(self.ratio, 2),
+        }
+
+    @property
+    def ratio(self) -> float:
+        """Times the bare loop."""
+        whole = median(self.us)
+        return whole / (whole - median(self.added_us))
+
+
+def _summary(values: Sequence[float]) -> dict[str, float]:
+    return {"median": round(median(values), 4), "min": round(min(values), 4)}
+
+
+async def _drain(stream: AsyncIterator[Any]) -> None:
+    async for _ in stream:
+        pass
+
+
+async def _drain_watched(source: AsyncGenerator[Any, None], options: dict[str, Any]) -> None:
+    async with monitor.watch(source, **options) as watched:
+        async for _ in watched:
+            pass
+    assert watched.outcome is not None
+    assert watched.outcome.ok, watched.outcome.detail
+
+
+def _jobs(source: Source, items: Sequence[Any]) -> dict[str, Job]:
+    """The rows. The first is what the others are compared with."""
+    return {
+        "bare async for": lambda: _drain(source(items)),
+        "empty class wrapper": lambda: _drain(_EmptyWrapper(source(items))),
+        "watch, nothing on": lambda: _drain_watched(source(items), {"detectors": None}),
+        "watch, limits": lambda: _drain_watched(source(items), {"detectors": None, "stop_when": LIMITS}),
+        "watch, limits and detectors": lambda: _drain_watched(source(items), {"stop_when": LIMITS}),
+    }
+
+
+FULL_ROW = "watch, limits and detectors"
+
+
+async def _timed(job: Job, chunks: int) -> float:
+    start = time.perf_counter()
+    await job()
+    return (time.perf_counter() - start) / chunks * 1e6
+
+
+async def _rounds(jobs: dict[str, Job], backend: Backend, source: str, *, chunks: int, rounds: int) -> list[Cost]:
+    """All jobs in turn, as often as `rounds` says."""
+    costs = [Cost(name, backend, source) for name in jobs]
+    for job in jobs.values():
+        await job()
+    gc.collect()
+    for _ in range(rounds):
+        times = [await _timed(job, chunks) for job in jobs.values()]
+        for cost, us in zip(costs, times, strict=True):
+            cost.us.append(us)
+            cost.added_us.append(us - times[0])
+    return costs
+
+
+async def _chunk_costs(backend: Backend, plan: Plan) -> list[Cost]:
+    items = _pieces(_text(plan.chunks * CHUNK_CHARS))
+    sources = {"never suspends": _never_suspends, "one turn a chunk": _TURN[backend]}
+    costs: list[Cost] = []
+    for name, source in sources.items():
+        costs += await _rounds(_jobs(source, items), backend, name, chunks=plan.chunks, rounds=plan.rounds)
+    return costs
+
+
+def _responses(items: Sequence[str]) -> list[types.GenerateContentResponse]:
+    """As the SDK delivers them."""
+    responses = [_response(item) for item in items]
+    last = responses[-1].candidates
+    assert last is not None
+    last[0].finish_reason = types.FinishReason.STOP
+    return responses
+
+
+def _response(text: str) -> types.GenerateContentResponse:
+    content = types.Content(role="model", parts=[types.Part(text=text)])
+    return types.GenerateContentResponse(response_id="r", model_version="m", candidates=[types.Candidate(index=0, content=content)])
+
+
+async def _decode_costs(plan: Plan) -> list[Cost]:
+    """The first row is the same text as `str`: what is added to it is decoding."""
+    items = _pieces(_text(plan.chunks * CHUNK_CHARS))
+    responses = _responses(items)
+    jobs: dict[str, Job] = {
+        "watch, str": lambda: _drain_watched(_never_suspends(items), {"stop_when": LIMITS}),
+        "watch, google-genai objects": lambda: _drain_watched(_never_suspends(responses), {"stop_when": LIMITS}),
+    }
+    return await _rounds(jobs, "asyncio", "never suspends", chunks=plan.chunks, rounds=plan.rounds)
+
+
+# --- growth: time and memory of a long stream
+
+
+@dataclass
+class Age:
+    """An old stream and new ones in turn."""
+
+    megabytes: float
+    old_us: list[float]
+    new_us: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """How much slower the old one is."""
+        return median(old / new for old, new in zip(self.old_us, self.new_us, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        data = {"megabytes": self.megabytes, "old_us": _summary(self.old_us), "new_us": _summary(self.new_us)}
+        return data | {"ratio": round(self.ratio, 3)}
+
+
+async def _read(watched: AsyncIterator[Any], chunks: int) -> None:
+    for _ in range(chunks):
+        await anext(watched)
+
+
+async def _ages(plan: Plan) -> list[Age]:
+    """One stream grows; at every size its next piece and the first piece of a new stream are timed side by side."""
+    text = _text(MEGA // 2)
+    leg = plan.chunks
+    ages, read = [], 0
+    async with monitor.watch(_endless(text), stop_when=LIMITS) as old:
+        for megabytes in plan.megabytes:
+            missing = int(megabytes * MEGA / CHUNK_CHARS) - read
+            await _read(old, missing)
+            read += missing + plan.legs * leg
+            age = Age(megabytes, [], [])
+            for _ in range(plan.legs):
+                async with monitor.watch(_endless(text), stop_when=LIMITS) as new:
+                    await _read(new, leg)  # to the size at which a detector's window is full
+                    age.new_us.append(await _timed(partial(_read, new, leg), leg))
+                    age.old_us.append(await _timed(partial(_read, old, leg), leg))
+            ages.append(age)
+    return ages
+
+
+@dataclass
+class Held:
+    """What the monitor holds of a stream in progress, in kilobytes."""
+
+    script: str
+    megabytes: list[float] = field(default_factory=list)
+    kilobytes: list[float] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"script": self.script, "megabytes": self.megabytes, "kilobytes": [round(value, 1) for value in self.kilobytes]}
+
+
+@contextlib.contextmanager
+def _traced() -> Iterator[Callable[[], float]]:
+    """A function that tells how many kilobytes are held of what was allocated in the block."""
+    gc.collect()
+    tracemalloc.start()
+
+    def held() -> float:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] / 1024
+
+    base = held()
+    try:
+        yield lambda: held() - base
+    finally:
+        tracemalloc.stop()
+
+
+async def _held(plan: Plan) -> list[Held]:
+    """Megabytes are millions of characters, in any script."""
+    rows = []
+    for script, alphabet in _ALPHABETS.items():
+        text = _text(MEGA // 10, alphabet)
+        async with monitor.watch(_endless(text), stop_when=LIMITS) as warm:
+            await _read(warm, 1)  # what is made once in a process is nobody's stream
+        row, read = Held(script), 0
+        with _traced() as held:
+            async with monitor.watch(_endless(text), stop_when=LIMITS) as watched:
+                for megabytes in plan.memory_megabytes:
+                    chunks = int(megabytes * MEGA / CHUNK_CHARS)
+                    await _read(watched, chunks - read)
+                    read = chunks
+                    row.megabytes.append(megabytes)
+                    row.kilobytes.append(held())
+        rows.append(row)
+    return rows
+
+
+# --- many streams at once
+
+
+@dataclass
+class Crowd:
+    """Many streams in one process, each of their chunks a turn of the loop."""
+
+    backend: Backend
+    streams: int
+    bare_us: float
+    watched_us: float
+    set_up_us: float
+    """Entering and leaving a watched stream beyond a bare one."""
+    kilobytes: float
+    """For a stream of which 2,000 characters were read."""
+
+
+class _Starter:
+    """All streams are open before the first of them is timed."""
+
+    def __init__(self, streams: int) -> None:
+        self._missing = streams
+        self.ready = anyio.Event()
+        self.go = anyio.Event()
+
+    async def wait(self) -> None:
+        """Called by every stream."""
+        self._missing -= 1
+        if not self._missing:
+            self.ready.set()
+        await self.go.wait()
+
+
+async def _bare_one(source: AsyncGenerator[str, None], starter: _Starter) -> None:
+    await anext(source)
+    await starter.wait()
+    await _drain(source)
+
+
+async def _watched_one(source: AsyncGenerator[str, None], starter: _Starter) -> None:
+    async with monitor.watch(source, stop_when=LIMITS) as watched:
+        await anext(watched)
+        await starter.wait()
+        await _drain(watched)
+
+
+async def _crowd_us(
+    one: Callable[[AsyncGenerator[str, None], _Starter], Awaitable[None]], source: Source, items: Sequence[str], streams: int
+) -> tuple[float, float]:
+    """Microseconds per chunk, and per stream for everything else."""
+    starter = _Starter(streams)
+    start = time.perf_counter()
+    async with anyio.create_task_group() as group:
+        for _ in range(streams):
+            group.start_soon(one, source(items), starter)
+        await starter.ready.wait()
+        opened = time.perf_counter()
+        starter.go.set()
+    done = time.perf_counter()
+    return (done - opened) / streams / len(items) * 1e6, (opened - start) / streams * 1e6
+
+
+async def _crowd(backend: Backend, streams: int, plan: Plan) -> Crowd:
+    items = _pieces(_text(plan.stream_chunks * CHUNK_CHARS))
+    times = {"bare": _bare_one, "watched": _watched_one}
+    per_chunk: dict[str, list[float]] = {name: [] for name in times}
+    per_stream: dict[str, list[float]] = {name: [] for name in times}
+    for _ in range(3):
+        for name, one in times.items():
+            gc.collect()
+            chunk_us, stream_us = await _crowd_us(one, _TURN[backend], items, streams)
+            per_chunk[name].append(chunk_us)
+            per_stream[name].append(stream_us)
+    return Crowd(
+        backend=backend,
+        streams=streams,
+        bare_us=round(median(per_chunk["bare"]), 3),
+        watched_us=round(median(per_chunk["watched"]), 3),
+        set_up_us=round(median(per_stream["watched"]) - median(per_stream["bare"]), 1),
+        kilobytes=round(await _crowd_kilobytes(min(streams, 1_000)), 2),
+    )
+
+
+async def _crowd_kilobytes(streams: int) -> float:
+    text = _text(MEGA // 10)
+    with _traced() as held:
+        bare = [_endless(text) for _ in range(streams)]
+        for source in bare:
+            await anext(source)
+        sources_kb = held()
+        async with contextlib.AsyncExitStack() as stack:
+            for source in bare:
+                watched = await stack.enter_async_context(monitor.watch(source, stop_when=LIMITS))
+                await _read(watched, 2_000 // CHUNK_CHARS)
+            return (held() - sources_kb) / streams
+
+
+# --- from the decision to the source
+
+
+@dataclass
+class Closing:
+    """Microseconds from handing over the chunk that completes a loop to the source's own `finally`."""
+
+    backend: Backend
+    us: list[float]
+    pulled_too_many: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        times = {"p50_us": round(median(self.us), 1), "p99_us": round(_p99(self.us), 1)}
+        return {"backend": self.backend, "runs": len(self.us), "pulled_too_many": self.pulled_too_many} | times
+
+
+class _Chanting:
+    """A source that notes when it handed out its last chunk, and when it was closed."""
+
+    def __init__(self, pieces: Sequence[str], backend: Backend) -> None:
+        self._pieces = pieces
+        self._turn: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint if backend == "trio" else partial(asyncio.sleep, 0)
+        self.handed_over = self.closed = 0.0
+        self.pulled = 0
+
+    async def stream(self) -> AsyncGenerator[str, None]:
+        """The pieces, a turn of the loop each."""
+        try:
+            for piece in self._pieces:
+                await self._turn()
+                self.pulled += 1
+                self.handed_over = time.perf_counter()
+                yield piece
+        finally:
+            self.closed = time.perf_counter()
+
+
+async def _closings(backend: Backend, plan: Plan) -> Closing:
+    pieces = _pieces(_text(2_000) + "I will now check the configuration file again to be sure. " * 40)
+    feed = ContentRepetition().feed
+    completes = next(number for number, piece in enumerate(pieces, 1) if feed(piece))
+    closing = Closing(backend, [], 0)
+    for _ in range(plan.closes):
+        source = _Chanting(pieces, backend)
+        async with monitor.watch(source.stream(), stop_when=LIMITS) as watched:
+            await _drain(watched)
+        closing.us.append((source.closed - source.handed_over) * 1e6)
+        closing.pulled_too_many += source.pulled - completes
+    return closing
+
+
+def _p99(values: Sequence[float]) -> float:
+    """Nearest rank: of fewer than 100 values, the largest."""
+    return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]
+
+
+# --- peers: their stream layers over a model that costs nothing
+
+
+async def _peer_costs(plan: Plan) -> list[Cost]:
+    items = _pieces(_text(plan.peer_chunks * CHUNK_CHARS))
+    jobs: dict[str, Job] = {
+        "bare async for": lambda: _drain(_never_suspends(items)),
+        "agent-monitor, limits and detectors": lambda: _drain_watched(_never_suspends(items), {"stop_when": LIMITS}),
+    }
+    for make in (_openai_agents, _autogen, _pydantic_ai):
+        try:
+            jobs |= make(items)
+        except ImportError as error:
+            _console.print(f"skipped {make.__name__.strip('_').replace('_', '-')}: {error.name} is not installed")
+    return await _rounds(jobs, "asyncio", "never suspends", chunks=plan.peer_chunks, rounds=plan.peer_rounds)
+
+
+def _openai_agents(items: Sequence[str]) -> dict[str, Job]:
+    agents, interface = importlib.import_module("agents"), importlib.import_module("agents.models.interface")
+    responses = importlib.import_module("openai.types.responses")
+    agents.set_tracing_disabled(True)
+
+    async def stream_response(_model: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        delta = partial(responses.ResponseTextDeltaEvent, content_index=0, item_id="m", output_index=0, logprobs=[])
+        for number, item in enumerate(items):
+            yield delta(delta=item, sequence_number=number, type="response.output_text.delta")
+        words = responses.ResponseOutputText(annotations=[], text="".join(items), type="output_text", logprobs=[])
+        message = responses.ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=[words])
+        whole = {"id": "r", "created_at": 0.0, "model": "f", "object": "response", "output": [message]}
+        answer = responses.Response(**whole, parallel_tool_calls=False, tool_choice="auto", tools=[])
+        yield responses.ResponseCompletedEvent(response=answer, sequence_number=len(items), type="response.completed")
+
+    async def get_response(_model: Any, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    model = type("Model", (interface.Model,), {"stream_response": stream_response, "get_response": get_response})()
+    agent = agents.Agent(name="a", model=model)
+
+    async def run() -> None:
+        await _drain(agents.Runner.run_streamed(agent, "x").stream_events())
+
+    return {"openai-agents, run_streamed().stream_events()": run}
+
+
+def _pydantic_ai(items: Sequence[str]) -> dict[str, Job]:
+    package, models = importlib.import_module("pydantic_ai"), importlib.import_module("pydantic_ai.models.function")
+
+    async def answer(_messages: Any, _info: Any) -> AsyncIterator[str]:
+        for item in items:
+            yield item
+
+    agent = package.Agent(models.FunctionModel(stream_function=answer))
+
+    async def run() -> None:
+        async with agent.run_stream("x") as streamed:
+            await _drain(streamed.stream_text(delta=True, debounce_by=None))
+
+    return {"pydantic-ai, run_stream().stream_text(delta=True)": run}
+
+
+def _autogen(items: Sequence[str]) -> dict[str, Job]:
+    chat, models = importlib.import_module("autogen_agentchat.agents"), importlib.import_module("autogen_core.models")
+    no_usage = models.RequestUsage(prompt_tokens=1, completion_tokens=1)
+    info = models.ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
+
+    async def create_stream(_client: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        for item in items:
+            yield item
+        yield models.CreateResult(finish_reason="stop", content="".join(items), usage=no_usage, cached=False)
+
+    def answering(value: Any) -> Callable[..., Any]:
+        return lambda *_, **__: value
+
+    methods: dict[str, Any] = dict.fromkeys(models.ChatCompletionClient.__abstractmethods__, answering(1))
+    methods |= {"actual_usage": answering(no_usage), "total_usage": answering(no_usage)}
+    methods |= {"create_stream": create_stream, "model_info": property(answering(info)), "capabilities": property(answering(info))}
+    client = type("Client", (models.ChatCompletionClient,), methods)()
+
+    async def run() -> None:
+        agent = chat.AssistantAgent("a", client, model_client_stream=True)
+        await _drain(agent.run_stream(task="x"))
+
+    return {"autogen, AssistantAgent.run_stream()": run}
+
+
+# --- the report
+
+
+@dataclass
+class Results:
+    """Everything that was measured."""
+
+    costs: list[Cost]
+    decoding: list[Cost]
+    ages: list[Age]
+    held: list[Held]
+    crowds: list[Crowd]
+    closings: list[Closing]
+    peers: list[Cost]
+
+    def goals(self) -> list[dict[str, Any]]:
+        """What was promised, and what came of it."""
+        ascii_kb = next(row for row in self.held if row.script == "ascii").kilobytes
+        closing = next(row for row in self.closings if row.backend == "asyncio")
+        goals = [
+            ("added to a chunk on asyncio, us", self._worst_added("asyncio"), GOAL_ASYNCIO_US),
+            ("added to a chunk on trio, us", self._worst_added("trio"), GOAL_TRIO_US),
+            ("added by decoding google-genai, us", median(self.decoding[-1].added_us), GOAL_DECODE_US),
+            ("an old stream against a new one, times", max(age.ratio for age in self.ages), GOAL_GROWTH),
+            ("held of an ASCII stream, KB", max(ascii_kb), GOAL_HELD_KB),
+            ("from decision to the source's finally, p99 us", _p99(closing.us), GOAL_CLOSE_US),
+            ("chunks pulled after the decision", float(sum(row.pulled_too_many for row in self.closings)), 0.0),
+        ]
+        return [{"goal": name, "value": round(value, 3), "limit": limit, "passed": value <= limit} for name, value, limit in goals]
+
+    def _worst_added(self, backend: Backend) -> float:
+        return max(median(cost.added_us) for cost in self.costs if cost.backend == backend and cost.name == FULL_ROW)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "costs": [row.to_dict() for row in self.costs],
+            "decoding": [row.to_dict() for row in self.decoding],
+            "ages": [row.to_dict() for row in self.ages],
+            "held": [row.to_dict() for row in self.held],
+            "crowds": [vars(row) for row in self.crowds],
+            "closings": [row.to_dict() for row in self.closings],
+            "peers": [row.to_dict() for row in self.peers],
+            "goals": self.goals(),
+        }
+
+
+def _print_costs(title: str, costs: Sequence[Cost]) -> None:
+    table = Table("", "event loop", "source", "us a chunk", "added: median", "added: min", "times the first", title=title)
+    for row in costs:
+        added = (f"{median(row.added_us):+.3f}", f"{min(row.added_us):+.3f}")
+        table.add_row(row.name, row.backend, row.source, f"{median(row.us):.3f}", *added, f"{row.ratio:.1f}")
+    _console.print(table)
+
+
+def _print_growth(ages: Sequence[Age], held: Sequence[Held]) -> None:
+    table = Table("MB of text before", "old stream, us", "new stream, us", "ratio", title="Time for a chunk of a long stream")
+    for age in ages:
+        table.add_row(f"{age.megabytes:g}", f"{median(age.old_us):.3f}", f"{median(age.new_us):.3f}", f"{age.ratio:.3f}")
+    _console.print(table)
+    table = Table("script", *(f"{size:g} M characters" for size in held[0].megabytes), title="Held of a stream in progress, KB")
+    for row in held:
+        table.add_row(row.script, *(f"{value:.1f}" for value in row.kilobytes))
+    _console.print(table)
+
+
+def _print_crowds(crowds: Sequence[Crowd]) -> None:
+    table = Table(
+        "streams",
+        "event loop",
+        "bare, us a chunk",
+        "watched",
+        "added",
+        "set up, us",
+        "KB a stream",
+        title="Streams at once, a turn a chunk",
+    )
+    for row in crowds:
+        added = f"{row.watched_us - row.bare_us:+.2f}"
+        times = (f"{row.bare_us:.2f}", f"{row.watched_us:.2f}", added, f"{row.set_up_us:.0f}")
+        table.add_row(f"{row.streams:,}", row.backend, *times, f"{row.kilobytes:.1f}")
+    _console.print(table)
+
+
+def _print_closings(closings: Sequence[Closing]) -> None:
+    table = Table("event loop", "runs", "p50 us", "p99 us", "chunks too many", title="From the decision to the source's own finally")
+    for row in closings:
+        table.add_row(row.backend, str(len(row.us)), f"{median(row.us):.1f}", f"{_p99(row.us):.1f}", str(row.pulled_too_many))
+    _console.print(table)
+
+
+def _print(results: Results) -> None:
+    _print_costs(f"Added to every chunk of {CHUNK_CHARS} characters", results.costs)
+    _print_costs("Decoding google-genai objects", results.decoding)
+    _print_growth(results.ages, results.held)
+    _print_crowds(results.crowds)
+    _print_closings(results.closings)
+    _print_costs("Stream layers of agent frameworks", results.peers)
+
+
+def measure(plan: Plan) -> Results:
+    """All of it."""
+    backends: tuple[Backend, ...] = ("asyncio", "trio")
+    return Results(
+        costs=[cost for backend in backends for cost in anyio.run(_chunk_costs, backend, plan, backend=backend)],
+        decoding=anyio.run(_decode_costs, plan),
+        ages=anyio.run(_ages, plan),
+        held=anyio.run(_held, plan),
+        crowds=[anyio.run(_crowd, backend, streams, plan, backend=backend) for backend in backends for streams in plan.streams],
+        closings=[anyio.run(_closings, backend, plan, backend=backend) for backend in backends],
+        peers=anyio.run(_peer_costs, plan),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write. A goal that was missed is printed, and is no error: machines differ."""
+    parser = argparse.ArgumentParser(prog="python -m bench.stream", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="little of everything, to see that it works")
+    parser.add_argument("--megabytes", type=float, nargs="+", help="ages of the long stream")
+    options = parser.parse_args(arguments)
+    plan = QUICK if options.quick else FULL
+    if options.megabytes:
+        plan = replace(plan, megabytes=options.megabytes)
+    results = measure(plan)
+    _print(results)
+    for goal in results.goals():
+        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']:g})")
+    _report.write("stream", results.to_dict())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
