@@ -3,9 +3,9 @@
     python -m bench.detectors [--quick]
 
 The peer is `LoopDetectionService` of the npm package named below, installed once into the system's temporary folder and driven by
-`gemini_worker.mjs`; without node or npm its columns stay empty. Texts are made from the recorded runs in `fixtures/transcripts`, with a fixed seed.
-Peer and ours take turns in one process tree; cells are medians. The peer reads a prefix that keeps a cell below a second or so (its cost per
-delta grows until its history of 5000 characters is full, which every prefix exceeds).
+`gemini_worker.mjs`; without node or npm its columns stay empty. Texts are made from the recorded runs in `fixtures/transcripts`, with a
+fixed seed. Peer and ours take turns; cells are medians. The peer reads a prefix that keeps a cell near a second (its cost per delta
+grows until its history of 5000 characters is full, which every prefix exceeds).
 """
 
 from __future__ import annotations

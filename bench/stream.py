@@ -19,10 +19,10 @@ import string
 import sys
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
@@ -361,7 +361,7 @@ async def _held(plan: Plan) -> list[Held]:
     for script, alphabet in _ALPHABETS.items():
         text = _text(MEGA // 10, alphabet)
         async with monitor.watch(_endless(text), stop_when=LIMITS) as warm:
-            await _read(warm, 1)  # what is made once in a process is nobody's stream
+            await _read(warm, plan.chunks)  # what is made once in a process is nobody's stream
         row, read = Held(script), 0
         with _traced() as held:
             async with monitor.watch(_endless(text), stop_when=LIMITS) as watched:
@@ -387,63 +387,73 @@ class Crowd:
     bare_us: float
     watched_us: float
     set_up_us: float
-    """Entering and leaving a watched stream beyond a bare one."""
+    """Opening and closing a watched stream, beyond a bare one."""
     kilobytes: float
     """For a stream of which 2,000 characters were read."""
 
 
-class _Starter:
-    """All streams are open before the first of them is timed."""
+class _Gate:
+    """Every stream of a crowd stops here, until all have come and it is opened."""
 
     def __init__(self, streams: int) -> None:
         self._missing = streams
-        self.ready = anyio.Event()
-        self.go = anyio.Event()
+        self._opened = anyio.Event()
+        self.all_here = anyio.Event()
 
     async def wait(self) -> None:
         """Called by every stream."""
         self._missing -= 1
         if not self._missing:
-            self.ready.set()
-        await self.go.wait()
+            self.all_here.set()
+        await self._opened.wait()
+
+    def open(self) -> None:
+        """Let them go on."""
+        self._opened.set()
 
 
-async def _bare_one(source: AsyncGenerator[str, None], starter: _Starter) -> None:
+Runner: TypeAlias = Callable[[AsyncGenerator[str, None], int, _Gate, _Gate], Coroutine[Any, Any, None]]
+
+
+async def _bare_one(source: AsyncGenerator[str, None], chunks: int, start: _Gate, end: _Gate) -> None:
     await anext(source)
-    await starter.wait()
-    await _drain(source)
+    await start.wait()
+    await _read(source, chunks)
+    await end.wait()
+    await source.aclose()
 
 
-async def _watched_one(source: AsyncGenerator[str, None], starter: _Starter) -> None:
+async def _watched_one(source: AsyncGenerator[str, None], chunks: int, start: _Gate, end: _Gate) -> None:
     async with monitor.watch(source, stop_when=LIMITS) as watched:
         await anext(watched)
-        await starter.wait()
-        await _drain(watched)
+        await start.wait()
+        await _read(watched, chunks)
+        await end.wait()
 
 
-async def _crowd_us(
-    one: Callable[[AsyncGenerator[str, None], _Starter], Awaitable[None]], source: Source, items: Sequence[str], streams: int
-) -> tuple[float, float]:
-    """Microseconds per chunk, and per stream for everything else."""
-    starter = _Starter(streams)
-    start = time.perf_counter()
+async def _crowd_us(one: Runner, source: Source, items: Sequence[str], streams: int) -> tuple[float, float]:
+    """Microseconds per chunk, and per stream for opening and closing."""
+    start, end, chunks = _Gate(streams), _Gate(streams), len(items) - 1
+    moments = [time.perf_counter()]
     async with anyio.create_task_group() as group:
         for _ in range(streams):
-            group.start_soon(one, source(items), starter)
-        await starter.ready.wait()
-        opened = time.perf_counter()
-        starter.go.set()
-    done = time.perf_counter()
-    return (done - opened) / streams / len(items) * 1e6, (opened - start) / streams * 1e6
+            group.start_soon(one, source(items), chunks, start, end)
+        for gate in (start, end):
+            await gate.all_here.wait()
+            moments.append(time.perf_counter())
+            gate.open()
+    moments.append(time.perf_counter())
+    opening, reading, closing = (after - before for before, after in pairwise(moments))
+    return reading / streams / chunks * 1e6, (opening + closing) / streams * 1e6
 
 
 async def _crowd(backend: Backend, streams: int, plan: Plan) -> Crowd:
     items = _pieces(_text(plan.stream_chunks * CHUNK_CHARS))
-    times = {"bare": _bare_one, "watched": _watched_one}
-    per_chunk: dict[str, list[float]] = {name: [] for name in times}
-    per_stream: dict[str, list[float]] = {name: [] for name in times}
+    runners: dict[str, Runner] = {"bare": _bare_one, "watched": _watched_one}
+    per_chunk: dict[str, list[float]] = {name: [] for name in runners}
+    per_stream: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(3):
-        for name, one in times.items():
+        for name, one in runners.items():
             gc.collect()
             chunk_us, stream_us = await _crowd_us(one, _TURN[backend], items, streams)
             per_chunk[name].append(chunk_us)
@@ -454,7 +464,7 @@ async def _crowd(backend: Backend, streams: int, plan: Plan) -> Crowd:
         bare_us=round(median(per_chunk["bare"]), 3),
         watched_us=round(median(per_chunk["watched"]), 3),
         set_up_us=round(median(per_stream["watched"]) - median(per_stream["bare"]), 1),
-        kilobytes=round(await _crowd_kilobytes(min(streams, 1_000)), 2),
+        kilobytes=round(await _crowd_kilobytes(min(streams, 100)), 2),
     )
 
 

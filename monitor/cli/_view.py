@@ -62,6 +62,8 @@ def tidy_exit() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        if sys.stdout.isatty():
+            print()  # so that the prompt does not go on in the middle of a line
         raise typer.Exit(INTERRUPTED) from None
     except MonitorError as error:
         stderr().print(f"agent-monitor: {error}", style="red", soft_wrap=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import os
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
+import anyio
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -79,7 +80,7 @@ def _show_recorded(console: Console, *, fast: bool) -> None:
         _view.heading(console, f"{number} of {len(runs)}: {run.title}")
         _introduce(console, run)
         screen = _Screen(console)
-        end = asyncio.run(gemini.play(run, screen, pace_s=pace_s, think_s=think_s))
+        end = anyio.run(partial(gemini.play, run, screen, pace_s=pace_s, think_s=think_s))
         screen.ended(end.outcome)
         _view.card(console, _title(end.outcome), _facts(end), style=_style(end.outcome))
         played.append((run, end))
@@ -151,12 +152,12 @@ def _ask(console: Console, model: str, prompt: str) -> None:
     console.print(Text.assemble(("agent-monitor demo", "bold"), f": {_view.printable(model)}, watched"))
     _view.said_by_user(console, prompt)
     screen = _Screen(console)
-    outcome: monitor.Outcome = asyncio.run(gemini.ask_model(model, prompt, screen))
+    outcome: monitor.Outcome = anyio.run(gemini.ask_model, model, prompt, screen)
     screen.ended(outcome)
     rows = _why(outcome)
     tokens = f"{outcome.usage.output_tokens or 0:,} output tokens{' (estimated)' if outcome.usage_estimated else ''}"
     rows.append(("watched", f"{screen.chars:,} characters, {tokens}, {outcome.elapsed_s:.1f} s"))
-    if outcome.closed_after_s is not None:
+    if outcome.closed_after_s is not None and outcome.error is None:
         rows.append(("closed", f"{'yes' if outcome.closed else 'no'}, {_ms(outcome.closed_after_s)} after the decision"))
     _view.card(console, _title(outcome), rows, style=_style(outcome))
     if not outcome.ok and outcome.reason is not TerminateReason.LOOP_DETECTED:
@@ -190,7 +191,7 @@ class _Screen:
         if outcome.ok:
             self._live.end()
         else:
-            self._live.line(Text("■ stopped here", style="bold red"))
+            self._live.line(Text(f"■ {'stopped here' if outcome.error is None else 'it failed here'}", style="bold red"))
 
 
 def _why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
@@ -210,7 +211,7 @@ def _why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
 
 
 def _title(outcome: monitor.Outcome) -> str:
-    return "left alone" if outcome.ok else f"stopped by {outcome.source}"
+    return "left alone" if outcome.ok else f"{'stopped' if outcome.error is None else 'failed'}: {outcome.source}"
 
 
 def _style(outcome: monitor.Outcome) -> str:

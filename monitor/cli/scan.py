@@ -255,12 +255,13 @@ def _kinds_table(console: Console, report: _Report) -> Table:
 
 
 def _labels(report: _Report) -> str:
-    said = f"Labels: of {_count(report.labelled.total(), 'labelled loop')} {report.found.total()} found, "
-    said += f"{len(report.others_flagged)} of {_count(report.others, 'other')} flagged"
+    said = f"{len(report.others_flagged)} of {_count(report.others, 'other')} flagged"
+    if report.labelled:
+        said = f"of {_count(report.labelled.total(), 'labelled loop')} {report.found.total()} found, {said}"
     if report.others_flagged:
         more = "" if len(report.others_flagged) <= NAMED_OTHERS else ", ..."
         said += f" ({', '.join(map(_view.on_one_line, report.others_flagged[:NAMED_OTHERS]))}{more})"
-    return f"{said}."
+    return f"Labels: {said}."
 
 
 def _count(number: int, noun: str, nouns: str | None = None) -> str:

@@ -26,7 +26,7 @@ READING = RunState(elapsed_s=10, phase="streaming", stream_started_s=7, waiting_
 
 def told(stop: Stop | None) -> tuple[Any, ...] | None:
     """What a stop says, without the sentence."""
-    return stop and (stop.reason, stop.limit, stop.value, stop.source)
+    return None if stop is None else (stop.reason, stop.limit, stop.value, stop.source)
 
 
 # --- the whole run
@@ -46,10 +46,6 @@ def test_the_deadline_of_a_run_does_not_move(seconds: float, elapsed_s: float):
 
 def test_no_time_at_all_is_a_limit_too():
     assert Timeout(0).evaluate(RunState()) is not None
-
-
-def test_a_timeout_without_end_is_never_reached():
-    assert Timeout(math.inf).evaluate(RunState(elapsed_s=1e300)) is None
 
 
 @pytest.mark.parametrize("began", [0.0, 1.1, 86_400.3, 1.7e9])
@@ -110,10 +106,10 @@ def test_a_timed_condition_is_true_from_its_deadline_on_and_not_before(condition
     deadline = condition(seconds).deadline(state)
     assert deadline is not None
     assert condition(seconds).evaluate(replace(state, elapsed_s=deadline)) is not None
-    assert condition(seconds).evaluate(replace(state, elapsed_s=deadline - 2 * ROUNDING_S)) is None or deadline > 1e9
+    assert condition(seconds).evaluate(replace(state, elapsed_s=deadline - 2 * ROUNDING_S)) is None
 
 
-@pytest.mark.parametrize("value", [-1, -0.001, math.nan, -math.inf, "5", None, True, [5], 5j], ids=repr)
+@pytest.mark.parametrize("value", [-1, -0.001, math.nan, math.inf, -math.inf, "5", None, True, [5], 5j], ids=repr)
 @pytest.mark.parametrize("condition", TIMED)
 def test_what_are_no_seconds_is_refused_by_name(condition: Any, value: object):
     with pytest.raises(ConfigError, match=condition.__name__) as refused:
@@ -169,7 +165,7 @@ TREES = st.recursive(
 
 
 @given(st.builds(lambda a, b: a | b, LEAVES, TREES), TICKS, TICKS, st.integers(0, 4), st.booleans())
-def test_the_split_gives_the_deadline_of_the_whole(condition: Condition, since: float, further: float, tool_calls: int, first: bool):  # noqa: FBT001
+def test_the_split_gives_the_deadline_of_the_whole(condition: Condition, since: float, further: float, tool_calls: int, first: bool):
     split = split_idle(condition)
     assume(split is not None)
     assert split is not None

@@ -17,7 +17,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 
 def told(stop: Stop | None) -> tuple[Any, ...] | None:
     """What a stop says, without the sentence."""
-    return stop and (stop.reason, stop.limit, stop.value, stop.source)
+    return None if stop is None else (stop.reason, stop.limit, stop.value, stop.source)
 
 
 # --- turns and model calls: "at most n", asked before the next one starts

@@ -76,12 +76,27 @@ class WindowRule:
 class WindowScanner:
     """Looks for chants in one channel. Pull based: call `scan` when the text has reached `due`."""
 
-    __slots__ = ("_armed", "_enough", "_fences", "_floor", "_gate", "_group", "_nap", "_rule", "_sample", "_step", "_window", "due")
+    __slots__ = (
+        "_armed",
+        "_enough",
+        "_fences",
+        "_floor",
+        "_gate",
+        "_group",
+        "_nap",
+        "_reach",
+        "_rule",
+        "_sample",
+        "_step",
+        "_window",
+        "due",
+    )
 
     def __init__(self, rule: WindowRule, fences: Fences) -> None:
         self._rule = rule
         self._fences = fences
         self._step = rule.window_chars - rule.sample_chars + 1
+        self._reach = rule.reach
         self._gate = GATE_MEANS * rule.mean
         within_gate = rule.repeats - 1 - (rule.repeats - 2) // GATE_MEANS
         windows_left = min(NAP_WINDOWS, within_gate - 1)
@@ -112,8 +127,8 @@ class WindowScanner:
 
     def _seek(self, text: str, base: int, end: int) -> bool:
         """Go on to the next sample that has enough places; False when the text ends first."""
-        rule = self._rule
-        length, step, gate = rule.sample_chars, self._step, self._gate
+        length, repeats = self._rule.sample_chars, self._rule.repeats
+        step, gate, reach = self._step, self._gate, self._reach
         find = text.find  # what is not there is found out sooner than by rfind
         at, last = self._sample - base, end - base - length
         floor, armed = self._floor - base, self._armed - base
@@ -125,10 +140,11 @@ class WindowScanner:
                     at += step
                 if at > last:
                     break
-            low = max(at - rule.reach, floor)
-            if _kth_back(text, at, at + length, self._enough, low) >= 0:
-                armed = at + rule.reach + step
-            if at <= armed and _kth_back(text, at, at + length, rule.repeats, low) >= 0:
+            low = at - reach
+            places = _count_back(text, at, at + length, repeats, low if low > floor else floor)
+            if places >= self._enough:
+                armed = at + reach + step
+            if places == repeats:
                 break
             at += step
         self._sample, self._armed = at + base, armed + base
@@ -149,8 +165,8 @@ class WindowScanner:
             # All windows of a group share their core; if that is too rare, so are they all.
             self._group = group = min(self._group, self._sample - first + 1)
             core = first + group - 1
-            low = max(core - rule.reach, self._floor, base)
-            if _kth_back(text, core - base, stop - base, rule.repeats, low - base) < 0:
+            low = max(core - self._reach, self._floor, base)
+            if _count_back(text, core - base, stop - base, rule.repeats, low - base) < rule.repeats:
                 self._window += group
                 self._group = 2 * group
             elif group > 1:
@@ -211,15 +227,14 @@ class WindowScanner:
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
 
 
-def _kth_back(text: str, start: int, stop: int, count: int, low: int) -> int:
-    """Where the last `count` places of `text[start:stop]` begin, itself the last one; -1 if there are fewer from `low` on."""
-    needle, length = text[start:stop], stop - start
-    place = start
-    for _ in range(count - 1):
-        place = text.rfind(needle, low, place + length - 1)
+def _count_back(text: str, start: int, stop: int, most: int, low: int) -> int:
+    """How often `text[start:stop]` stands from `low` up to and with itself; counted up to `most`."""
+    needle, last, place = text[start:stop], stop - start - 1, start
+    for count in range(1, most):
+        place = text.rfind(needle, low, place + last)
         if place < 0:
-            break
-    return place
+            return count
+    return most
 
 
 def _is_short_unit(window: str, unit_chars: int) -> bool:

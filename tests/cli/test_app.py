@@ -1,0 +1,85 @@
+"""The command as a whole: help, version, missing packages, Ctrl-C, and the page that describes it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import monitor
+from monitor import cli
+from monitor.cli._app import app
+from monitor.testing.gemini_server import LocalGemini, Stall, text
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
+COMMAND = [sys.executable, "-m", "monitor.cli"]
+
+
+def options(command: str) -> set[str]:
+    commands = typer.main.get_group(app).commands
+    return {name for parameter in commands[command].params for name in parameter.opts if name.startswith("--")} - {"--help"}
+
+
+def test_version():
+    assert CliRunner().invoke(app, ["--version"]).output.split() == ["agent-monitor", monitor.__version__]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["scan", "-h"]])
+def test_help_teaches_with_examples(arguments: list[str]):
+    told = CliRunner().invoke(app, arguments)
+    assert told.exit_code == 0
+    assert re.search(r"^[ │]*agent-monitor (demo|scan)", told.output, re.MULTILINE)
+
+
+def test_without_a_command_it_says_what_there_is():
+    assert {"demo", "scan"} <= set(CliRunner().invoke(app, []).output.split())
+
+
+def test_the_page_names_every_option_and_no_other():
+    parts = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+    assert set(parts) == {"demo", "scan"}
+    for command, part in parts.items():
+        assert set(re.findall(r"--[a-z]+", part)) == options(command)
+
+
+def test_the_script_is_declared():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    assert scripts == {"agent-monitor": "monitor.cli:main"}
+
+
+@pytest.mark.parametrize("package", ["rich", "typer"])
+def test_without_its_extra_it_names_it(package: str):
+    program = f"import sys; sys.modules[{package!r}] = None; from monitor.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"agent-monitor: {package!r} is not installed; run: pip install 'agent-monitor[cli]'\n"
+
+
+def test_a_broken_package_is_not_called_missing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "monitor.cli._app")
+    monkeypatch.setitem(sys.modules, "monitor.transcripts.scan", None)
+    monkeypatch.delitem(sys.modules, "monitor.cli.scan")
+    with pytest.raises(ModuleNotFoundError):
+        cli.main()
+
+
+def test_ctrl_c_ends_it_quietly(monkeypatch: pytest.MonkeyPatch):
+    """A real process, in the middle of a stream that never ends, and the server sees it leave."""
+    with LocalGemini([[text("and so on, "), Stall()]]) as server:
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", server.base_url)
+        monkeypatch.setenv("GEMINI_API_KEY", "x")
+        process = subprocess.Popen([*COMMAND, "demo", "--model", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        server.wait_request(timeout_s=30)
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=10)
+        server.wait_closed()
+    assert process.returncode == 130
+    assert not complaints
