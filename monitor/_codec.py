@@ -5,12 +5,16 @@ Text is taken as it comes: NUL and lone surrogates survive the round trip, becau
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from enum import Enum
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+
+from monitor.errors import RecordedError, message_of
 
 T = TypeVar("T")
 
@@ -18,6 +22,31 @@ T = TypeVar("T")
 def tag_of(cls: type) -> str:
     """`TextDelta` -> `text_delta`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def to_plain(value: Any) -> Any:
+    """`value` as data that `json` can write: dataclasses become objects, tuples and sets lists, what is none of JSON its `repr`.
+
+    Not left to pydantic, which takes neither a lone surrogate in a key nor arguments nested beyond its depth.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value.value if isinstance(value, Enum) else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value) if "record" not in field.metadata}
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(item) for item in value]
+    if isinstance(value, BaseException):
+        return error_to_plain(value)
+    return repr(value)
+
+
+def error_to_plain(error: BaseException) -> dict[str, str]:
+    """An exception by its name and message."""
+    if isinstance(error, RecordedError):
+        return {"type": error.type_name, "message": error.message}
+    return {"type": f"{type(error).__module__}.{type(error).__qualname__}", "message": message_of(error)}
 
 
 class Codec(Generic[T]):
@@ -35,8 +64,8 @@ class Codec(Generic[T]):
 
     def to_dict(self, value: T) -> dict[str, Any]:
         """`value` as plain JSON data."""
-        cls = type(value)
-        return {"type": self._tags[cls], **self._adapter(cls).dump_python(value, mode="json")}
+        plain: dict[str, Any] = to_plain(value)
+        return {"type": self._tags[type(value)], **plain}
 
     def from_dict(self, data: Mapping[str, Any]) -> T:
         """The object that `to_dict` was given."""
@@ -46,6 +75,9 @@ class Codec(Generic[T]):
         tag = fields.pop("type", None)
         if not isinstance(tag, str) or tag not in self._classes:
             raise ValueError(f"unknown type {tag!r}; known: {', '.join(sorted(self._classes))}")
+        unknown = fields.keys() - {field.name for field in dataclasses.fields(cast("Any", self._classes[tag]))}
+        if unknown:
+            raise ValueError(f"{tag}.{min(map(str, unknown))}: no such field")
         try:
             value: T = self._adapter(self._classes[tag]).validate_python(fields)
         except ValidationError as error:

@@ -7,9 +7,7 @@ freezing costs three times the construction; treat them as values all the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias
-
-from pydantic import Field
+from typing import Any, TypeAlias
 
 from monitor._codec import Codec
 from monitor.reasons import FinishReason
@@ -48,7 +46,7 @@ class ToolCall:
     name: str
     arguments: Any
     """The JSON object of the arguments; the raw text where the model wrote no valid JSON."""
-    raw: Annotated[Any, Field(exclude=True)] = field(default=None, compare=False, repr=False)
+    raw: Any = field(default=None, compare=False, repr=False, metadata={"record": False})
     """The SDK's own object, where there is one. Not part of the JSON form."""
 
 

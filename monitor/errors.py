@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from monitor.outcome import Outcome
 
 
+def message_of(error: BaseException) -> str:
+    """What `str(error)` says, also if the exception's own `__str__` is broken."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an SDK's exception may be as broken as it likes
+        return "(its message cannot be read)"
+
+
+def describe(error: BaseException) -> str:
+    """Type and message in one line."""
+    name, message = type(error).__name__, message_of(error)
+    return f"{name}: {message}" if message else name
+
+
 class MonitorError(Exception):
     """Root of all errors of this library."""
 

@@ -114,7 +114,7 @@ class SinkFailed:
 
     at_s: float
     sink: str
-    message: str
+    why: str
 
 
 @dataclass(slots=True, frozen=True)

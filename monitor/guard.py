@@ -18,7 +18,7 @@ from monitor.chunks import ToolCall
 from monitor.conditions import Condition
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, describe
 from monitor.outcome import Outcome
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
@@ -229,7 +229,7 @@ def _ending_by(error: BaseException | None) -> Stop | None:
         return Stop(TerminateReason.CANCELLED, "cancelled from outside", "caller")
     if isinstance(error, GeneratorExit):
         return Stop(TerminateReason.CLOSED_BY_CALLER, "the generator around the run was closed", "caller")
-    return Stop(TerminateReason.ERROR, f"{type(error).__name__}: {error}", "caller")
+    return Stop(TerminateReason.ERROR, describe(error), "caller")
 
 
 def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:

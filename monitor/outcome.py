@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import PlainValidator
 
 from monitor._codec import Codec
 from monitor.chunks import ToolCall
@@ -17,14 +17,6 @@ from monitor.state import Usage
 from monitor.verdicts import Detection, Met, Stop
 
 
-def _error_to_dict(error: BaseException | None) -> dict[str, str] | None:
-    if error is None:
-        return None
-    if isinstance(error, RecordedError):
-        return {"type": error.type_name, "message": error.message}
-    return {"type": f"{type(error).__module__}.{type(error).__qualname__}", "message": str(error)}
-
-
 def _error_from(value: object) -> BaseException | None:
     if value is None or isinstance(value, BaseException):
         return value
@@ -33,9 +25,7 @@ def _error_from(value: object) -> BaseException | None:
     raise ValueError("an error is an object with 'type' and 'message'")
 
 
-RecordableError: TypeAlias = Annotated[
-    BaseException | None, PlainValidator(_error_from, json_schema_input_type=dict[str, str] | None), PlainSerializer(_error_to_dict)
-]
+RecordableError: TypeAlias = Annotated[BaseException | None, PlainValidator(_error_from, json_schema_input_type=dict[str, str] | None)]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

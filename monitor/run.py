@@ -20,11 +20,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from monitor._tokens import estimate_tokens
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
 from monitor.conditions.base import Condition
-from monitor.detectors.base import ChannelDetector, Detector, Feed, wants_deltas
-from monitor.errors import AdapterError
+from monitor.detectors.base import ChannelDetector, Detector, TextFeed, wants_deltas
+from monitor.errors import AdapterError, describe
 from monitor.events import (
     AbortRequested,
     AttemptRetried,
@@ -43,10 +42,13 @@ from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.policy import Policy
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.schedule import FOLD_CHARS, Schedule
+from monitor.schedule import Schedule
 from monitor.state import Phase, RunState, Usage
 from monitor.tally import TurnTally, keep_limit
 from monitor.verdicts import Channel, Continue, Detection, Stop, Verdict
+
+HOLD_CHARS = 512
+"""Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
 
 _BAD_FINISH = {
     FinishReason.LENGTH: (TerminateReason.TRUNCATED, "the output limit cut the answer off"),
@@ -104,7 +106,7 @@ class RunCore:
         self._outcome: Outcome | None = None
 
         self._tally = TurnTally(number=0, keep_chars=self._keep_chars, started_at=0.0)
-        self._until_fold = self._fold_chars = FOLD_CHARS
+        self._free_chars = 0
         self._wire_detectors()
 
     # ------------------------------------------------------------------ the run
@@ -161,17 +163,9 @@ class RunCore:
         if type(text) is not str and not isinstance(text, str):
             raise AdapterError(f"expected a piece of text, got {type(text).__name__}")
         self._tally.parts.append(text)
-        self._until_fold -= len(text)
-        for feed in self._text_feeds:
-            try:
-                found = feed(text)
-            except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
-                self.fail(error, self._owners[feed], now)
-            else:
-                if found:
-                    self._raise(found, now)
-        if self._until_fold < 0:
-            self._fold(now)
+        self._free_chars -= len(text)
+        if self._free_chars <= 0:
+            self._take_text(now)
 
     def tool_result(self, call: str | None, text: str, now: float, *, is_error: bool = False) -> None:
         """A tool answered. `call`: the id; `None`: the oldest call that has no answer yet. An unknown id is kept as it is."""
@@ -198,7 +192,7 @@ class RunCore:
         `finished`: it came to its own end; else somebody left it, or it failed with `error`, classed as `model_error`.
         `must_finish`: a stream of this kind closes with a finish reason, so one without it was truncated.
         """
-        self._fold(now)
+        self._take_text(now)
         if self._abort_why is not None:
             self._look(now, waiting=False)
         if model_error is not None:
@@ -250,7 +244,7 @@ class RunCore:
         if self.stop is None:
             self._error = error
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
-        self._decide(Stop(reason, f"{source} raised {type(error).__name__}: {error}", source), now)
+        self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
 
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
         """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
@@ -350,7 +344,6 @@ class RunCore:
         self.deadline = schedule.deadline
         if self._abort_why is not None:  # it may have come from another thread since the look began
             self.deadline = -math.inf
-        self._set_fold(pending=self._fold_chars - self._until_fold)
 
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
@@ -376,22 +369,18 @@ class RunCore:
     # ------------------------------------------------------------------ chunks
 
     def _feed_reasoning(self, chunk: ReasoningDelta, now: float) -> None:
-        for feed in self._reasoning_feeds:
-            try:
-                found = feed(chunk.text)
-            except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
-                self.fail(error, self._owners[feed], now)
-            else:
-                self._raise(found, now)
+        if self._reasoning_feeds is None:
+            self._reasoning_feeds = self._feeds_of("reasoning")
+        self._feed_to(self._reasoning_feeds, chunk.text, now)
         self._observe(chunk, now, self._delta_observers)
-        self._spend(self._tally.add_tokens(estimate_tokens(chunk.text)), now)
+        self._spend(self._tally.count(chunk.text), now)
 
     def _feed_arguments(self, chunk: ToolCallDelta, now: float) -> None:
         self._observe(chunk, now, self._argument_observers)
-        self._spend(self._tally.add_tokens(estimate_tokens(chunk.arguments_text)), now)
+        self._spend(self._tally.count(chunk.arguments_text), now)
 
     def _feed_fact(self, chunk: Chunk, now: float) -> None:
-        self._fold(now)
+        self._take_text(now)
         tally = self._tally
         if isinstance(chunk, ToolCall):
             self._tool_calls += 1
@@ -431,22 +420,34 @@ class RunCore:
             elif not isinstance(verdict, Continue):
                 self._verdicts.append(verdict)
 
-    def _fold(self, now: float) -> None:
-        """Pack the text since the last fold and count its tokens."""
-        tokens = self._tally.fold()
-        self._set_fold(pending=0)
-        self._spend(tokens, now)
+    def _take_text(self, now: float) -> None:
+        """Visible text is held back until somebody needs it: a detector, a token limit, or the next fact."""
+        text = self._tally.take()
+        if text:
+            self._feed_to(self._text_feeds, text, now)
+            self._spend(self._tally.count(text), now)
+        free = min(self._schedule.free_chars, HOLD_CHARS)
+        for _, feed in self._text_feeds:
+            if feed.need < free:
+                free = feed.need
+        self._free_chars = free
 
-    def _spend(self, tokens: int, now: float) -> None:
-        if self._schedule.spend(tokens):
+    def _feed_to(self, feeds: Sequence[tuple[str, TextFeed]], text: str, now: float) -> None:
+        for name, feed in feeds:
+            try:
+                found = feed.feed(text)
+            except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
+                self.fail(error, name, now)
+            else:
+                if found:
+                    self._raise(found, now)
+
+    def _spend(self, eighths: int, now: float) -> None:
+        """Output tokens have come."""
+        if self._schedule.spend(eighths):
             self._look(now, waiting=False)
-        elif self._until_fold > self._schedule.fold_chars:
-            self._set_fold(pending=self._fold_chars - self._until_fold)
-
-    def _set_fold(self, *, pending: int) -> None:
-        """Count down anew to the next fold; `pending` characters have come since the last one."""
-        self._fold_chars = self._schedule.fold_chars
-        self._until_fold = self._fold_chars - pending
+        elif self._schedule.free_chars < self._free_chars:
+            self._free_chars = 0
 
     # ------------------------------------------------------------------ turns and detectors
 
@@ -467,24 +468,26 @@ class RunCore:
 
     def _wire_detectors(self) -> None:
         """Detectors of characters are fed text directly; of the others, only those that want deltas are shown them."""
-        self._owners: dict[Feed, str] = {}
-        channel_detectors = [d for d in self._detectors if isinstance(d, ChannelDetector)]
-        self._delta_observers = [d for d in self._detectors if d not in channel_detectors and wants_deltas(d)]
-        self._argument_observers = channel_detectors + self._delta_observers
-        self._reasoning_feeds = self._feeds_of("reasoning", channel_detectors)
-        self._text_feeds = self._feeds_of("text", channel_detectors) + tuple(map(self._delta_feed, self._delta_observers))
+        self._channel_detectors = [d for d in self._detectors if isinstance(d, ChannelDetector)]
+        self._delta_observers = [d for d in self._detectors if d not in self._channel_detectors and wants_deltas(d)]
+        self._argument_observers = self._channel_detectors + self._delta_observers
+        self._text_feeds = [*self._feeds_of("text"), *((d.name, _DeltaFeed(d)) for d in self._delta_observers)]
+        self._reasoning_feeds: Sequence[tuple[str, TextFeed]] | None = None  # made at first use: most runs have no reasoning
 
-    def _feeds_of(self, channel: Channel, detectors: Sequence[ChannelDetector]) -> tuple[Feed, ...]:
-        feeds = {feed: detector.name for detector in detectors if (feed := detector.feed_of(channel)) is not None}
-        self._owners.update(feeds)
-        return tuple(feeds)
+    def _feeds_of(self, channel: Channel) -> Sequence[tuple[str, TextFeed]]:
+        return [(d.name, feed) for d in self._channel_detectors if (feed := d.feed_of(channel)) is not None]
 
-    def _delta_feed(self, detector: Detector) -> Feed:
-        def feed(text: str) -> Sequence[Detection]:
-            return detector.observe(TextDelta(text))
 
-        self._owners[feed] = detector.name
-        return feed
+class _DeltaFeed:
+    """Shows a detector each piece of text as the delta that it came in."""
+
+    need = 1
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+
+    def feed(self, text: str) -> Sequence[Detection]:
+        return self._detector.observe(TextDelta(text))
 
 
 def text_of(result: object) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 
-from monitor._tokens import MOST_TOKENS_PER_CHAR
+from monitor._tokens import MOST_EIGHTHS_PER_CHAR
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import split_idle
 from monitor.state import RunState
-
-FOLD_CHARS = 512
-"""Text is packed, and its tokens are estimated, once in so many characters: far below any sensible limit."""
 
 
 class Schedule:
@@ -27,14 +25,15 @@ class Schedule:
         if condition is not None and (split := split_idle(condition)) is not None:
             self._idle_s, self._other = split
         self._other_deadline = math.inf
-        self._headroom: int | None = None
+        self._headroom_eighths: int | None = None
 
     def plan(self, state: RunState) -> None:
         """Work the next look out anew."""
         condition = self._condition
         if condition is None:
             return
-        self._headroom = condition.token_headroom(state)
+        headroom = condition.token_headroom(state)
+        self._headroom_eighths = None if headroom is None else 8 * headroom
         if self._idle_s is None:
             self.deadline = self._moment(condition.deadline(state))
             return
@@ -48,19 +47,19 @@ class Schedule:
             return self.deadline
         return None if self._idle_s is None else min(self._other_deadline, waiting_since + self._idle_s)
 
-    def spend(self, tokens: int) -> bool:
-        """So many tokens have come since the last call. True: a token limit may have been passed."""
-        if self._headroom is None:
+    def spend(self, eighths: int) -> bool:
+        """So many eighths of a token have come since the last call. True: a token limit may have been passed."""
+        if self._headroom_eighths is None:
             return False
-        self._headroom -= tokens
-        return self._headroom < 0
+        self._headroom_eighths -= eighths
+        return self._headroom_eighths < 0
 
     @property
-    def fold_chars(self) -> int:
+    def free_chars(self) -> int:
         """Characters that may come before the text must be looked at, so that no token limit is overrun unseen."""
-        if self._headroom is None:
-            return FOLD_CHARS
-        return max(0, min(FOLD_CHARS, int(self._headroom / MOST_TOKENS_PER_CHAR)))
+        if self._headroom_eighths is None:
+            return sys.maxsize
+        return max(0, self._headroom_eighths // MOST_EIGHTHS_PER_CHAR)
 
     def _moment(self, at_s: float | None) -> float:
         return math.inf if at_s is None else at_s + self.began

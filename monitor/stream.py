@@ -22,7 +22,7 @@ import anyio.lowlevel
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
 from monitor.adapters.base import AdapterFactory, StreamAdapter, find_adapter, find_adapter_of_source
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, describe
 from monitor.models import ModelError
 from monitor.outcome import Turn
 from monitor.run import RunCore
@@ -229,7 +229,7 @@ class SourceStream(Generic[T]):
                 if drains:
                     await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
             except Exception as error:  # noqa: BLE001 - the SDK's trouble with closing must not hide how the run ended
-                note = f"closing raised {type(error).__name__}: {error}"
+                note = f"closing raised {describe(error)}"
         if scope.cancelled_caught:
             note = f"closing did not end within {self._close_grace_s:g} s"
         self._core.source_closed(self._now(), since=since, closed=note is None, chunks_dropped=dropped, note=note)

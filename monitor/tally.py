@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from monitor._tokens import estimate_tokens
+from monitor._tokens import eighths_of_tokens
 from monitor.chunks import ToolCall, TurnFinished, UsageReport
 from monitor.models import ModelError
 from monitor.outcome import Turn
@@ -21,62 +21,70 @@ class TurnTally:
         """When its stream was first asked for something, in the harness's clock."""
         self.first_chunk_seen = False
         self.parts: list[str] = []
-        """Visible text since the last `fold()`."""
+        """Visible text since the last `take()`."""
+        self.text = ""
+        """The visible text before that, as far as it is kept."""
         self.text_chars = 0
         self.calls: list[ToolCall] = []
         self.finish: TurnFinished | None = None
         self._keep_chars = keep_chars
-        self._kept: list[str] = []
+        self._void = Usage()
+        """Spent on attempts that were rolled back."""
+        self._void_estimated = False
         self._reported = Usage()
         self._has_report = False
-        self._unreported_tokens = 0
+        self._unreported_eighths = 0
 
-    def fold(self) -> int:
-        """Pack the text that came since the last time; answers its estimated tokens."""
+    def take(self) -> str:
+        """The visible text since the last time, kept as far as there is room."""
         text = "".join(self.parts)
         self.parts.clear()
         room = self._keep_chars - self.text_chars
-        if text and room > 0:
-            self._kept.append(text if len(text) <= room else text[: int(room)])
+        if room > 0:
+            self.text += text if len(text) <= room else text[: int(room)]
         self.text_chars += len(text)
-        return self.add_tokens(estimate_tokens(text))
+        return text
 
-    def add_tokens(self, estimated: int) -> int:
-        """Output that the provider has not reported yet; answers the same number."""
-        self._unreported_tokens += estimated
-        return estimated
+    def count(self, text: str) -> int:
+        """Any output, hidden or visible, that the provider has not reported yet; answers its eighths of a token."""
+        eighths = eighths_of_tokens(text)
+        self._unreported_eighths += eighths
+        return eighths
 
     def report(self, usage: UsageReport) -> None:
         """The provider's own count replaces the estimate of what came before it."""
         self._reported = self._reported.merged(usage)
         self._has_report = True
         if usage.output_tokens is not None:
-            self._unreported_tokens = 0
+            self._unreported_eighths = 0
 
     def roll_back(self) -> None:
         """The attempt so far is void: no text, no calls. The tokens that it cost were spent."""
+        self._void, self._void_estimated = self.usage, self.usage_estimated
+        self._reported, self._has_report, self._unreported_eighths = Usage(), False, 0
         self.parts.clear()
-        self._kept.clear()
         self.calls.clear()
+        self.text = ""
         self.text_chars = 0
         self.finish = None
 
     @property
     def usage(self) -> Usage:
         """By the latest report, plus an estimate of what came since."""
-        extra = self._unreported_tokens
-        return self._reported + Usage(output_tokens=extra, total_tokens=extra) if extra else self._reported
+        extra = -(-self._unreported_eighths // 8)
+        usage = self._reported + Usage(output_tokens=extra, total_tokens=extra) if extra else self._reported
+        return self._void + usage if self._void.total_tokens else usage
 
     @property
     def usage_estimated(self) -> bool:
         """The provider has not reported all of `usage`."""
-        return self._unreported_tokens > 0 or not self._has_report
+        return self._void_estimated or self._unreported_eighths > 0 or not self._has_report
 
     def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
         """The turn as the caller sees it."""
         return Turn(
             number=self.number,
-            text="".join(self._kept),
+            text=self.text,
             text_chars=self.text_chars,
             tool_calls=tuple(self.calls),
             usage=self.usage,

@@ -130,6 +130,31 @@ async def test_the_callers_exception_goes_on_unchanged() -> None:
     assert outcome.source == "caller"
 
 
+class Mute(Exception):  # noqa: N818 - as broken as an exception can be
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+async def test_an_exception_whose_message_cannot_be_read_is_an_ending_like_any_other() -> None:
+    w = Watching(Source("a"))
+    error = Mute()
+
+    async def read_and_raise() -> None:
+        async with w.watch as watched:
+            async for _ in watched:
+                raise error
+
+    with pytest.raises(Mute) as caught:
+        await read_and_raise()
+    assert caught.value is error
+    outcome = w.ended(Reason.ERROR)
+    assert outcome.error is error
+    assert monitor.Outcome.from_dict(outcome.to_dict()).reason is Reason.ERROR
+    provider = Watching(Source("a", Mute()))
+    await provider.read()
+    assert provider.ended(Reason.ERROR).source == "provider"
+
+
 async def test_an_abort_interrupts_a_pending_read() -> None:
     w = Watching(Source("a"))
     await _while_waiting(lambda: w.watch.abort("enough"), w)
@@ -410,7 +435,7 @@ async def test_a_sink_that_crashes_does_not_end_the_run() -> None:
             pass
     assert watched.outcome is not None
     assert watched.outcome.ok
-    assert [type(event) for event in memory.events][:2] == [monitor.SinkFailed, monitor.RunStarted]
+    assert [type(event) for event in memory.events][:2] == [monitor.RunStarted, monitor.SinkFailed]
     assert sum(isinstance(event, monitor.RunTerminated) for event in memory.events) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from monitor.chunks import CHUNK_TYPES, Chunk, TextDelta
-from monitor.errors import AdapterError
+from monitor.errors import AdapterError, describe
 from monitor.models import ErrorKind, ModelError
 
 
@@ -29,7 +29,7 @@ class _PlainAdapter:
             kind = ErrorKind.MALFORMED
         elif isinstance(error, OSError):  # TimeoutError and ConnectionError are among them
             kind = ErrorKind.NETWORK
-        return ModelError(kind, f"{type(error).__name__}: {error}")
+        return ModelError(kind, describe(error))
 
 
 class TextAdapter(_PlainAdapter):

@@ -474,7 +474,7 @@ def _classify(error: BaseException) -> ModelError:
         return ModelError(ErrorKind.MALFORMED, str(error))
     for cause in chain:
         code = _attribute(cause, "code")
-        if type(code) is int and hasattr(cause, "details"):
+        if type(code) is int and _has(cause, "details"):
             return _api_error(cause, code)
     for cause in chain:
         kind = _kind_by_type(cause)
@@ -576,6 +576,14 @@ def _header_delay_s(headers: object) -> float | None:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError):
         return None
+
+
+def _has(holder: object, name: str) -> bool:
+    """`hasattr` of an object that may be anything."""
+    try:
+        return hasattr(holder, name)
+    except Exception:  # noqa: BLE001 - classifying a failure must not fail
+        return True
 
 
 def _attribute(holder: object, name: str) -> Any:

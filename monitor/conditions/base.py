@@ -15,10 +15,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
-
-from pydantic import TypeAdapter, ValidationError
 
 from monitor._codec import tag_of
 from monitor.errors import ConfigError
@@ -38,7 +36,9 @@ class Condition(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _KNOWN[tag_of(cls)] = cls
+        known = _KNOWN.get(tag_of(cls))
+        if known is None or known.__module__ == cls.__module__:  # a stranger of the same name does not take over the JSON form
+            _KNOWN[tag_of(cls)] = cls
 
     @property
     def name(self) -> str:
@@ -64,7 +64,9 @@ class Condition(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; `condition_from_dict` is the inverse."""
-        return {"type": tag_of(type(self)), **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
+        if not is_dataclass(self):
+            raise ConfigError(f"condition {self.name!r} is no dataclass and so has no JSON form")
+        return {"type": tag_of(type(self)), **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     def __or__(self, other: Condition) -> Condition:
         if not isinstance(other, Condition):
@@ -124,7 +126,7 @@ class AnyOf(_Composition):
             if stop is None:
                 continue
             timed = part.deadline(state)
-            since = state.elapsed_s if timed is None else timed
+            since = state.elapsed_s if timed is None else min(timed, state.elapsed_s)
             if since < first_at:
                 first, first_at = stop, since
         return None if first is None else self._with_tree(first, state, first.source)
@@ -155,10 +157,10 @@ class AllOf(_Composition):
         latest: float | None = None
         for part in self.parts:
             timed = part.deadline(state)
+            if part.evaluate(state) is not None:
+                timed = -math.inf if timed is None else min(timed, state.elapsed_s)
             if timed is None:
-                if part.evaluate(state) is None:
-                    return None
-                timed = -math.inf
+                return None
             latest = timed if latest is None else max(latest, timed)
         if latest is None:
             return None
@@ -203,9 +205,12 @@ def condition_from_dict(data: Mapping[str, Any]) -> Condition:
         raise ConfigError(f"a condition is a JSON object, not {type(data).__name__}")
     tag = data.get("type")
     cls = _KNOWN.get(tag) if isinstance(tag, str) else None
-    if cls is None or cls is _Composition:
+    if cls is None or not is_dataclass(cls) or cls is _Composition:
         raise ConfigError(f"unknown condition {tag!r}")
     values = {key: value for key, value in data.items() if key != "type"}
+    unknown = values.keys() - {f.name for f in fields(cls) if f.init}
+    if unknown:
+        raise ConfigError(f"condition {tag!r} has no {', '.join(map(repr, sorted(map(str, unknown))))}")
     if issubclass(cls, AnyOf | AllOf):
         parts = values.get("parts")
         if not isinstance(parts, list | tuple) or not parts:
@@ -214,7 +219,6 @@ def condition_from_dict(data: Mapping[str, Any]) -> Condition:
     if cls is Not:
         return Not(condition_from_dict(values.get("part", {})))
     try:
-        condition: Condition = TypeAdapter(cls).validate_python(values)
-    except (ValidationError, TypeError) as error:
+        return cls(**values)  # conditions check their own arguments
+    except (TypeError, ConfigError) as error:
         raise ConfigError(f"condition {tag!r}: {error}") from None
-    return condition

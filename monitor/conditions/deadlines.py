@@ -91,8 +91,8 @@ def split_idle(condition: Condition) -> tuple[float, Condition | None] | None:
     every read has it by one addition.
     """
     parts = parts_of(condition, AnyOf)
-    idle = [part.seconds for part in parts if isinstance(part, IdleTimeout)]
-    rest = tuple(part for part in parts if not isinstance(part, IdleTimeout))
+    idle = [part.seconds for part in parts if type(part) is IdleTimeout]
+    rest = tuple(part for part in parts if type(part) is not IdleTimeout)
     if not idle or any(part.follows_reads for part in rest):
         return None
     return min(idle), AnyOf(rest) if rest else None

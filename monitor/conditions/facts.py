@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -31,6 +32,10 @@ class Predicate(Condition):
     ) -> None:
         if not callable(fn):
             raise ConfigError(f"Predicate takes a function of the run's state, not {fn!r}")
+        if inspect.iscoroutinefunction(fn):
+            raise ConfigError(f"Predicate takes a plain function, and {fn!r} is asynchronous")
+        if reason not in set(TerminateReason):
+            raise ConfigError(f"Predicate takes a TerminateReason as its reason, not {reason!r}")
         object.__setattr__(self, "fn", fn)
         object.__setattr__(self, "reason", TerminateReason(reason))
         object.__setattr__(self, "label", name or getattr(fn, "__name__", None))

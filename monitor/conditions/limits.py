@@ -26,7 +26,7 @@ class MaxTurns(Condition):
     follows_reads: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _at_least_one("MaxTurns", self.turns)
+        _at_least_one("MaxTurns.turns", self.turns)
 
     def evaluate(self, state: RunState) -> Stop | None:
         if state.phase != "before_call" or state.turns < self.turns:
@@ -44,7 +44,7 @@ class MaxModelCalls(Condition):
     follows_reads: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _at_least_one("MaxModelCalls", self.calls)
+        _at_least_one("MaxModelCalls.calls", self.calls)
 
     def evaluate(self, state: RunState) -> Stop | None:
         if state.phase != "before_call" or state.model_calls < self.calls:
@@ -62,7 +62,7 @@ class MaxToolCalls(Condition):
     follows_reads: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _at_least_one("MaxToolCalls", self.calls)
+        _at_least_one("MaxToolCalls.calls", self.calls)
 
     def evaluate(self, state: RunState) -> Stop | None:
         if state.tool_calls <= self.calls:

@@ -1,6 +1,6 @@
 """What watches a run. A detector answers chunks with findings; it is pure, so every finding replays from a recording."""
 
-from monitor.detectors.base import NOTHING, ChannelDetector, Detector, Feed
+from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
 from monitor.detectors.text import ContentRepetition, TailRule, WindowRule
 from monitor.detectors.tool_repetition import ToolCallRepetition
 
@@ -9,8 +9,9 @@ __all__ = [
     "ChannelDetector",
     "ContentRepetition",
     "Detector",
-    "Feed",
+    "FactDetector",
     "TailRule",
+    "TextFeed",
     "ToolCallRepetition",
     "WindowRule",
     "default_detectors",

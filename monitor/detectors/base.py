@@ -6,16 +6,14 @@ no logging; the same chunks give the same findings, and how the provider cut the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from monitor.chunks import Chunk
 from monitor.verdicts import Channel, Detection
 
 NOTHING: tuple[Detection, ...] = ()
 """What `observe` usually returns; shared, so that finding nothing allocates nothing."""
-
-Feed: TypeAlias = Callable[[str], Sequence[Detection]]
 
 
 @runtime_checkable
@@ -44,12 +42,26 @@ class Detector(Protocol):
         ...
 
 
+class TextFeed(Protocol):
+    """One channel's text, into a detector, without an object for every delta."""
+
+    @property
+    def need(self) -> int:
+        """Code points that have to come before the detector can find anything. Text may be held back until then, for how it
+        is cut makes no difference."""
+        ...
+
+    def feed(self, text: str) -> Sequence[Detection]:
+        """Take in the channel's next text: the same as observing it as a delta."""
+        ...
+
+
 @runtime_checkable
 class ChannelDetector(Detector, Protocol):
-    """A detector of characters. It may be fed a channel's text directly, which saves one object per delta."""
+    """A detector of characters. It may be fed a channel's text directly, and in larger pieces than it comes in."""
 
-    def feed_of(self, channel: Channel) -> Feed | None:
-        """A function that takes the channel's next text, the same as observing it as a delta; `None`: not watched."""
+    def feed_of(self, channel: Channel) -> TextFeed | None:
+        """Where the channel's text goes; `None`: to `observe`, or not watched. Stays valid when the detector is reset."""
         ...
 
 

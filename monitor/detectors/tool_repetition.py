@@ -74,6 +74,8 @@ class _Streak:
 class ToolCallRepetition:
     """Identical consecutive tool calls: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it."""
 
+    wants_deltas = False
+
     __slots__ = ("_before_turn", "_exempt", "_loop_at", "_seen", "_streak", "_suspect_at", "name")
 
     def __init__(

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from monitor.events import Event, RunStarted, SinkFailed
+from monitor.errors import describe
+from monitor.events import Event, RunTerminated, SinkFailed
 
 
 class EventSink(Protocol):
@@ -27,17 +28,20 @@ class FanOut:
         self._sinks = list(sinks)
 
     def emit(self, event: Event) -> None:
-        """Never raises."""
+        """Never raises. The others hear of a failed sink after the event in which it failed, unless that was the last one."""
+        failures: list[SinkFailed] = []
         for sink in tuple(self._sinks):
-            if sink not in self._sinks:
-                continue
             try:
                 sink.emit(event)
             except Exception as error:  # noqa: BLE001 - a sink is the caller's code, and must not end the run
-                self._take_off(sink, error, event)
+                self._sinks = [kept for kept in self._sinks if kept is not sink]
+                failures.append(_report(sink, error, event))
+        if not isinstance(event, RunTerminated):
+            for failure in failures:
+                self.emit(failure)
 
-    def _take_off(self, sink: EventSink, error: Exception, event: Event) -> None:
-        self._sinks.remove(sink)
-        name = type(sink).__name__
-        logging.getLogger("monitor.sinks").warning("sink %s failed and gets no more events: %r", name, error)
-        self.emit(SinkFailed(0.0 if isinstance(event, RunStarted) else event.at_s, name, f"{type(error).__name__}: {error}"))
+
+def _report(sink: EventSink, error: Exception, event: Event) -> SinkFailed:
+    name, why = type(sink).__name__, describe(error)
+    logging.getLogger("monitor.sinks").warning("sink %s failed and gets no more events: %s", name, why)
+    return SinkFailed(event.at_s, name, why)

@@ -287,10 +287,11 @@ def test_feed_of_is_the_same_as_observing_and_outlives_a_reset():
     detector = ContentRepetition(channels=("text", "reasoning"))
     reasoning, text = detector.feed_of("reasoning"), detector.feed_of("text")
     assert reasoning
-    assert text == detector.feed
+    assert text
+    assert text.feed == detector.feed
     assert detector.feed_of("arguments") is None
     detector.reset()
-    (finding,) = reasoning(SENTENCE * 5)
+    (finding,) = reasoning.feed(SENTENCE * 5)
     assert finding.channel == "reasoning"
     assert not ContentRepetition(channels=("text",)).observe(ReasoningDelta(SENTENCE * 50))
     assert ContentRepetition(channels=()).feed_of("text") is None

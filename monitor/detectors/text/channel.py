@@ -29,7 +29,7 @@ class Off:
 
     __slots__ = ()
 
-    due = sys.maxsize
+    due = ready = sys.maxsize
 
     def scan(self, text: str, base: int, end: int = 0) -> Hit | None:
         """Never called, because never due."""
@@ -48,7 +48,10 @@ class Off:
 class Channel:
     """Feeds the rules; offsets are code points since the run began."""
 
-    __slots__ = ("_base", "_chant", "_fences", "_history", "_need", "_pending", "_report", "_tail", "_text")
+    __slots__ = ("_base", "_chant", "_fences", "_history", "_pending", "_report", "_tail", "_text", "need")
+
+    need: int
+    """Code points that have to come before a rule is due."""
 
     def __init__(self, *, chant: WindowRule | None, tail: TailRule | None, data: bool, report: Callable[[Hit], Detection]) -> None:
         self._report = report
@@ -69,12 +72,13 @@ class Channel:
         self._base = offset
         self._fences.restart(offset)
         self._clear(offset)
-        self._need = min(self._chant.due, self._tail.due) - offset
+        self.need = min(self._chant.due, self._tail.due) - offset
 
     def feed(self, delta: str) -> Sequence[Detection]:
         """Take in the next text."""
         self._pending = pending = self._pending + delta
-        if len(pending) < self._need:
+        self.need -= len(delta)
+        if self.need > 0:
             return NOTHING
         self._pending = ""
         return self._look(pending) if len(pending) <= SLICE_CHARS else self._look_by_slices(pending)
@@ -90,7 +94,7 @@ class Channel:
         found: Sequence[Detection] = NOTHING
         while True:
             upto = tail.due if tail.due < end else end
-            hit = chant.scan(text, base, upto) if chant.due <= upto else None
+            hit = chant.scan(text, base, upto) if chant.ready <= upto else None
             if hit is None:
                 if tail.due > end:
                     break
@@ -98,7 +102,7 @@ class Channel:
             if hit is not None:
                 found = (*found, self._report(hit))
                 self._clear(hit.end)
-        self._need = (chant.due if chant.due < tail.due else tail.due) - end
+        self.need = (chant.due if chant.due < tail.due else tail.due) - end
         if len(text) > self._history + SLACK_CHARS:
             self._drop_oldest()
         return found
@@ -132,4 +136,4 @@ class Channel:
         self._fences.marker, self._fences.origin, self._fences.seen = str(marker), int(origin), int(seen)
         self._chant.restore(state["chant"])
         self._tail.restore(state["tail"])
-        self._need = min(self._chant.due, self._tail.due) - self._base - len(self._text)
+        self.need = min(self._chant.due, self._tail.due) - self.offset

@@ -9,13 +9,13 @@ a text; a retried stream takes back the text of its turn, offsets included. Offs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from monitor._hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
-from monitor.detectors.base import NOTHING, Feed
+from monitor.detectors.base import NOTHING, TextFeed
 from monitor.detectors.text.channel import Channel as TextChannel
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.tail import TailRule
@@ -40,7 +40,7 @@ class ContentRepetition:
 
     __slots__ = ("_call", "_channels", "_chant", "_tail", "_turn_start", "_watched", "feed", "name")
 
-    feed: Feed
+    feed: Callable[[str], Sequence[Detection]]
     """Take in the next visible text and say what it completes: `feed("some text")`; the same as observing it as a `TextDelta`."""
 
     def __init__(
@@ -65,9 +65,9 @@ class ContentRepetition:
         self._call = ""
         self.feed = self._made("text").feed
 
-    def feed_of(self, channel: Channel) -> Feed | None:
-        """The function that takes the channel's next text. Arguments are fed by `observe` alone, which knows the call."""
-        return self._made(channel).feed if channel in self._watched and channel != "arguments" else None
+    def feed_of(self, channel: Channel) -> TextFeed | None:
+        """Where the channel's next text goes. Arguments are fed by `observe` alone, which knows the call."""
+        return self._made(channel) if channel in self._watched and channel != "arguments" else None
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
         """Take in the next chunk; deltas are text, a finished turn and a tool call end it, a retry takes it back."""
@@ -126,7 +126,7 @@ class ContentRepetition:
         )
 
     def reset(self) -> None:
-        """Forget everything; functions of `feed_of` stay valid."""
+        """Forget everything; what `feed_of` gave stays valid."""
         self._call = ""
         self._turn_start = {}
         for watched in self._channels.values():

@@ -90,6 +90,7 @@ class WindowScanner:
         "_step",
         "_window",
         "due",
+        "ready",
     )
 
     def __init__(self, rule: WindowRule, fences: Fences) -> None:
@@ -111,7 +112,7 @@ class WindowScanner:
         self._armed = -1
         self._window = -1
         self._group = 1
-        self.due = offset + self._rule.window_chars
+        self.ready = self.due = offset + self._rule.window_chars
 
     def scan(self, text: str, base: int, end: int) -> Hit | None:
         """The first chant that ends at or before `end`. `text` starts at `base`; calls go on where the last one stopped."""
@@ -122,7 +123,8 @@ class WindowScanner:
                     return hit
                 self._sample += self._step
             if not self._seek(text, base, end):
-                self.due = self._sample + self._rule.sample_chars + (self._nap if self._sample > self._armed else 0)
+                self.ready = self._sample + self._rule.sample_chars
+                self.due = self.ready + self._nap if self._sample > self._armed else self.ready
                 return None
 
     def _seek(self, text: str, base: int, end: int) -> bool:
@@ -160,7 +162,7 @@ class WindowScanner:
         while (first := max(self._window, self._floor)) <= self._sample:
             self._window, stop = first, first + rule.window_chars
             if stop > end:
-                self.due = stop
+                self.ready = self.due = stop
                 return None
             # All windows of a group share their core; if that is too rare, so are they all.
             self._group = group = min(self._group, self._sample - first + 1)

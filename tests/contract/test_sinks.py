@@ -1,0 +1,102 @@
+"""What holds for every sink, found by its `emit`. A new one needs a line in `MAKERS` and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import monitor.sinks
+from monitor.events import (
+    EVENT_TYPES,
+    AbortRequested,
+    AttemptRetried,
+    DetectionRaised,
+    Event,
+    FirstChunk,
+    RunStarted,
+    RunTerminated,
+    SinkFailed,
+    StopDecided,
+    StreamClosed,
+    StreamFailed,
+    TurnEnded,
+    TurnStarted,
+)
+from monitor.models import ErrorKind, ModelError
+from monitor.outcome import Outcome, Turn
+from monitor.reasons import TerminateReason
+from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
+from monitor.verdicts import Detection, Evidence, Stop
+
+MAKERS: dict[type, Callable[[Path], Any]] = {
+    MemorySink: lambda folder: MemorySink(),
+    LogSink: lambda folder: LogSink(),
+    JsonlSink: lambda folder: JsonlSink(folder / "events.jsonl"),
+    FanOut: lambda folder: FanOut([MemorySink()]),
+}
+
+STOP = Stop(TerminateReason.LOOP_DETECTED, "it repeats \ud800", "content_repetition", 10, 12)
+EVENTS: list[Event] = [
+    RunStarted(0.0, ("content_repetition",), None),
+    TurnStarted(0.1, 1, 1),
+    FirstChunk(0.2, 1, 0.1),
+    AttemptRetried(0.3, 1, "the connection broke"),
+    DetectionRaised(
+        0.4, 1, Detection("c", "chant", "text", "loop", 12, 10, 0, 60, Evidence("\x00\ud800", "0" * 16, 2, (0, 9)), "it repeats")
+    ),
+    StreamFailed(0.5, 1, ModelError(ErrorKind.NETWORK, "gone %s {}", status=503)),
+    AbortRequested(0.6, "no\nmore"),
+    StopDecided(0.7, STOP),
+    StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),
+    TurnEnded(0.9, Turn(number=1, text="so far", stopped=STOP, error=OSError("gone"))),
+    SinkFailed(1.0, "JsonlSink", "OSError: disk full"),
+    RunTerminated(1.1, Outcome(ok=False, reason=STOP.reason, detail=STOP.detail, source=STOP.source, evidence=None, error=OSError("gone"))),
+]
+
+
+def sinks() -> set[type]:
+    """Every public class in `monitor.sinks` that has `emit`, the protocol itself aside."""
+    names = [name for _, name, _ in pkgutil.iter_modules(monitor.sinks.__path__, "monitor.sinks.")]
+    classes = {value for name in names for value in vars(importlib.import_module(name)).values() if inspect.isclass(value)}
+    return {cls for cls in classes if cls.__module__.startswith("monitor.sinks") and hasattr(cls, "emit") and cls is not EventSink}
+
+
+def test_every_sink_is_under_the_contract():
+    assert set(MAKERS) == sinks()
+
+
+def test_every_event_is_shown_to_the_sinks():
+    assert [type(event) for event in EVENTS] == list(EVENT_TYPES)
+
+
+@pytest.mark.parametrize("cls", MAKERS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_every_sink_takes_every_event_and_prints_nothing(cls: type, event: Event, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sink = MAKERS[cls](tmp_path)
+    with closing(sink) if hasattr(sink, "close") else nullcontext():
+        assert sink.emit(event) is None
+        assert sink.emit(event) is None
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("cls", MAKERS, ids=lambda cls: cls.__name__)
+def test_no_sink_is_taken_off_by_a_whole_run(cls: type, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    sink = MAKERS[cls](tmp_path)
+    with closing(sink) if hasattr(sink, "close") else nullcontext():
+        fan = FanOut([sink])
+        for event in EVENTS:
+            fan.emit(event)
+    assert "gets no more events" not in caplog.text
+
+
+@pytest.mark.parametrize("cls", MAKERS, ids=lambda cls: cls.__name__)
+def test_emit_is_synchronous_and_takes_the_event_alone(cls: type):
+    assert not inspect.iscoroutinefunction(cls.emit)  # type: ignore[attr-defined]
+    assert list(inspect.signature(cls.emit).parameters) == ["self", "event"]  # type: ignore[attr-defined]
