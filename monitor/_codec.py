@@ -29,8 +29,10 @@ def to_plain(value: Any) -> Any:
 
     Not left to pydantic, which takes neither a lone surrogate in a key nor arguments nested beyond its depth.
     """
+    if isinstance(value, Enum):
+        return value.value
     if value is None or isinstance(value, str | int | float):
-        return value.value if isinstance(value, Enum) else value
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value) if "record" not in field.metadata}
     if isinstance(value, Mapping):

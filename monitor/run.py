@@ -107,6 +107,7 @@ class RunCore:
 
         self._tally = TurnTally(number=0, keep_chars=self._keep_chars, started_at=0.0)
         self._free_chars = 0
+        self._reasoning_feeds: Sequence[tuple[str, TextFeed]] | None = None
         self._wire_detectors()
 
     # ------------------------------------------------------------------ the run
@@ -369,7 +370,7 @@ class RunCore:
     # ------------------------------------------------------------------ chunks
 
     def _feed_reasoning(self, chunk: ReasoningDelta, now: float) -> None:
-        if self._reasoning_feeds is None:
+        if self._reasoning_feeds is None:  # made at first use: most runs have no reasoning
             self._reasoning_feeds = self._feeds_of("reasoning")
         self._feed_to(self._reasoning_feeds, chunk.text, now)
         self._observe(chunk, now, self._delta_observers)
@@ -472,7 +473,6 @@ class RunCore:
         self._delta_observers = [d for d in self._detectors if d not in self._channel_detectors and wants_deltas(d)]
         self._argument_observers = self._channel_detectors + self._delta_observers
         self._text_feeds = [*self._feeds_of("text"), *((d.name, _DeltaFeed(d)) for d in self._delta_observers)]
-        self._reasoning_feeds: Sequence[tuple[str, TextFeed]] | None = None  # made at first use: most runs have no reasoning
 
     def _feeds_of(self, channel: Channel) -> Sequence[tuple[str, TextFeed]]:
         return [(d.name, feed) for d in self._channel_detectors if (feed := d.feed_of(channel)) is not None]

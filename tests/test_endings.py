@@ -130,7 +130,7 @@ async def test_the_callers_exception_goes_on_unchanged() -> None:
     assert outcome.source == "caller"
 
 
-class Mute(Exception):  # noqa: N818 - as broken as an exception can be
+class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no message")
 

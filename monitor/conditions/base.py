@@ -64,9 +64,9 @@ class Condition(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; `condition_from_dict` is the inverse."""
-        if not is_dataclass(self):
+        if not _is_dataclass(type(self)):
             raise ConfigError(f"condition {self.name!r} is no dataclass and so has no JSON form")
-        return {"type": tag_of(type(self)), **{f.name: getattr(self, f.name) for f in fields(self)}}
+        return {"type": tag_of(type(self)), **{name: getattr(self, name) for name in _field_names(type(self))}}
 
     def __or__(self, other: Condition) -> Condition:
         if not isinstance(other, Condition):
@@ -199,16 +199,24 @@ class Not(Condition):
         return {"type": tag_of(type(self)), "part": self.part.to_dict()}
 
 
+def _is_dataclass(cls: type) -> bool:
+    return is_dataclass(cls)
+
+
+def _field_names(cls: Any) -> set[str]:
+    return {field.name for field in fields(cls) if field.init}
+
+
 def condition_from_dict(data: Mapping[str, Any]) -> Condition:
     """The condition that `to_dict` was called on. Raises `ConfigError` for anything else."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"a condition is a JSON object, not {type(data).__name__}")
     tag = data.get("type")
     cls = _KNOWN.get(tag) if isinstance(tag, str) else None
-    if cls is None or not is_dataclass(cls) or cls is _Composition:
+    if cls is None or not _is_dataclass(cls) or cls is _Composition:
         raise ConfigError(f"unknown condition {tag!r}")
     values = {key: value for key, value in data.items() if key != "type"}
-    unknown = values.keys() - {f.name for f in fields(cls) if f.init}
+    unknown = values.keys() - _field_names(cls)
     if unknown:
         raise ConfigError(f"condition {tag!r} has no {', '.join(map(repr, sorted(map(str, unknown))))}")
     if issubclass(cls, AnyOf | AllOf):

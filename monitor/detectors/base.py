@@ -48,7 +48,8 @@ class TextFeed(Protocol):
     @property
     def need(self) -> int:
         """Code points that have to come before the detector can find anything. Text may be held back until then, for how it
-        is cut makes no difference."""
+        is cut makes no difference.
+        """
         ...
 
     def feed(self, text: str) -> Sequence[Detection]:
