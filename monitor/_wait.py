@@ -1,12 +1,14 @@
 """Waiting for the next chunk: the one place that knows asyncio from trio.
 
-A read runs inside `with wait:`. It is woken by a deadline or by an abort, and never by anything else of ours; the
-caller's code is never cancelled, a cancellation from outside is never swallowed.
+Around every read a wait is entered and left. In between it can be interrupted, by the run's deadline or by an abort, and by
+nothing else of ours: the caller's code is never cancelled, and a cancellation from outside is never swallowed.
 
-- asyncio: one timer a stream, set to the run's deadline and moved on lazily; the read is woken by `task.cancel()`, and
-  settled by `uncancel()`, as `asyncio.timeout` does it. A scope for every read would cost 5.7 us; this costs 0.3 us.
-- trio: one cancel scope a read, opened before the read. (Opening it only once the read has suspended corrupts the
-  scope stack.)
+- asyncio: the read is interrupted by `task.cancel()`, and that is settled by `uncancel()`, as `asyncio.timeout` does it. A
+  cancel scope for every read would cost 5.7 us; this costs 0.3 us.
+- trio: one cancel scope a read, without a deadline, opened before the read. (Opening it only once the read has suspended
+  corrupts the scope stack; a deadline on each would pile up in trio while the source does not suspend.)
+- both: one alarm a stream, set to the run's deadline. It mostly moves away, so the alarm rings at the old moment, looks, and is
+  set anew: nothing is re-armed per chunk.
 """
 
 from __future__ import annotations
@@ -14,10 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio.lowlevel import current_token
@@ -27,6 +27,8 @@ from monitor.errors import ConfigError
 if TYPE_CHECKING:
     import trio
 
+AGAIN_S = 0.25
+"""A source that swallows its cancellation is interrupted again after so many seconds."""
 
 _current_task = asyncio.current_task
 """Given the loop, it need not be looked up, which is half of its cost."""
@@ -53,38 +55,74 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Monotonic time. On trio the deadlines of cancel scopes serve as alarms instead of `call_at`."""
+    """Monotonic time, with alarms of the running event loop."""
 
     now = staticmethod(time.monotonic)
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Alarm:
-        """An alarm of the running asyncio loop."""
-        return asyncio.get_running_loop().call_later(max(0.0, when - time.monotonic()), callback)
+        """An alarm of the running event loop."""
+        delay_s = max(0.0, when - time.monotonic())
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return _TrioAlarm(delay_s, callback)
+        return loop.call_later(delay_s, callback)
+
+
+class _TrioAlarm:
+    """A system task that sleeps. It ends with its alarm, or with the run of trio."""
+
+    def __init__(self, delay_s: float, callback: Callable[[], object]) -> None:
+        import trio  # noqa: PLC0415 - only a program that runs on trio needs it
+
+        self._scope = trio.CancelScope()
+        self._sleep = trio.sleep
+        trio.lowlevel.spawn_system_task(self._ring_after, delay_s, callback, name="agent-monitor alarm")
+
+    async def _ring_after(self, delay_s: float, callback: Callable[[], object]) -> None:
+        with self._scope:
+            await self._sleep(delay_s)
+            callback()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
 
 
 class Deadlined(Protocol):
     """What a wait asks of the run."""
 
     deadline: float
-    waiting_since: float
 
-    def refresh(self, now: float) -> float: ...
-
-    def exact_deadline(self) -> float: ...
+    def refresh(self, now: float) -> float:
+        """`deadline`, made exact for the pending read. Never raises."""
+        ...
 
 
 class Wait(Protocol):
-    """Makes one stream's reads interruptible. Use `with wait:` around each read; `close()` when the stream is over."""
+    """Makes one stream's reads interruptible."""
 
-    def __enter__(self) -> object: ...
+    pending: Any
+    """The read that is going on; `None`: none is."""
+    unsettled: bool
+    """The read must be left by `leave()`, because it was interrupted; else setting `pending` to `None` is enough, and quicker."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool: ...
-
-    def wake(self) -> None:
-        """End the pending read, if there is one. From any thread."""
+    def enter(self) -> None:
+        """A read begins. Raises `ConfigError` if one is going on already."""
         ...
 
-    def replanned(self) -> None:
+    def leave(self, error: BaseException | None) -> bool:
+        """The read is over, perhaps by `error`. True: that was our interruption and nothing else."""
+        ...
+
+    def interrupt(self) -> None:
+        """End the pending read."""
+        ...
+
+    def wake(self) -> None:
+        """Let the pending read see whether the run's deadline has come. From any thread, and from a signal handler."""
+        ...
+
+    def follow(self) -> None:
         """The run's deadline may have come closer."""
         ...
 
@@ -96,169 +134,133 @@ class Wait(Protocol):
 def make_wait(run: Deadlined, clock: Clock) -> Wait:
     """The wait for the running event loop."""
     native = current_token().native_token
-    return AsyncioWait(run, clock) if isinstance(native, asyncio.AbstractEventLoop) else TrioWait(run, clock)
+    return AsyncioWait(run, clock, native) if isinstance(native, asyncio.AbstractEventLoop) else TrioWait(run, clock, native)
 
 
-class _LazyAlarm:
-    """One alarm for a deadline that mostly moves away: it rings at the old moment, looks, and is set anew."""
+class _Alarmed:
+    """The part that both have: an alarm that follows the run's deadline and interrupts the pending read."""
 
-    __slots__ = ("_alarm", "_clock", "_ring", "_run", "_set_for")
+    __slots__ = ("_alarm", "_clock", "_run", "_set_for", "pending")
 
-    def __init__(self, run: Deadlined, clock: Clock, ring: Callable[[], None]) -> None:
+    def __init__(self, run: Deadlined, clock: Clock) -> None:
         self._run = run
         self._clock = clock
-        self._ring = ring
         self._alarm: Alarm | None = None
         self._set_for = math.inf
+        self.pending: Any = None
+        self.follow()
+
+    def interrupt(self) -> None:
+        raise NotImplementedError
 
     def follow(self) -> None:
-        """Ring no later than the run's deadline."""
         deadline = self._run.deadline
         if -math.inf < deadline < self._set_for:
-            self.cancel()
+            self.close()
             self._set_for = deadline
-            self._alarm = self._clock.call_at(deadline, self._due)
+            self._alarm = self._clock.call_at(deadline, self._rung)
 
-    def cancel(self) -> None:
-        """Ring no more."""
+    def close(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
             self._set_for = math.inf
 
-    def _due(self) -> None:
+    def _rung(self) -> None:
         self._alarm = None
         self._set_for = math.inf
-        self._ring()
+        self._look()
 
-
-class AsyncioWait:
-    """Wakes the reading task by `cancel()`, and settles that by `uncancel()`."""
-
-    __slots__ = ("_alarm", "_base", "_clock", "_loop", "_run", "_task", "_thread", "_woke")
-
-    def __init__(self, run: Deadlined, clock: Clock) -> None:
-        self._run = run
-        self._clock = clock
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._task: asyncio.Task[Any] | None = None
-        self._base = 0
-        self._woke = False
-        self._alarm = _LazyAlarm(run, clock, self._ring)
-        self._alarm.follow()
-
-    def __enter__(self) -> None:
-        if self._task is not None:
-            raise ConfigError("this stream is already being read by another task")
-        task = _current_task(self._loop)
-        assert task is not None  # noqa: S101 - a coroutine of asyncio always runs in a task
-        self._base = task.cancelling()
-        self._task = task
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        task = self._task
-        self._task = None
-        if not self._woke:
-            return False
-        self._woke = False
-        # Only ours is settled here: one cancellation more than before the read is somebody else's, and goes on.
-        return task is not None and task.uncancel() <= self._base and kind is asyncio.CancelledError
-
-    def _ring(self) -> None:
-        """The deadline of some moment ago has come: is it still the deadline?"""
-        if self._task is None:
-            return  # nobody waits; the next read compares the clock first, and plans anew
-        now = self._clock.now()
-        if self._run.refresh(now) <= now:
-            self._wake()
-        else:
-            self._alarm.follow()
-
-    def _wake(self) -> None:
-        task = self._task
-        if task is not None and not self._woke and task.cancelling() <= self._base:
-            self._woke = True
-            task.cancel()
-
-    def _wake_if_ending(self) -> None:
-        # A late call may find another read: it is woken only if the run is to end, and then it has to be.
-        if self._run.deadline == -math.inf:
-            self._wake()
-
-    def wake(self) -> None:
-        if threading.get_ident() == self._thread:
-            self._wake_if_ending()
-        # Also in our own thread: a signal handler interrupts the selector's sleep, and only this wakes the loop.
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is pending
-            self._loop.call_soon_threadsafe(self._wake_if_ending)
-
-    def replanned(self) -> None:
-        self._alarm.follow()
-
-    def close(self) -> None:
-        self._alarm.cancel()
-
-
-class TrioWait:
-    """One cancel scope a read. With the system clock its deadline is the run's; any other clock rings through an alarm."""
-
-    __slots__ = ("_alarm", "_clock", "_now", "_run", "_scope", "_scope_type", "_thread", "_token")
-
-    def __init__(self, run: Deadlined, clock: Clock) -> None:
-        import trio  # noqa: PLC0415 - only a program that runs on trio needs it
-
-        self._run = run
-        self._clock = clock
-        self._scope_type = trio.CancelScope
-        self._now = trio.current_time
-        self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.get_ident()
-        self._scope: trio.CancelScope | None = None
-        self._alarm = None if isinstance(clock, SystemClock) else _LazyAlarm(run, clock, self._ring)
-        self.replanned()
-
-    def __enter__(self) -> None:
-        if self._scope is not None:
-            raise ConfigError("this stream is already being read by another task")
-        run = self._run
-        deadline = math.inf
-        if self._alarm is None and run.deadline != math.inf:
-            deadline = self._now() + run.exact_deadline() - run.waiting_since
-        self._scope = scope = self._scope_type(deadline=deadline)
-        scope.__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        scope = self._scope
-        self._scope = None
-        return scope is not None and bool(scope.__exit__(kind, error, trace))
-
-    def _ring(self) -> None:
-        if self._scope is None:
+    def _look(self) -> None:
+        """Has the deadline come? If nobody waits, the next read will see it by itself: it compares the clock first."""
+        if self.pending is None:
             return
         now = self._clock.now()
         if self._run.refresh(now) <= now:
-            self._scope.cancel()
+            self.interrupt()
         else:
-            self.replanned()
+            self.follow()
+
+
+class AsyncioWait(_Alarmed):
+    """Interrupts the reading task by `cancel()`, and settles that by `uncancel()`."""
+
+    __slots__ = ("_again", "_base", "_cancels", "_loop", "unsettled")
+
+    def __init__(self, run: Deadlined, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(run, clock)
+        self._loop = loop
+        self._base = 0
+        self._cancels = 0
+        self._again: asyncio.TimerHandle | None = None
+        self.unsettled = False
+
+    def enter(self) -> None:
+        if self.pending is not None:
+            raise ConfigError("this stream is already being read by another task")
+        self.pending = task = _current_task(self._loop)
+        self._base = task.cancelling()  # type: ignore[union-attr]  # a coroutine of asyncio always runs in a task
+
+    def leave(self, error: BaseException | None) -> bool:
+        task, self.pending = self.pending, None
+        if not self.unsettled:
+            return False
+        self.unsettled = False
+        if self._again is not None:
+            self._again.cancel()
+        while self._cancels:
+            self._cancels -= 1
+            task.uncancel()
+        # One cancellation more than before the read is somebody else's, and goes on.
+        return task.cancelling() <= self._base and isinstance(error, asyncio.CancelledError)
+
+    def interrupt(self) -> None:
+        task = self.pending
+        if task is None or task.cancelling() > self._base + self._cancels:
+            return  # somebody else's cancellation is on its way: that will do
+        if task is _current_task(self._loop):
+            # It is running, not waiting: a cancellation now would strike whatever it awaits next, perhaps the caller's code.
+            self._loop.call_soon(self._look)
+            return
+        self.unsettled = True
+        self._cancels += 1
+        task.cancel()
+        self._again = self._loop.call_later(AGAIN_S, self.interrupt)
 
     def wake(self) -> None:
-        if threading.get_ident() == self._thread:
-            self._wake()
-        import trio  # noqa: PLC0415 - as above
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is pending
+            self._loop.call_soon_threadsafe(self._look)
 
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._wake)
 
-    def _wake(self) -> None:
-        # As on asyncio: a late call may find another read.
-        if self._scope is not None and self._run.deadline == -math.inf:
-            self._scope.cancel()
+class TrioWait(_Alarmed):
+    """One cancel scope a read."""
 
-    def replanned(self) -> None:
-        if self._alarm is not None:
-            self._alarm.follow()
+    __slots__ = ("_finished", "_scope_type", "_token")
 
-    def close(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+    unsettled = True
+
+    def __init__(self, run: Deadlined, clock: Clock, token: trio.lowlevel.TrioToken) -> None:
+        import trio  # noqa: PLC0415 - only a program that runs on trio needs it
+
+        super().__init__(run, clock)
+        self._scope_type = trio.CancelScope
+        self._finished = trio.RunFinishedError
+        self._token = token
+
+    def enter(self) -> None:
+        if self.pending is not None:
+            raise ConfigError("this stream is already being read by another task")
+        self.pending = scope = self._scope_type()
+        scope.__enter__()
+
+    def leave(self, error: BaseException | None) -> bool:
+        scope, self.pending = self.pending, None
+        return bool(scope.__exit__(type(error) if error else None, error, error.__traceback__ if error else None))
+
+    def interrupt(self) -> None:
+        if self.pending is not None:
+            self.pending.cancel()
+
+    def wake(self) -> None:
+        with contextlib.suppress(self._finished):
+            self._token.run_sync_soon(self._look)

@@ -114,7 +114,7 @@ class RunCore:
 
     def begin(self, now: float) -> None:
         """The run starts; all times in events and reasons count from here."""
-        self._began = self._schedule.began = now
+        self._began = now
         self._policy.reset()
         for detector in self._detectors:
             detector.reset()
@@ -139,8 +139,7 @@ class RunCore:
             self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
         self._emit(TurnStarted(self._at(now), self._turns, self._model_calls))
         self.waiting_since = now
-        self._plan(self.state(now, waiting=True))
-        self.replanned()
+        self._look(now, waiting=True)
         return True
 
     def first_chunk(self, now: float) -> None:
@@ -284,18 +283,16 @@ class RunCore:
         return self.stop is not None
 
     def refresh(self, now: float) -> float:
-        """`deadline`, made exact for the read that is pending since `waiting_since`. Decides nothing."""
+        """`deadline`, made exact for the read that is pending since `waiting_since`. Decides nothing, and never raises."""
         if self.stop is None and self._abort_why is None and self._condition is not None:
             state = self.state(now, waiting=True)
-            self._plan(state)
-            if self.deadline <= now and self._condition.evaluate(state) is None:
-                self.deadline = now + 0.001  # a condition of the caller's whose deadline it does not confirm: keep asking
+            try:
+                self._plan(state)
+                if self.deadline <= now and self._condition.evaluate(state) is None:
+                    self.deadline = now + 0.001  # a condition of the caller's whose deadline it does not confirm: keep asking
+            except Exception:  # noqa: BLE001 - the look that follows meets the same error, and names it
+                self.deadline = -math.inf
         return self.deadline
-
-    def exact_deadline(self) -> float:
-        """`deadline` of the read that begins at `waiting_since`: for a harness that cannot move an alarm on."""
-        exact = self._schedule.exact_deadline(self.waiting_since) if self.deadline != -math.inf else self.deadline
-        return self.refresh(self.waiting_since) if exact is None else exact
 
     def state(self, now: float, *, waiting: bool) -> RunState:
         """The run as numbers. `waiting`: a read is pending since `waiting_since`."""
@@ -329,20 +326,19 @@ class RunCore:
         state = self.state(now, waiting=waiting)
         try:
             stop = self._condition.evaluate(state)
-        except Exception as error:  # noqa: BLE001 - a predicate is the caller's code: whatever it raises ends the run
+            if stop is None:
+                # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
+                self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+        except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
             self.fail(error, self._condition.name, now)
-            return
-        if stop is not None:
-            self._decide(stop, now)
         else:
-            # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
-            self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+            if stop is not None:
+                self._decide(stop, now)
             self.replanned()
 
     def _plan(self, state: RunState) -> None:
-        schedule = self._schedule
-        schedule.plan(state)
-        self.deadline = schedule.deadline
+        self._schedule.plan(state)
+        self.deadline = self._schedule.deadline_s + self._began
         if self._abort_why is not None:  # it may have come from another thread since the look began
             self.deadline = -math.inf
 

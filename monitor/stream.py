@@ -57,14 +57,17 @@ class SourceStream(Generic[T]):
         self._close_grace_s = close_grace_s
         self._wait: Wait | None = None  # made with the first read, in the loop that reads
         self._opened: Any = None
+        self._iterator: Any = None
         self._read: Callable[[], Awaitable[T]] = self._open
         self._feed: Callable[[Any, float], None] = self._feed_first
         self._began = False
         self._finished = False
+        self._cut = False  # a read was left by a cancellation, which ends a generator: its end is no good end
         self._error: Exception | None = None
         self._model_error: ModelError | None = None
         self._entered = False
-        self._over = False
+        self._over = self._ending = self._ended = False
+        self._done: anyio.Event | None = None
         self.turn: Turn | None = None
         """What came: text, calls, usage, finish reason. Set when the stream is over; its number is 0 if it was never opened."""
 
@@ -73,7 +76,9 @@ class SourceStream(Generic[T]):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self._end()
+        if self._wait is not None and (self._wait.pending is not None or self._ending):
+            await self._see_the_other_task_out()
+        await self._end(last=True)
 
     def __aiter__(self) -> Self:
         return self
@@ -85,16 +90,17 @@ class SourceStream(Generic[T]):
         if self._over or (now >= core.deadline and core.must_stop(now)):
             await self._end()
             raise StopAsyncIteration
-        item: T = _NOTHING
+        wait.enter()
         try:
-            with wait:
-                item = await self._read()
-        except StopAsyncIteration:
-            self._finished = True
-        except ConfigError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever an SDK raises ends the stream, and is classed
-            self._error = error
+            item = await self._read()
+        except BaseException as error:
+            item = _NOTHING
+            if not wait.leave(error) and not self._ended_by(error):
+                raise
+        else:
+            if wait.unsettled:
+                wait.leave(None)
+            wait.pending = None
         now = self._now()
         late = now >= core.deadline and core.must_stop(now)
         if late or item is _NOTHING:
@@ -110,13 +116,24 @@ class SourceStream(Generic[T]):
             await self._end()
         return item
 
+    def _ended_by(self, error: BaseException) -> bool:
+        """Whether `error` is the source's own end, good or bad; else it is the caller's business, and goes on."""
+        if isinstance(error, StopAsyncIteration):
+            self._finished = not self._cut
+        elif isinstance(error, Exception) and not isinstance(error, ConfigError):
+            self._error = error
+        else:
+            self._cut = True
+            return False
+        return True
+
     # ------------------------------------------------------------------ opening and decoding
 
     def _start(self) -> Wait:
         if not self._entered:
             raise ConfigError("enter the stream before reading it: async with ... as watched: async for chunk in watched")
         self._wait = wait = make_wait(self._core, self._clock)
-        self._core.replanned = wait.replanned
+        self._core.replanned = wait.follow
         self._began = self._core.begin_turn(self._now())
         return wait
 
@@ -132,6 +149,7 @@ class SourceStream(Generic[T]):
             if not hasattr(source, "__aiter__"):
                 raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator")
             source = aiter(source)
+        self._iterator = source
         if self._factory is None:
             self._factory = find_adapter_of_source(source)
         self._read = source.__anext__
@@ -167,30 +185,55 @@ class SourceStream(Generic[T]):
         if self._wait is not None:
             self._wait.wake()
 
-    async def _end(self) -> None:
-        """No read will deliver anything any more: tell the core how the stream ended, and close what has not ended by itself."""
-        if self._over:
+    async def _see_the_other_task_out(self) -> None:
+        """The block is left while another task still reads, or closes: that one finishes first."""
+        self._done = anyio.Event()
+        if self._wait is not None:
+            self._wait.interrupt()
+        with anyio.move_on_after(self._close_grace_s, shield=True):
+            await self._done.wait()
+
+    async def _end(self, *, last: bool = False) -> None:
+        """No read will deliver anything any more: tell the core how the stream ended, and close what has not ended by itself.
+
+        `last`: nobody will come after this to try again what is interrupted by a cancellation.
+        """
+        if self._ended or (self._ending and not last):
             return
-        self._over = True
-        core, now = self._core, self._now()
+        self._over = self._ending = True
+        since = self._now()
+        interrupted = True
         try:
-            self._settle(now)
+            self._settle(since)
             if not self._finished:
-                await self._close(now)
+                await self._close(since)
+            interrupted = False
         finally:
-            if self._wait is not None:
-                self._wait.close()
-            core.replanned = _nothing
-            if not self._began:
-                self.turn = Turn(number=0, stopped=core.stop)
-            else:
-                self.turn = core.end_turn(
-                    self._now(),
-                    finished=self._finished and core.stop is None,
-                    error=self._error if core.stop is None else None,
-                    model_error=self._model_error,
-                    must_finish=self._adapter.needs_finish if self._adapter is not None else False,
-                )
+            self._ending = False
+            if last or not interrupted:
+                self._account(closed=not interrupted, since=since)
+
+    def _account(self, *, closed: bool, since: float) -> None:
+        """The stream is done with."""
+        core, now = self._core, self._now()
+        self._ended = True
+        if self._wait is not None:
+            self._wait.close()
+        core.replanned = _nothing
+        if not closed:
+            core.source_closed(now, since=since, closed=False, chunks_dropped=0, note="closing was interrupted by a cancellation")
+        if self._began:
+            self.turn = core.end_turn(
+                now,
+                finished=self._finished and core.stop is None,
+                error=self._error if core.stop is None else None,
+                model_error=self._model_error,
+                must_finish=self._adapter.needs_finish if self._adapter is not None else False,
+            )
+        else:
+            self.turn = Turn(number=0, stopped=core.stop)
+        if self._done is not None:
+            self._done.set()
 
     def _settle(self, now: float) -> None:
         """What the end of the source says about the turn, unless the run's end is what ended it."""
@@ -210,29 +253,41 @@ class SourceStream(Generic[T]):
 
     async def _close(self, since: float) -> None:
         """Close the source, however it takes it; what went wrong is noted, never raised."""
-        source = self._opened if self._opened is not None else self._source
+        source = self._iterator if self._iterator is not None else self._source
         if inspect.iscoroutine(source):  # it was never awaited, or its await was cancelled
             source.close()
             return
-        closer = getattr(source, "aclose", None) or getattr(source, "close", None)
-        if closer is None:
+        if self._iterator is None and inspect.isawaitable(source) and hasattr(source, "cancel"):  # a task that opens the stream
+            source.cancel()
             return
         dropped, note = 0, None
-        drains = self._adapter is not None and self._adapter.drains
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._close_grace_s) as scope:
             try:
-                if drains and inspect.isasyncgen(source):
-                    dropped, note = await self._drain(source)
-                closing = closer()
-                if inspect.isawaitable(closing):
-                    await closing
-                if drains:
-                    await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
+                if self._adapter is not None and self._adapter.drains and inspect.isasyncgen(source):
+                    dropped, note = await self._unwind(source, self._adapter)
+                holders = [source] if self._opened is source else [source, self._opened]
+                closers = [closer for holder in holders if (closer := _closer_of(holder)) is not None]
+                for closer in closers:
+                    closing = closer()
+                    if inspect.isawaitable(closing):
+                        await closing
+                if not closers and self._iterator is not None:
+                    note = f"{type(source).__name__} has neither aclose() nor close()"
+                await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
             except Exception as error:  # noqa: BLE001 - the SDK's trouble with closing must not hide how the run ended
                 note = f"closing raised {describe(error)}"
         if scope.cancelled_caught:
             note = f"closing did not end within {self._close_grace_s:g} s"
         self._core.source_closed(self._now(), since=since, closed=note is None, chunks_dropped=dropped, note=note)
+
+    async def _unwind(self, source: AsyncIterator[object], adapter: StreamAdapter) -> tuple[int, str | None]:
+        """Close a nest of async generators, of which `aclose()` reaches only the outermost: the connection would stay open."""
+        responses = adapter.responses(source)
+        for response in responses:
+            closing = response.aclose() if hasattr(response, "aclose") else response.close()
+            if inspect.isawaitable(closing):
+                await closing
+        return (0, None) if responses else await self._drain(source)
 
     async def _drain(self, source: AsyncIterator[object]) -> tuple[int, str | None]:
         """Unwind a nest of async generators from the inside, by going on reading in a cancelled scope.
@@ -253,6 +308,11 @@ class SourceStream(Generic[T]):
         if scope.cancelled_caught:
             return dropped, None
         return dropped, f"the transport had buffered more than the {dropped} chunks that were dropped; it may still be open"
+
+
+def _closer_of(holder: object) -> Callable[[], object] | None:
+    closer = getattr(holder, "aclose", None) or getattr(holder, "close", None)
+    return closer if callable(closer) else None
 
 
 def _nothing() -> None:

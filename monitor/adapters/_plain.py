@@ -22,6 +22,10 @@ class _PlainAdapter:
         """Nothing is owed."""
         return ()
 
+    def responses(self, source: object) -> Sequence[object]:
+        """None are needed: `aclose()` closes."""
+        return ()
+
     def classify(self, error: BaseException) -> ModelError:
         """Only what Python itself tells: connection errors and timeouts are the network's, `AdapterError` is a malformed stream."""
         kind = ErrorKind.UNKNOWN

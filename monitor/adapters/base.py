@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from monitor.adapters._plain import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
@@ -30,6 +30,11 @@ class StreamAdapter(Protocol):
 
     def finish(self) -> Sequence[Chunk]:
         """The source ended by itself: what is still owed, e.g. a tool call whose end never came."""
+        ...
+
+    def responses(self, source: object) -> Sequence[Any]:
+        """The SDK's own response objects behind a stream that `drains`, which close the connection at once: by `aclose()` or
+        `close()`. Empty where they cannot be found; then the stream is drained."""
         ...
 
     def classify(self, error: BaseException) -> ModelError:

@@ -12,6 +12,8 @@ Two things that the SDK does by itself inside one stream matter to whoever watch
 
 from __future__ import annotations
 
+import gc
+import inspect
 import json
 import re
 from base64 import b64encode
@@ -121,6 +123,14 @@ class GoogleAdapter:
     def finish(self) -> Sequence[Chunk]:
         """A streamed call that the end of the stream cut off; see the class. No `TurnFinished`: one that is missing stays missing."""
         return tuple(self._end_call(cut_off=True))
+
+    def responses(self, source: object) -> Sequence[Any]:
+        """The transport's response, found behind the suspended generators.
+
+        The SDK gives no handle on it, and neither `break` nor `aclose()` of its stream reaches it. Only CPython tells what a
+        suspended generator holds; elsewhere, and if the SDK's insides change, nothing is found and the stream is drained.
+        """
+        return _responses_behind(source)
 
     def classify(self, error: BaseException) -> ModelError:
         """Which kind of failure an exception of the SDK, or of a transport under it, is."""
@@ -599,3 +609,25 @@ def _message(error: BaseException) -> str:
         return (str(error) or type(error).__name__)[:_MAX_MESSAGE_CHARS]
     except Exception:  # noqa: BLE001 - the same
         return type(error).__name__
+
+
+_MAX_STEPS = 2_000
+"""Objects looked at while looking for the response; about 50 are needed."""
+
+
+def _responses_behind(source: object) -> list[Any]:
+    seen, waiting, found = {id(source)}, [source], list[Any]()
+    while waiting and len(seen) < _MAX_STEPS:
+        for held in gc.get_referents(waiting.pop()):
+            if id(held) in seen:
+                continue
+            seen.add(id(held))
+            if inspect.isasyncgen(held) or inspect.isframe(held):
+                waiting.append(held)
+            elif type(held).__module__ == "google.genai._api_client" and _closable(_attribute(held, "response_stream")):
+                found.append(held.response_stream)
+    return found
+
+
+def _closable(response: object) -> bool:
+    return callable(_attribute(response, "aclose")) or callable(_attribute(response, "close"))

@@ -31,9 +31,6 @@ _KNOWN: dict[str, type[Condition]] = {}
 class Condition(ABC):
     """Base of all conditions. Built-in ones are frozen, picklable and have a JSON form."""
 
-    follows_reads: ClassVar[bool] = True
-    """Whether `deadline` depends on when the pending read began. True is always right; False makes waiting cheaper."""
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         known = _KNOWN.get(tag_of(cls))
@@ -92,10 +89,6 @@ class _Composition(Condition, ABC):
     parts: tuple[Condition, ...]
 
     symbol: ClassVar[str]
-
-    @property
-    def follows_reads(self) -> bool:  # type: ignore[override]
-        return any(part.follows_reads for part in self.parts)
 
     @property
     def name(self) -> str:
@@ -178,8 +171,6 @@ class Not(Condition):
     """`~a`. It has no deadline: it is looked at when something happens."""
 
     part: Condition
-
-    follows_reads: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
-from monitor.conditions.base import AnyOf, Condition, parts_of
+from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
@@ -44,8 +43,6 @@ class _Timed(Condition):
 class Timeout(_Timed):
     """The whole run, in seconds: opening, streaming, tools and the caller's own time between turns."""
 
-    follows_reads: ClassVar[bool] = False
-
     def deadline(self, state: RunState) -> float | None:
         return self.seconds
 
@@ -71,8 +68,6 @@ class IdleTimeout(_Timed):
 class FirstChunkTimeout(_Timed):
     """How long a stream may take to deliver its first chunk, in seconds, opening and SDK retries included."""
 
-    follows_reads: ClassVar[bool] = False
-
     def deadline(self, state: RunState) -> float | None:
         if state.stream_started_s is None or state.first_chunk_seen:
             return None
@@ -82,17 +77,3 @@ class FirstChunkTimeout(_Timed):
         waited_s = state.elapsed_s - (state.stream_started_s or 0.0)
         detail = f"no first chunk after {waited_s:.3g} s, the limit is {self.seconds:g} s"
         return Stop(TerminateReason.IDLE_TIMEOUT, detail, self.name, self.seconds, waited_s)
-
-
-def split_idle(condition: Condition) -> tuple[float, Condition | None] | None:
-    """`condition` as "this many idle seconds, or the rest"; `None`: it cannot be put so.
-
-    An idle deadline moves with every read, the rest only with events; so a harness that needs the exact deadline of
-    every read has it by one addition.
-    """
-    parts = parts_of(condition, AnyOf)
-    idle = [part.seconds for part in parts if type(part) is IdleTimeout]
-    rest = tuple(part for part in parts if type(part) is not IdleTimeout)
-    if not idle or any(part.follows_reads for part in rest):
-        return None
-    return min(idle), AnyOf(rest) if rest else None

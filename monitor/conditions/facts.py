@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
@@ -24,8 +24,6 @@ class Predicate(Condition):
     fn: Callable[[RunState], bool]
     reason: TerminateReason = field(default=TerminateReason.CONDITION_MET, kw_only=True)
     label: str | None = field(default=None, init=False, repr=False)
-
-    follows_reads: ClassVar[bool] = False
 
     def __init__(
         self, fn: Callable[[RunState], bool], *, reason: TerminateReason = TerminateReason.CONDITION_MET, name: str | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
@@ -23,8 +22,6 @@ class MaxTurns(Condition):
 
     turns: int
 
-    follows_reads: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _at_least_one("MaxTurns.turns", self.turns)
 
@@ -41,8 +38,6 @@ class MaxModelCalls(Condition):
 
     calls: int
 
-    follows_reads: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _at_least_one("MaxModelCalls.calls", self.calls)
 
@@ -58,8 +53,6 @@ class MaxToolCalls(Condition):
     """At most this many tool calls. The call that exceeds it is seen in the stream, before it is carried out."""
 
     calls: int
-
-    follows_reads: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _at_least_one("MaxToolCalls.calls", self.calls)
@@ -81,8 +74,6 @@ class TokenLimit(Condition):
     total_tokens: int | None = None
     input_tokens: int | None = field(default=None, kw_only=True)
     output_tokens: int | None = field(default=None, kw_only=True)
-
-    follows_reads: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         given = [(name, value) for name, value in self._limits() if value is not None]
