@@ -133,7 +133,7 @@ class Wait(Protocol):
 
 def make_wait(run: Deadlined, clock: Clock) -> Wait:
     """The wait for the running event loop."""
-    native = current_token().native_token
+    native: Any = current_token().native_token
     return AsyncioWait(run, clock, native) if isinstance(native, asyncio.AbstractEventLoop) else TrioWait(run, clock, native)
 
 

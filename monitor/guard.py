@@ -29,8 +29,8 @@ from monitor.verdicts import Stop, Verdict
 
 T = TypeVar("T")
 
-KEEP_TEXT_CHARS = 8_192
-"""Text of a turn that is kept, in code points: two pages, so that a stream costs the same memory however long it runs."""
+KEEP_TEXT_CHARS = 3_000
+"""Text of a turn that is kept, in code points: a page, so that a stream costs the same memory however long it runs."""
 CLOSE_GRACE_S = 2.0
 """How long closing a source may take, in seconds. Real SDKs take below a millisecond."""
 
@@ -151,6 +151,8 @@ class Guard:
 class Watched(SourceStream[T]):
     """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream ends or the run stops."""
 
+    __slots__ = ("_guard",)
+
     def __init__(self, source: Source[T], guard: Guard, *, adapter: AdapterFactory | None) -> None:
         super().__init__(source, guard._core, clock=guard._clock, adapter=adapter, close_grace_s=guard._close_grace_s)
         self._guard = guard
@@ -172,6 +174,8 @@ class Watched(SourceStream[T]):
 
 class Watch(Watched[T]):
     """A run of one stream: what `watch()` returns."""
+
+    __slots__ = ()
 
     @property
     def outcome(self) -> Outcome | None:

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
 from monitor.conditions.base import Condition
-from monitor.detectors.base import ChannelDetector, Detector, TextFeed, wants_deltas
+from monitor.detectors.base import Detector, TextFeed, is_channel_detector, wants_deltas
 from monitor.errors import AdapterError, describe
 from monitor.events import (
     AbortRequested,
@@ -47,7 +47,7 @@ from monitor.state import Phase, RunState, Usage
 from monitor.tally import TurnTally, keep_limit
 from monitor.verdicts import Channel, Continue, Detection, Stop, Verdict
 
-HOLD_CHARS = 512
+HOLD_CHARS = 256
 """Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
 
 _BAD_FINISH = {
@@ -59,6 +59,45 @@ _BAD_FINISH = {
 
 class RunCore:
     """The state of one run and every decision about it. `emit` receives the events, in order."""
+
+    __slots__ = (
+        "_abort_why",
+        "_argument_observers",
+        "_began",
+        "_channel_detectors",
+        "_closing",
+        "_condition",
+        "_decided_at",
+        "_delta_observers",
+        "_detectors",
+        "_emit",
+        "_error",
+        "_failed",
+        "_failure_told",
+        "_free_chars",
+        "_goal",
+        "_keep_chars",
+        "_left",
+        "_model_calls",
+        "_outcome",
+        "_phase",
+        "_policy",
+        "_reasoning_feeds",
+        "_schedule",
+        "_tally",
+        "_text_feeds",
+        "_tool_calls",
+        "_turns",
+        "_usage",
+        "_usage_estimated",
+        "_verdicts",
+        "deadline",
+        "open_calls",
+        "replanned",
+        "stop",
+        "turn",
+        "waiting_since",
+    )
 
     def __init__(
         self,
@@ -465,8 +504,8 @@ class RunCore:
 
     def _wire_detectors(self) -> None:
         """Detectors of characters are fed text directly; of the others, only those that want deltas are shown them."""
-        self._channel_detectors = [d for d in self._detectors if isinstance(d, ChannelDetector)]
-        self._delta_observers = [d for d in self._detectors if d not in self._channel_detectors and wants_deltas(d)]
+        self._channel_detectors = [d for d in self._detectors if is_channel_detector(d)]
+        self._delta_observers = [d for d in self._detectors if not is_channel_detector(d) and wants_deltas(d)]
         self._argument_observers = self._channel_detectors + self._delta_observers
         self._text_feeds = [*self._feeds_of("text"), *((d.name, _DeltaFeed(d)) for d in self._delta_observers)]
 

@@ -13,6 +13,12 @@ from monitor.state import RunState
 class Schedule:
     """The next look at a condition."""
 
+    __slots__ = (
+        "_condition",
+        "_headroom_eighths",
+        "deadline_s",
+    )
+
     def __init__(self, condition: Condition | None) -> None:
         self.deadline_s = math.inf
         """Before it, in seconds since the run began, the condition cannot have become true by time alone."""

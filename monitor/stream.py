@@ -46,6 +46,33 @@ _NOTHING: Any = object()
 class SourceStream(Generic[T]):
     """One stream, as an async iterator of the SDK's own objects. `RunCore` decides, this performs."""
 
+    __slots__ = (
+        "_adapter",
+        "_began",
+        "_clock",
+        "_close_grace_s",
+        "_core",
+        "_cut",
+        "_done",
+        "_ended",
+        "_ending",
+        "_entered",
+        "_error",
+        "_factory",
+        "_feed",
+        "_finished",
+        "_index",
+        "_iterator",
+        "_model_error",
+        "_now",
+        "_opened",
+        "_over",
+        "_read",
+        "_source",
+        "_wait",
+        "turn",
+    )
+
     def __init__(self, source: Source[T], core: RunCore, *, clock: Clock, adapter: AdapterFactory | None, close_grace_s: float) -> None:
         self._source: Any = source
         self._core = core

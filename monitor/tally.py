@@ -15,6 +15,23 @@ from monitor.verdicts import Stop
 class TurnTally:
     """What has come of a turn so far. `keep_chars`: how much of its visible text is kept."""
 
+    __slots__ = (
+        "_has_report",
+        "_keep_chars",
+        "_reported",
+        "_unreported_eighths",
+        "_void",
+        "_void_estimated",
+        "calls",
+        "finish",
+        "first_chunk_seen",
+        "number",
+        "parts",
+        "started_at",
+        "text",
+        "text_chars",
+    )
+
     def __init__(self, *, number: int, keep_chars: float, started_at: float) -> None:
         self.number = number
         self.started_at = started_at

@@ -76,7 +76,8 @@ async def test_odd_text_goes_through_whole(text: str) -> None:
     assert monitor.Outcome.from_dict(outcome.to_dict()) == outcome
 
 
-async def test_a_delta_of_100_mb_is_read_like_any_other() -> None:
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # once: it takes seconds, and the event loop has no part in it
+async def test_a_delta_of_100_mb_is_read_like_any_other(anyio_backend: str) -> None:
     line = "".join(f"line {number} of the log, with {number * 7919 % 100_003} in it\n" for number in range(2_500))
     huge = (line * 1_000)[:100_000_000]
     seen, outcome, _ = await watched_to_the_end(ScriptedStream("before", huge, "after"), policy=monitor.ObserveOnly())

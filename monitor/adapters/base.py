@@ -34,7 +34,8 @@ class StreamAdapter(Protocol):
 
     def responses(self, source: object) -> Sequence[Any]:
         """The SDK's own response objects behind a stream that `drains`, which close the connection at once: by `aclose()` or
-        `close()`. Empty where they cannot be found; then the stream is drained."""
+        `close()`. Empty where they cannot be found; then the stream is drained.
+        """
         ...
 
     def classify(self, error: BaseException) -> ModelError:

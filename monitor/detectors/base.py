@@ -7,7 +7,7 @@ no logging; the same chunks give the same findings, and how the provider cut the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from monitor.chunks import Chunk
 from monitor.verdicts import Channel, Detection
@@ -57,7 +57,6 @@ class TextFeed(Protocol):
         ...
 
 
-@runtime_checkable
 class ChannelDetector(Detector, Protocol):
     """A detector of characters. It may be fed a channel's text directly, and in larger pieces than it comes in."""
 
@@ -66,7 +65,6 @@ class ChannelDetector(Detector, Protocol):
         ...
 
 
-@runtime_checkable
 class FactDetector(Detector, Protocol):
     """A detector of whole calls, results and turns. It says so, and no object is made for it per delta."""
 
@@ -78,4 +76,9 @@ class FactDetector(Detector, Protocol):
 
 def wants_deltas(detector: Detector) -> bool:
     """Whether `detector` must be shown every delta; it must unless it says otherwise."""
-    return detector.wants_deltas if isinstance(detector, FactDetector) else True
+    return getattr(detector, "wants_deltas", True) is not False
+
+
+def is_channel_detector(detector: Detector) -> TypeGuard[ChannelDetector]:
+    """Whether `detector` can be fed text directly. (By the name of the method: checking a whole protocol takes 20 us.)"""
+    return hasattr(detector, "feed_of")

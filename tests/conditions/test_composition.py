@@ -340,7 +340,6 @@ def test_what_has_become_true_by_time_stays_true(condition: Condition, state: Ru
 
 @given(st.recursive(st.builds(Timeout, HALVES) | st.builds(FirstChunkTimeout, HALVES) | UNTIMED_TREES, negated), states(), HALVES)
 def test_a_condition_that_does_not_follow_reads_has_a_deadline_that_does_not(condition: Condition, state: RunState, since: float):
-    assert not condition.follows_reads
     assert condition.deadline(state) == condition.deadline(replace(state, waiting_since_s=since))
 
 
@@ -519,7 +518,6 @@ def test_a_users_condition_needs_one_method_only():
     condition = Stubborn() | Timeout(30)
     assert condition.deadline(LATE) == 30
     assert condition.token_headroom(LATE) is None
-    assert condition.follows_reads
     assert condition.met(LATE).met
     assert reason_of(condition, LATE) is TerminateReason.CONDITION_MET
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import TextDelta, TurnFinished
-from monitor.conditions import AllOf, AnyOf, Condition, FirstChunkTimeout, IdleTimeout, MaxToolCalls, MaxTurns, Not, Timeout
-from monitor.conditions.deadlines import ROUNDING_S, split_idle
+from monitor.conditions import AllOf, AnyOf, Condition, FirstChunkTimeout, IdleTimeout, MaxToolCalls, Not, Timeout
+from monitor.conditions.deadlines import ROUNDING_S
 from monitor.errors import ConfigError
 from monitor.policy import ObserveOnly
 from monitor.reasons import FinishReason, TerminateReason
@@ -126,26 +126,6 @@ def test_more_seconds_than_a_float_can_hold_are_refused_by_name(condition: Any):
 # --- the cheap way to the same deadline
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        (IdleTimeout(5), (5, None)),
-        (IdleTimeout(5) | IdleTimeout(3), (3, None)),
-        (IdleTimeout(5) | Timeout(9), (5, AnyOf((Timeout(9),)))),
-        (Timeout(9) | IdleTimeout(5) | MaxTurns(3), (5, AnyOf((Timeout(9), MaxTurns(3))))),
-        (IdleTimeout(5) | ~IdleTimeout(3), (5, AnyOf((Not(IdleTimeout(3)),)))),
-        (Timeout(9), None),
-        (Timeout(9) | MaxTurns(3), None),
-        (IdleTimeout(5) & Timeout(9), None),
-        (IdleTimeout(5) | (IdleTimeout(3) & MaxTurns(1)), None),
-        (AnyOf((Timeout(9), AnyOf((IdleTimeout(5), MaxTurns(3))))), None),
-    ],
-    ids=lambda value: value.name if isinstance(value, Condition) else "",
-)
-def test_an_idle_limit_is_split_off_where_it_stands_alone(condition: Condition, expected: tuple[float, Condition | None] | None):
-    assert split_idle(condition) == expected
-
-
 TICKS = st.integers(0, 40).map(lambda halves: halves / 2)
 LEAVES = st.one_of(
     st.builds(Timeout, TICKS),
@@ -162,24 +142,6 @@ TREES = st.recursive(
     ),
     max_leaves=6,
 )
-
-
-@given(st.builds(lambda a, b: a | b, LEAVES, TREES), TICKS, TICKS, st.integers(0, 4), st.booleans())
-def test_the_split_gives_the_deadline_of_the_whole(condition: Condition, since: float, further: float, tool_calls: int, first: bool):
-    split = split_idle(condition)
-    assume(split is not None)
-    assert split is not None
-    idle_s, rest = split
-    state = RunState(
-        elapsed_s=since + further,
-        phase="streaming",
-        tool_calls=tool_calls,
-        stream_started_s=0.0,
-        first_chunk_seen=first,
-        waiting_since_s=since,
-    )
-    others = None if rest is None else rest.deadline(state)
-    assert condition.deadline(state) == min(since + idle_s, math.inf if others is None else others)
 
 
 # --- a whole run, decided without a clock

@@ -57,7 +57,6 @@ def test_a_predicate_is_asked_at_transitions_only():
     condition = Predicate(lambda state: state.elapsed_s > 5)
     assert condition.deadline(RunState()) is None
     assert condition.token_headroom(RunState()) is None
-    assert not condition.follows_reads
 
 
 def test_the_functions_own_exception_goes_through():

@@ -144,13 +144,6 @@ def test_what_is_not_true_is_true_at_its_deadline(condition: Condition):
 
 
 @pytest.mark.parametrize("condition", ALL)
-def test_one_that_does_not_follow_reads_has_a_deadline_that_does_not_move_with_them(condition: Condition):
-    for state in STATES:
-        if state.waiting_since_s is not None and not condition.follows_reads:
-            assert condition.deadline(replace(state, waiting_since_s=3.0)) == condition.deadline(state)
-
-
-@pytest.mark.parametrize("condition", ALL)
 def test_all_are_frozen_hashable_and_picklable(condition: Condition):
     for field in fields(condition):  # type: ignore[arg-type]
         with pytest.raises(FrozenInstanceError):
