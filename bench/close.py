@@ -48,8 +48,8 @@ from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sinks import EventSink, MemorySink
 from monitor.testing import Do, FakeClock, Pause, ScriptedStream, Stall
-from monitor.testing import gemini_server as wire
-from monitor.testing.gemini_server import LocalGemini
+from monitor.testing import gemini_steps as wire
+from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
 from monitor.verdicts import Detection
 
 Backend: TypeAlias = Literal["asyncio", "trio"]
@@ -106,7 +106,7 @@ def _scripts() -> dict[str, wire.Script]:
     }
 
 
-def _script_of(scripts: dict[str, wire.Script]) -> Callable[[wire.ReceivedRequest], wire.Script]:
+def _script_of(scripts: dict[str, wire.Script]) -> Callable[[ReceivedRequest], wire.Script]:
     return lambda request: scripts[request.body["contents"][0]["parts"][0]["text"]]
 
 

@@ -200,10 +200,14 @@ class SourceStream(Generic[T]):
         feed(item, now)
 
     def _feed_decoded(self, item: T, now: float) -> None:
-        assert self._adapter is not None  # noqa: S101 - set with this method
-        feed = self._core.feed
-        for chunk in self._adapter.decode(item):
-            feed(chunk, now)
+        adapter, core = self._adapter, self._core
+        assert adapter is not None  # noqa: S101 - set with this method
+        text = adapter.plain_text(item)
+        if text is not None:
+            core.feed_text(text, now)
+            return
+        for chunk in adapter.decode(item):
+            core.feed(chunk, now)
 
     # ------------------------------------------------------------------ ending
 

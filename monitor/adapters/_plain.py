@@ -18,6 +18,10 @@ class _PlainAdapter:
     def __init__(self, turn: int = 0) -> None:
         """`turn` is of no use here: chunks of ours bring their ids."""
 
+    def plain_text(self, item: object) -> str | None:
+        """Told by `decode`."""
+        return None
+
     def finish(self) -> Sequence[Chunk]:
         """Nothing is owed."""
         return ()

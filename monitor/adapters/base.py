@@ -24,6 +24,10 @@ class StreamAdapter(Protocol):
     drains: bool
     """`aclose()` of this SDK's async generators does not close the connection: drain them in a cancelled scope instead."""
 
+    def plain_text(self, item: object) -> str | None:
+        """The text of an object that is one piece of visible text and nothing else, to be told quickly; `None`: ask `decode`."""
+        ...
+
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one SDK object, in order. Raises `AdapterError` for an object that is none of the SDK's."""
         ...

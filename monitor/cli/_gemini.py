@@ -19,7 +19,8 @@ from google.genai import types
 import monitor
 from monitor.cli._recorded import DemoRun, DemoTurn
 from monitor.errors import RunFailed
-from monitor.testing.gemini_server import Event, LocalGemini, Pause, ReceivedRequest, Step, events_of_message
+from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
+from monitor.testing.gemini_steps import Event, Pause, Step, events_of_message
 from monitor.transcripts import RecordedResult
 from monitor.transcripts.scan import Amount
 

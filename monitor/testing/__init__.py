@@ -3,8 +3,8 @@
 from monitor.testing.clock import FakeAlarm as FakeAlarm
 from monitor.testing.clock import FakeClock as FakeClock
 from monitor.testing.gemini_server import LocalGemini as LocalGemini
-from monitor.testing.gemini_server import finish as finish
-from monitor.testing.gemini_server import text as text
+from monitor.testing.gemini_steps import finish as finish
+from monitor.testing.gemini_steps import text as text
 from monitor.testing.rechunk import cut as cut
 from monitor.testing.rechunk import rechunk as rechunk
 from monitor.testing.scripted import Do as Do

@@ -3,7 +3,8 @@
 It plays one script per request, misbehaves on demand, and records what it received and **when it saw the client leave**:
 
     from google import genai
-    from monitor.testing.gemini_server import LocalGemini, Stall, finish, text
+    from monitor.testing import LocalGemini
+    from monitor.testing.gemini_steps import Stall, finish, text
 
     with LocalGemini([[text("hel"), text("lo"), finish()], [text("never ends"), Stall()]]) as server:
         client = genai.Client(api_key="x", http_options={"base_url": server.base_url})
@@ -26,324 +27,31 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
-from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 import anyio
 
-from monitor.errors import AdapterError, ConfigError
-
-Event: TypeAlias = Mapping[str, Any]
-"""One `GenerateContentResponse` as it stands on the wire (camelCase JSON)."""
-
-
-@dataclass(slots=True, frozen=True)
-class Send:
-    """One server-sent event. A bare mapping in a script means the same."""
-
-    event: Event
-
-
-@dataclass(slots=True, frozen=True)
-class Raw:
-    """These body bytes as they are: half an event, a comment, no JSON."""
-
-    data: bytes
-
-
-@dataclass(slots=True, frozen=True)
-class Headers:
-    """The status line and headers now; otherwise they go out with the first `Send` or `Raw`."""
-
-
-@dataclass(slots=True, frozen=True)
-class Pause:
-    """Nothing for `delay_s` seconds; before the first event it delays the headers."""
-
-    delay_s: float
-
-
-@dataclass(slots=True, frozen=True)
-class Stall:
-    """Nothing, until the client leaves or the server stops."""
-
-
-@dataclass(slots=True, frozen=True)
-class Cut:
-    """Close the connection in the middle of the answer, after everything sent so far has gone out."""
-
-
-@dataclass(slots=True, frozen=True)
-class Reset:
-    """Close the connection with a TCP reset."""
-
-
-@dataclass(slots=True, frozen=True)
-class Repeat:
-    """`step` as often as `times` says (`None`: for ever), `delay_s` seconds apart. `Repeat(text("x"))` floods."""
-
-    step: Step | Event
-    times: int | None = None
-    delay_s: float = 0.0
-
-
-@dataclass(slots=True, frozen=True)
-class Reply:
-    """A whole answer with this status instead of a stream. Only a `Pause` may stand before it."""
-
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Added to, or replacing, `content-type: application/json`."""
-
-
-Step: TypeAlias = Send | Raw | Headers | Pause | Stall | Cut | Reset | Repeat | Reply
-Script: TypeAlias = Sequence[Step | Event]
-_STEPS = (Send, Raw, Headers, Pause, Stall, Cut, Reset, Repeat, Reply)
-
-
-# --- what a script sends
-
-
-def chunk(
-    parts: Sequence[Event] | None,
-    *,
-    usage: Event | None = None,
-    finish_reason: str | None = None,
-    finish_message: str | None = None,
-    response_id: str | None = None,
-    continuation_token: str | None = None,
-    **top_level: Any,
-) -> dict[str, Any]:
-    """One event with one candidate. `parts=None` leaves its content away, as a malformed call does.
-
-    `continuation_token` (base64) is a checkpoint from which the SDK may resume by itself.
-    """
-    candidate: dict[str, Any] = {"index": 0}
-    if parts is not None:
-        candidate["content"] = {"role": "model", "parts": list(parts)}
-    optional = {"finishReason": finish_reason, "finishMessage": finish_message, "continuationToken": continuation_token}
-    candidate.update({key: value for key, value in optional.items() if value is not None})
-    event: dict[str, Any] = {"candidates": [candidate], "modelVersion": "local-gemini"}
-    if response_id is not None:
-        event["responseId"] = response_id
-    if usage is not None:
-        event["usageMetadata"] = usage
-    return event | top_level
-
-
-def usage(prompt: int, *, output: int = 0, thoughts: int = 0, cached: int = 0, tool_use: int = 0) -> dict[str, Any]:
-    """A `usageMetadata` object: tokens of the request so far. Zeros are left away, as the API does."""
-    counts = {
-        "promptTokenCount": prompt,
-        "candidatesTokenCount": output,
-        "thoughtsTokenCount": thoughts,
-        "cachedContentTokenCount": cached,
-        "toolUsePromptTokenCount": tool_use,
-        "totalTokenCount": prompt + output + thoughts + tool_use,
-    }
-    return {key: count for key, count in counts.items() if count}
-
-
-def text(words: str, **options: Any) -> dict[str, Any]:
-    """A piece of the visible answer. `options`: those of `chunk`."""
-    return chunk([{"text": words}], **options)
-
-
-def thought(words: str, *, signature: str | None = None, **options: Any) -> dict[str, Any]:
-    """A piece of the thinking. `signature`: base64."""
-    return chunk([{"text": words, "thought": True} | _signature(signature)], **options)
-
-
-def call(
-    name: str, arguments: Event | None = None, *, id: str | None = None, signature: str | None = None, **options: Any
-) -> dict[str, Any]:
-    """A complete function call."""
-    function = {"name": name, "args": dict(arguments or {})} | ({} if id is None else {"id": id})
-    return chunk([{"functionCall": function} | _signature(signature)], **options)
-
-
-def partial_call(
-    name: str | None = None,
-    pieces: Sequence[Event] | None = None,
-    *,
-    more: bool | None = None,
-    id: str | None = None,
-    signature: str | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """A piece of a function call whose arguments are streamed (the API does this on Vertex only).
-
-    The first has `name`; `pieces` come from `piece`; `more=True` says that the call goes on.
-    """
-    optional = {"name": name, "id": id, "partialArgs": None if pieces is None else list(pieces), "willContinue": more}
-    function = {key: value for key, value in optional.items() if value is not None}
-    return chunk([{"functionCall": function} | _signature(signature)], **options)
-
-
-def piece(path: str, value: str | float | bool | None, *, more: bool | None = None) -> dict[str, Any]:  # noqa: FBT001 - a JSON value
-    """One `partialArgs` entry: `value` at the JSON path `path`; `more=True` says that the string goes on."""
-    match value:
-        case None:
-            kind: dict[str, Any] = {"nullValue": "NULL_VALUE"}
-        case bool():
-            kind = {"boolValue": value}
-        case str():
-            kind = {"stringValue": value}
-        case _:
-            kind = {"numberValue": value}
-    return {"jsonPath": path} | kind | ({} if more is None else {"willContinue": more})
-
-
-def usage_only(prompt: int, **counts: int) -> dict[str, Any]:
-    """An event that has no candidate, only usage. Arguments: those of `usage`."""
-    return {"usageMetadata": usage(prompt, **counts), "modelVersion": "local-gemini"}
-
-
-def finish(
-    reason: str = "STOP", *, message: str | None = None, parts: Sequence[Event] | None = ({"text": ""},), **options: Any
-) -> dict[str, Any]:
-    """The event that closes a turn. With `usage` if none is given: 7 tokens in, 3 out."""
-    defaults: dict[str, Any] = {"usage": usage(7, output=3)}
-    return chunk(parts, finish_reason=reason, finish_message=message, **(defaults | options))
-
-
-def blocked(reason: str = "PROHIBITED_CONTENT") -> dict[str, Any]:
-    """The one event that answers a blocked prompt."""
-    return {"promptFeedback": {"blockReason": reason}, "usageMetadata": usage(7), "modelVersion": "local-gemini"}
-
-
-def midstream_error(code: int = 503, message: str = "The model is overloaded.", status: str = "UNAVAILABLE") -> dict[str, Any]:
-    """An error event inside a stream that began with 200."""
-    return {"error": {"code": code, "message": message, "status": status}}
-
-
-def _signature(signature: str | None) -> dict[str, str]:
-    return {} if signature is None else {"thoughtSignature": signature}
-
-
-# --- error answers
-
-_RPC_STATUS = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
-
-
-def error_reply(
-    code: int,
-    message: str = "Something went wrong.",
-    *,
-    status: str | None = None,
-    details: Sequence[Event] = (),
-    headers: Mapping[str, str] | None = None,
-) -> Reply:
-    """An error in the API's JSON form. `status` is the RPC name; by default the one that goes with `code`."""
-    error: dict[str, Any] = {"code": code, "message": message, "status": status or _RPC_STATUS.get(code, "UNKNOWN")}
-    if details:
-        error["details"] = list(details)
-    return Reply(code, _json({"error": error}), headers or {})
-
-
-def rate_limited(retry_after_s: float | None = 7) -> Reply:
-    """429 that asks to wait, as the API does, with a RetryInfo detail; `None` leaves that away."""
-    details = [] if retry_after_s is None else [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after_s:g}s"}]
-    return error_reply(429, "You exceeded your current quota.", details=details)
-
-
-def overflow(tokens: int = 1_200_000, limit: int = 1_048_576) -> Reply:
-    """400: the prompt does not fit the window."""
-    return error_reply(400, f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit}).")
-
-
-def html_error(code: int = 502, body: str = "<html><body>Bad gateway</body></html>") -> Reply:
-    """What a proxy answers."""
-    return Reply(code, body.encode(), {"content-type": "text/html"})
-
-
-# --- scripts from text and from recordings
-
-
-def events_of(
-    answer: str,
-    tool_calls: Iterable[tuple[str, Event]] = (),
-    *,
-    cut: int = 20,
-    reasoning: str = "",
-    finish_reason: str | None = "STOP",
-    tokens: Event | None = None,
-) -> list[dict[str, Any]]:
-    """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then each (name, arguments) call.
-
-    `finish_reason=None` leaves the closing event away, so the stream is truncated. `tokens` is its `usageMetadata`.
-    """
-    if cut < 1:
-        raise ConfigError(f"cut must be at least 1 code point, not {cut}")
-    events = [thought(reasoning[at : at + cut]) for at in range(0, len(reasoning), cut)]
-    events += [text(answer[at : at + cut]) for at in range(0, len(answer), cut)]
-    events += [call(name, arguments) for name, arguments in tool_calls]
-    if finish_reason is not None:
-        events.append(finish(finish_reason, usage=tokens or usage(7, output=3)))
-    return events
-
-
-def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
-    """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire events.
-
-    Arguments that are no JSON object go under the key `input`, because the wire knows objects only.
-    """
-    calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
-    objects = [(name, arguments if isinstance(arguments, Mapping) else {"input": arguments}) for name, arguments in calls]
-    return events_of(str(message.get("text") or ""), objects, cut=cut)
-
-
-@dataclass(slots=True, frozen=True)
-class RecordedCall:
-    """One recorded model call: the API method and the events that it answered."""
-
-    method: str
-    events: tuple[dict[str, Any], ...]
-
-
-def load_recording(path: str | PathLike[str]) -> list[RecordedCall]:
-    """The calls of a recorded file, in order: `*.jsonl` is one streamed call, an event a line; `*.responses` has a call a line.
-
-    `RecordedCall.events` is a script. Raises `AdapterError` for a line that is neither.
-    """
-    file = Path(path)
-    lines = [_recorded_line(file, number, line) for number, line in enumerate(file.read_text("utf-8").splitlines(), 1) if line.strip()]
-    if file.suffix != ".responses":
-        return [RecordedCall("generateContentStream", tuple(lines))]
-    return [_recorded_call(file, line) for line in lines]
-
-
-def _recorded_line(file: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise AdapterError(f"{file}, line {number}: no JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise AdapterError(f"{file}, line {number}: expected a JSON object, not {type(data).__name__}")
-    return data
-
-
-def _recorded_call(file: Path, line: Event) -> RecordedCall:
-    method, response = line.get("method"), line.get("response")
-    events: list[Any] = response if isinstance(response, list) else [response]
-    if not isinstance(method, str) or not all(isinstance(event, dict) for event in events):
-        raise AdapterError(f"{file}: a recorded call needs `method` and `response`; this one has {', '.join(line) or 'nothing'}")
-    return RecordedCall(method, tuple(events))
-
+from monitor.errors import ConfigError
+from monitor.testing.gemini_steps import (
+    STEPS,
+    Cut,
+    Event,
+    Headers,
+    Pause,
+    Raw,
+    Repeat,
+    Reply,
+    Reset,
+    Script,
+    Send,
+    Stall,
+    Step,
+    error_reply,
+    to_json,
+)
 
 # --- what the server saw
 
@@ -530,7 +238,7 @@ class LocalGemini:
 
     def _count(self, request: ReceivedRequest) -> Reply:
         answer = self._count_tokens(request) if callable(self._count_tokens) else self._count_tokens
-        return answer if isinstance(answer, Reply) else Reply(200, _json({"totalTokens": answer}))
+        return answer if isinstance(answer, Reply) else Reply(200, to_json({"totalTokens": answer}))
 
 
 def _in_order(scripts: Sequence[Script]) -> Callable[[ReceivedRequest], Script]:
@@ -561,7 +269,7 @@ def _step_of(step: Step | Event) -> Step:
         return Send(step)
     if isinstance(step, Repeat) and isinstance(step.step, Reply):
         raise ConfigError("a Reply cannot be repeated")
-    if not isinstance(step, _STEPS):
+    if not isinstance(step, STEPS):
         raise ConfigError(f"a script holds {step!r}, which is no step and no event")
     return step
 
@@ -725,7 +433,7 @@ class _Answer:
 
     async def _send(self, event: Event) -> None:
         if self._streams:
-            await self._body(b"data: " + _json(event) + b"\r\n\r\n")
+            await self._body(b"data: " + to_json(event) + b"\r\n\r\n")
         else:
             self._events.append(event)
         self._request.events_sent += 1
@@ -748,7 +456,7 @@ class _Answer:
             await self._begin()
             await self._write(b"0\r\n\r\n")
         else:
-            await self._whole(Reply(200, self._raw or _json(_merged(self._events))))
+            await self._whole(Reply(200, self._raw or to_json(_merged(self._events))))
 
     async def _whole(self, reply: Reply) -> None:
         self._replied = True
@@ -774,14 +482,6 @@ def _head_of(status: int, headers: Mapping[str, str]) -> bytes:
         phrase = "Unknown"
     lines = [f"HTTP/1.1 {status} {phrase}", "server: local-gemini", *[f"{name}: {value}" for name, value in headers.items()]]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def _json(value: Any) -> bytes:
-    """UTF-8; a lone surrogate goes out as its escape, as it would come from the API."""
-    try:
-        return json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value).encode()
 
 
 def _parsed(data: bytes) -> Any:

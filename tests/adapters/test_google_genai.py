@@ -23,10 +23,10 @@ from monitor.chunks import CHUNK_TYPES, Chunk, ReasoningDelta, TextDelta, ToolCa
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind
 from monitor.reasons import FinishReason
-from monitor.testing.gemini_server import (
+from monitor.testing.gemini_server import LocalGemini
+from monitor.testing.gemini_steps import (
     Cut,
     Event,
-    LocalGemini,
     Pause,
     Raw,
     Reply,

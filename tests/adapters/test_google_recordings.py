@@ -9,7 +9,8 @@ import pytest
 
 from monitor.adapters.google_genai import GoogleAdapter
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
-from monitor.testing.gemini_server import LocalGemini, RecordedCall, load_recording
+from monitor.testing.gemini_server import LocalGemini
+from monitor.testing.gemini_steps import RecordedCall, load_recording
 from tests.adapters.google_sdk import of_type, sdk, sdk_warnings, stream
 
 pytestmark = sdk_warnings

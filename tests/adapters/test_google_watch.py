@@ -11,21 +11,8 @@ from google.genai import types
 from google.genai.client import AsyncClient
 
 import monitor
-from monitor.testing.gemini_server import (
-    Cut,
-    LocalGemini,
-    Pause,
-    Repeat,
-    Reset,
-    Stall,
-    blocked,
-    call,
-    error_reply,
-    finish,
-    overflow,
-    rate_limited,
-    text,
-)
+from monitor.testing.gemini_server import LocalGemini
+from monitor.testing.gemini_steps import Cut, Pause, Repeat, Reset, Stall, blocked, call, error_reply, finish, overflow, rate_limited, text
 from tests.adapters.google_sdk import PLAIN, TRANSPORTS, received, sdk, sdk_warnings, stream
 
 pytestmark = [pytest.mark.asyncio, sdk_warnings]

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import monitor
 from monitor import cli
 from monitor.cli._app import app
-from monitor.testing.gemini_server import LocalGemini, Stall, text
+from monitor.testing.gemini_server import LocalGemini
+from monitor.testing.gemini_steps import Stall, text
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from monitor.cli._app import app
 from monitor.cli._recorded import demo_runs
-from monitor.testing.gemini_server import LocalGemini, Repeat, Script, error_reply, events_of, text
+from monitor.testing.gemini_server import LocalGemini
+from monitor.testing.gemini_steps import Repeat, Script, error_reply, events_of, text
 
 ROOT = Path(__file__).parents[2]
 REGENERATE = ROOT / "fixtures" / "regenerate.py"

@@ -19,13 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import AdapterError, ConfigError
-from monitor.testing.gemini_server import (
+from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
+from monitor.testing.gemini_steps import (
     Cut,
     Headers,
-    LocalGemini,
     Pause,
     Raw,
-    ReceivedRequest,
     Repeat,
     Reply,
     Reset,
