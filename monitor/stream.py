@@ -35,8 +35,7 @@ Source: TypeAlias = (
 """What can be watched: a stream, an awaitable of one, or a function without arguments that returns either."""
 
 DRAIN_CHUNKS = 256
-"""How many already buffered chunks are read and dropped while closing. Only a flooding server gets there: on the httpx2
-transport 0-30 are buffered, on aiohttp up to some 16,000, which would block the loop for more than a second."""
+"""How many already buffered chunks are read and dropped while a stream is drained. Only a flooding server gets there."""
 DRAIN_S = 0.025
 """How long dropping them may take, in seconds."""
 

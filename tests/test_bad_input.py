@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 import monitor
+from monitor.adapters._plain import TextAdapter
 from monitor.testing import Do, ScriptedStream, Stall
 
 pytestmark = pytest.mark.anyio
@@ -251,3 +252,19 @@ async def test_a_clock_that_jumps_ends_the_run_once() -> None:
     seen, outcome, _ = await watched_to_the_end(source, clock=clock, stop_when=monitor.Timeout(10) | monitor.IdleTimeout(10))
     assert seen == ["a"]
     assert outcome.reason in {Reason.TIMEOUT, Reason.IDLE_TIMEOUT}
+
+
+async def test_a_flood_that_can_only_be_drained_is_given_up_on_and_not_called_closed() -> None:
+    class Drained(TextAdapter):
+        drains = True
+
+    async def flood() -> AsyncIterator[str]:
+        while True:
+            yield "x"  # never suspends: everything is in a buffer already
+
+    async with monitor.watch(flood(), adapter=Drained) as watched:
+        async for _ in watched:
+            break
+    assert watched.outcome is not None
+    assert not watched.outcome.closed
+    assert 0 < watched.outcome.chunks_after_decision <= 256

@@ -5,6 +5,7 @@ Law 5: the caller's code is never cancelled by us, and a foreign cancellation is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +15,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.testing import FakeClock
+from monitor.testing import Do, FakeClock, ScriptedStream
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +96,7 @@ async def test_a_stream_that_ends_is_a_good_end() -> None:
     assert outcome.closed
 
 
+@pytest.mark.feature("ST-13")
 async def test_leaving_by_break_closes_the_source() -> None:
     w = Watching(Source("a", "b"))
     async with w.watch as watched:
@@ -112,6 +114,7 @@ async def test_leaving_before_reading_closes_the_source() -> None:
     w.ended(Reason.CLOSED_BY_CALLER)
 
 
+@pytest.mark.feature("ST-13")
 async def test_the_callers_exception_goes_on_unchanged() -> None:
     w = Watching(Source("a"))
     error = ValueError("mine")
@@ -155,6 +158,7 @@ async def test_an_exception_whose_message_cannot_be_read_is_an_ending_like_any_o
     assert provider.ended(Reason.ERROR).source == "provider"
 
 
+@pytest.mark.feature("ST-13")
 async def test_an_abort_interrupts_a_pending_read() -> None:
     w = Watching(Source("a"))
     await _while_waiting(lambda: w.watch.abort("enough"), w)
@@ -225,6 +229,7 @@ async def test_aborting_twice_and_after_the_end_changes_nothing() -> None:
     assert w.ended(Reason.ABORTED).detail == "first"
 
 
+@pytest.mark.feature("ST-13")
 async def test_an_idle_provider_ends_the_run_at_the_idle_timeout() -> None:
     w = Watching(Source("a"), stop_when=monitor.IdleTimeout(30) | monitor.Timeout(300))
     await _while_waiting(lambda: w.clock.advance(30), w)
@@ -247,6 +252,7 @@ async def test_nothing_happens_just_before_the_deadline() -> None:
     w.ended(Reason.IDLE_TIMEOUT)
 
 
+@pytest.mark.feature("ST-02")
 async def test_the_whole_run_is_limited_by_the_timeout_while_it_waits() -> None:
     w = Watching(Source("a"), stop_when=monitor.IdleTimeout(30) | monitor.Timeout(20))
     await _while_waiting(lambda: w.clock.advance(20), w)
@@ -295,6 +301,7 @@ async def test_a_chunk_that_arrives_after_the_deadline_is_not_delivered() -> Non
     assert seen == ["in time"]
 
 
+@pytest.mark.feature("ST-02")
 async def test_a_source_that_never_suspends_meets_its_deadline() -> None:
     clock = FakeClock()
 
@@ -337,6 +344,7 @@ async def test_a_slow_consumer_is_never_cancelled_and_meets_the_timeout_at_its_n
     assert w.seen == ["a"]
 
 
+@pytest.mark.feature("ST-13")
 async def test_an_outer_scope_goes_through_and_is_the_reason() -> None:
     w = Watching(Source("a"))
     went_on = False
@@ -415,6 +423,7 @@ class Crashing:
     def restore(self, state: Any) -> None: ...
 
 
+@pytest.mark.feature("ST-13")
 async def test_a_detector_that_crashes_ends_the_run_with_its_name() -> None:
     w = Watching(Source("a", "b"), detectors=[Crashing()])
     await w.read()
@@ -461,6 +470,7 @@ async def test_an_exception_of_the_provider_is_an_outcome_with_the_exception_kep
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.feature("ST-13")
 async def test_a_loop_delivers_the_piece_in_which_it_is_seen_and_nothing_after_it() -> None:
     sentence = "I will now check the configuration file again to be sure. "
     w = Watching(Source(*[sentence] * 60))
@@ -541,6 +551,23 @@ class TestNativeCancellation:
             await task
         w.ended(Reason.ABORTED if ours == "abort" else Reason.CANCELLED)
 
+    async def test_one_that_comes_while_closing_goes_on_and_the_source_is_closed(self, anyio_backend: str) -> None:
+        class Slow(Source):
+            async def aclose(self) -> None:
+                await asyncio.sleep(0.01)
+                self.closed = True
+
+        w = Watching(Slow("a"))
+        task = asyncio.create_task(w.read())
+        await anyio.wait_all_tasks_blocked()
+        w.watch.abort("mine")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # now it is closing
+        task.cancel("user")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        w.ended(Reason.ABORTED)
+
     async def test_ours_leaves_no_trace_in_the_task(self, anyio_backend: str) -> None:
         w = Watching(Source("a"), stop_when=monitor.Timeout(10))
         asyncio.get_running_loop().call_later(0, w.clock.advance, 10)
@@ -575,3 +602,91 @@ class TestNativeCancellation:
         with pytest.raises(asyncio.CancelledError):
             await task
         w.ended(Reason.TIMEOUT)
+
+
+async def test_a_source_that_aborts_its_own_run_leaves_no_cancellation_behind() -> None:
+    w = Watching(Source("a"))
+    stream = ScriptedStream("a", Do(lambda: w.watch.abort("from inside")), "b")
+    w.watch = monitor.watch(stream, sinks=[w.sink])
+    await w.read()
+    for _ in range(5):
+        await anyio.lowlevel.checkpoint()  # a stray cancellation would strike here
+    assert w.watch.outcome is not None
+    assert w.watch.outcome.reason is Reason.ABORTED
+
+
+async def test_a_source_that_swallows_its_interruption_is_interrupted_again() -> None:
+    class Stubborn(Source):
+        async def __anext__(self) -> Any:
+            with contextlib.suppress(BaseException):  # as a badly written client does
+                await anyio.sleep_forever()
+            await anyio.sleep_forever()
+
+    w = Watching(Stubborn(), stop_when=monitor.Timeout(10))
+    with anyio.fail_after(5):
+        await _while_waiting(lambda: w.clock.advance(10), w)
+    w.ended(Reason.TIMEOUT)
+
+
+async def test_a_read_cut_short_by_the_caller_makes_no_good_end() -> None:
+    async def stalls() -> AsyncIterator[str]:
+        yield "a"
+        await anyio.sleep_forever()
+
+    async with monitor.watch(stalls()) as watched:
+        assert await anext(watched) == "a"
+        with anyio.move_on_after(0.01):
+            await anext(watched)
+        assert [piece async for piece in watched] == []  # the cancellation has ended the generator
+    assert watched.outcome is not None
+    assert watched.outcome.reason is Reason.CLOSED_BY_CALLER
+
+
+async def test_leaving_the_block_sees_another_reader_out() -> None:
+    w = Watching(Source("a"))
+    async with anyio.create_task_group() as group, w.watch as watched:
+        assert await anext(watched) == "a"
+
+        async def read_on() -> None:
+            w.seen.extend([piece async for piece in watched])
+            w.seen.append("out")
+
+        group.start_soon(read_on)
+        await anyio.wait_all_tasks_blocked()
+    assert w.seen == ["out"]
+    w.ended(Reason.CLOSED_BY_CALLER)
+
+
+async def test_an_iterable_that_is_no_iterator_is_closed_as_well() -> None:
+    closed = []
+
+    class Iterable:
+        async def __aiter__(self) -> AsyncIterator[str]:
+            try:
+                yield "a"
+                await anyio.sleep_forever()
+            finally:
+                closed.append(True)
+
+    source: Any = Iterable()
+    async with monitor.watch(source) as watched:
+        async for _ in watched:
+            break
+    assert closed == [True]
+    assert watched.outcome is not None
+    assert watched.outcome.closed
+
+
+async def test_a_source_without_a_way_to_close_it_is_not_called_closed() -> None:
+    class Endless:
+        def __aiter__(self) -> Endless:
+            return self
+
+        async def __anext__(self) -> str:
+            return "x"
+
+    async with monitor.watch(Endless()) as watched:
+        async for _ in watched:
+            break
+    assert watched.outcome is not None
+    assert not watched.outcome.closed

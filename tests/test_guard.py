@@ -357,6 +357,7 @@ async def test_a_stop_when_that_is_no_condition_is_refused() -> None:
         monitor.Guard(stop_when=30)  # type: ignore[arg-type]
 
 
+@pytest.mark.feature("GL-07")
 async def test_detectors_none_is_off() -> None:
     async with monitor.watch(ScriptedStream(*["again and again. "] * 200), detectors=None) as watched:
         assert len([piece async for piece in watched]) == 200
@@ -371,3 +372,16 @@ async def test_a_policy_that_only_observes_never_stops() -> None:
     assert any(isinstance(event, monitor.DetectionRaised) for event in sink.events)
     assert watched.outcome is not None
     assert watched.outcome.ok
+
+
+@pytest.mark.feature("GL-07")
+async def test_detection_can_be_off_for_one_tool() -> None:
+    polling = monitor.ToolCallRepetition(exempt=["poll"])
+    async with monitor.Guard(detectors=[polling]) as guard:
+        for number in range(10):
+            turn = await read(guard, call("poll", id=f"p{number}"), DONE)
+            assert turn.stopped is None
+        turns = [await read(guard, call("search", id=f"s{number}"), DONE) for number in range(5)]
+    turn = turns[-1]
+    assert turn.stopped is not None
+    assert turn.stopped.reason is Reason.LOOP_DETECTED

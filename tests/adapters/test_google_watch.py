@@ -11,6 +11,7 @@ from google.genai import types
 from google.genai.client import AsyncClient
 
 import monitor
+from monitor.adapters.google_genai import GoogleAdapter
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.gemini_steps import Cut, Pause, Repeat, Reset, Stall, blocked, call, error_reply, finish, overflow, rate_limited, text
 from tests.adapters.google_sdk import PLAIN, TRANSPORTS, received, sdk, sdk_warnings, stream
@@ -159,3 +160,24 @@ async def test_a_guarded_stream_gives_what_the_bare_one_gives() -> None:
     assert watched.turn is not None
     assert watched.turn.text == "Hello there"
     assert [c.name for c in watched.turn.tool_calls] == ["f"]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_flood_is_closed_at_once_and_nothing_is_dropped(transport: str) -> None:
+    with LocalGemini([[Repeat(text(SENTENCE))]]) as server:
+        async with sdk(server, transport) as client:
+            outcome = _outcome(await _watch(client))
+            await server.wait_closed_async(0, timeout_s=CLOSE_S)
+    assert outcome.reason is Reason.LOOP_DETECTED
+    assert outcome.closed
+    assert outcome.chunks_after_decision == 0
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_stream_whose_response_is_not_found_is_drained(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GoogleAdapter, "responses", lambda *_: ())
+    with LocalGemini([[Repeat(text(SENTENCE), delay_s=0.001)]]) as server:
+        async with sdk(server, transport) as client:
+            outcome = _outcome(await _watch(client))
+            await server.wait_closed_async(0, timeout_s=CLOSE_S)
+    assert outcome.closed
