@@ -449,7 +449,11 @@ class RunCore:
     def _raise(self, found: Sequence[Detection], now: float) -> None:
         for detection in found:
             self._emit(DetectionRaised(self._at(now), self._turns, detection))
-            verdict = self._policy.decide(detection)
+            try:
+                verdict = self._policy.decide(detection)
+            except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+                self.fail(error, "policy", now)
+                return
             if isinstance(verdict, Stop):
                 if self._abort_why is None:  # the user's abort wins
                     self._decide(verdict, now)

@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
-import anyio.lowlevel
 
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
 from monitor.adapters.base import AdapterFactory, StreamAdapter, find_adapter, find_adapter_of_source
-from monitor.errors import ConfigError, describe
+from monitor.closing import close_source
+from monitor.errors import ConfigError
 from monitor.models import ModelError
 from monitor.outcome import Turn
 from monitor.run import RunCore
@@ -33,11 +33,6 @@ Source: TypeAlias = (
     AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T]] | Callable[[], Awaitable[AsyncIterator[T]]]
 )
 """What can be watched: a stream, an awaitable of one, or a function without arguments that returns either."""
-
-DRAIN_CHUNKS = 256
-"""How many already buffered chunks are read and dropped while a stream is drained. Only a flooding server gets there."""
-DRAIN_S = 0.025
-"""How long dropping them may take, in seconds."""
 
 _NOTHING: Any = object()
 
@@ -267,82 +262,28 @@ class SourceStream(Generic[T]):
 
     def _settle(self, now: float) -> None:
         """What the end of the source says about the turn, unless the run's end is what ended it."""
-        if self._core.stop is not None:
+        core = self._core
+        if core.stop is not None:
             return
-        if self._error is not None:
-            self._model_error = (self._adapter or self._adapter_for_errors()).classify(self._error)
-        elif self._finished and self._adapter is not None:
-            for chunk in self._adapter.finish():
-                self._core.feed(chunk, now)
+        try:
+            if self._error is not None:
+                self._model_error = self._adapter_for(self._error).classify(self._error)
+            elif self._finished and self._adapter is not None:
+                for chunk in self._adapter.finish():
+                    core.feed(chunk, now)
+        except Exception as error:  # noqa: BLE001 - an adapter may be the caller's code
+            core.fail(error, "adapter", now)
 
-    def _adapter_for_errors(self) -> StreamAdapter:
-        """A stream that failed before its first object: whose error is it?"""
-        assert self._error is not None  # noqa: S101 - asked only then
-        factory = self._factory or find_adapter(self._error) or TextAdapter
-        return factory(self._index)
+    def _adapter_for(self, error: Exception) -> StreamAdapter:
+        """A stream may fail before its first object: then the error tells whose it is."""
+        return self._adapter or (self._factory or find_adapter(error) or TextAdapter)(self._index)
 
     async def _close(self, since: float) -> None:
-        """Close the source, however it takes it; what went wrong is noted, never raised."""
-        source = self._iterator if self._iterator is not None else self._source
-        if inspect.iscoroutine(source):  # it was never awaited, or its await was cancelled
-            source.close()
-            return
-        if self._iterator is None and inspect.isawaitable(source) and hasattr(source, "cancel"):  # a task that opens the stream
-            source.cancel()
-            return
-        dropped, note = 0, None
-        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._close_grace_s) as scope:
-            try:
-                if self._adapter is not None and self._adapter.drains and inspect.isasyncgen(source):
-                    dropped, note = await self._unwind(source, self._adapter)
-                holders = [source] if self._opened is source else [source, self._opened]
-                closers = [closer for holder in holders if (closer := _closer_of(holder)) is not None]
-                for closer in closers:
-                    closing = closer()
-                    if inspect.isawaitable(closing):
-                        await closing
-                if not closers and self._iterator is not None:
-                    note = f"{type(source).__name__} has neither aclose() nor close()"
-                await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
-            except Exception as error:  # noqa: BLE001 - the SDK's trouble with closing must not hide how the run ended
-                note = f"closing raised {describe(error)}"
-        if scope.cancelled_caught:
-            note = f"closing did not end within {self._close_grace_s:g} s"
-        self._core.source_closed(self._now(), since=since, closed=note is None, chunks_dropped=dropped, note=note)
-
-    async def _unwind(self, source: AsyncIterator[object], adapter: StreamAdapter) -> tuple[int, str | None]:
-        """Close a nest of async generators, of which `aclose()` reaches only the outermost: the connection would stay open."""
-        responses = adapter.responses(source)
-        for response in responses:
-            closing = response.aclose() if hasattr(response, "aclose") else response.close()
-            if inspect.isawaitable(closing):
-                await closing
-        return (0, None) if responses else await self._drain(source)
-
-    async def _drain(self, source: AsyncIterator[object]) -> tuple[int, str | None]:
-        """Unwind a nest of async generators from the inside, by going on reading in a cancelled scope.
-
-        `aclose()` reaches only the outermost one, and the connection stays open. The pending socket read gets the
-        cancellation, every frame unwinds in order and the transport closes. What was buffered comes first, and is dropped.
-        """
-        dropped = 0
-        give_up_at = anyio.current_time() + DRAIN_S
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            try:
-                while dropped < DRAIN_CHUNKS and anyio.current_time() < give_up_at:
-                    await source.__anext__()
-                    dropped += 1
-            except StopAsyncIteration:
-                return dropped, None
-        if scope.cancelled_caught:
-            return dropped, None
-        return dropped, f"the transport had buffered more than the {dropped} chunks that were dropped; it may still be open"
-
-
-def _closer_of(holder: object) -> Callable[[], object] | None:
-    closer = getattr(holder, "aclose", None) or getattr(holder, "close", None)
-    return closer if callable(closer) else None
+        source = self._source if self._iterator is None else self._iterator
+        closing = await close_source(source, holder=self._opened, adapter=self._adapter, grace_s=self._close_grace_s)
+        self._core.source_closed(
+            self._now(), since=since, closed=closing.note is None, chunks_dropped=closing.chunks_dropped, note=closing.note
+        )
 
 
 def _nothing() -> None:

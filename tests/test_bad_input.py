@@ -218,13 +218,14 @@ async def test_a_source_that_ends_when_it_is_woken_still_gives_our_reason() -> N
     assert watched.outcome.reason is Reason.TIMEOUT
 
 
-async def test_a_detector_that_advances_nothing_and_a_policy_that_crashes_end_the_run() -> None:
+async def test_a_policy_that_crashes_ends_the_run() -> None:
     class Broken(monitor.StopAtFirstLoop):
         def decide(self, detection: monitor.Detection) -> monitor.Verdict:
             raise LookupError("policy bug")
 
     seen, outcome, _ = await watched_to_the_end(ScriptedStream(*["again and again. "] * 100), policy=Broken())
     assert outcome.reason is Reason.ERROR
+    assert outcome.source == "policy"
     assert isinstance(outcome.error, LookupError)
     assert len(seen) < 100
 

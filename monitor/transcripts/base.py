@@ -95,6 +95,7 @@ class RecordedRun:
     source: str = ""
     label: str | None = None
     loop: LoopLabel | None = None
+    model: str = ""
 
     def chunks(self) -> Iterator[tuple[int, Chunk]]:
         """The run as a stream, each chunk with the index of its message.

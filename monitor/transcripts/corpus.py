@@ -177,7 +177,8 @@ class _Run(_Entry):
     source: str | None = None
     label: str | None = None
     loop: _Loop | None = None
+    model: str | None = None
 
     def value(self) -> RecordedRun:
         messages = tuple(message.value() for message in self.messages)
-        return RecordedRun(self.id, messages, self.source or "", self.label, self.loop.value() if self.loop else None)
+        return RecordedRun(self.id, messages, self.source or "", self.label, self.loop.value() if self.loop else None, self.model or "")
