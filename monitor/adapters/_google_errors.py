@@ -23,6 +23,7 @@ _MAX_MESSAGE_CHARS: Final = 2000
 
 
 def classify(error: BaseException) -> ModelError:
+    """The kind of `error`, its message, and what the service says of waiting. Never raises."""
     chain = _causes(error)
     if isinstance(error, AdapterError):
         return ModelError(ErrorKind.MALFORMED, str(error))

@@ -22,7 +22,8 @@ class StreamAdapter(Protocol):
     needs_finish: bool
     """The SDK's streams close with a finish reason; one that just ends was truncated."""
     drains: bool
-    """`aclose()` of this SDK's async generators does not close the connection: drain them in a cancelled scope instead."""
+    """`aclose()` of this SDK's async generators does not close the connection: their `responses` are closed, or else they are
+    drained in a cancelled scope."""
 
     def plain_text(self, item: object) -> str | None:
         """The text of an object that is one piece of visible text and nothing else, to be told quickly; `None`: ask `decode`."""

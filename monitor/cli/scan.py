@@ -276,6 +276,7 @@ def _run_as_json(file: str, result: ScanResult) -> dict[str, Any]:
         "type": "run",
         "file": file,
         "id": result.run.id,
+        "model": result.run.model,
         "label": result.run.label,
         "labelled_kind": result.run.loop.kind if result.run.loop else None,
         "loop": result.loops,

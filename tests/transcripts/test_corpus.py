@@ -45,6 +45,7 @@ def test_every_field_is_read(file: Path):
             source="s",
             label="loop",
             loop=LoopLabel("tool_identical", turn=1, turn_3=5, period=1, repeats=3, same_results=True),
+            model="m",
         )
     ]
 
