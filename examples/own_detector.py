@@ -55,7 +55,6 @@ async def main() -> None:
     async with monitor.watch(model(), detectors=[*monitor.default_detectors(), Apologies()]) as watched:
         async for piece in watched:
             print(piece, end="")
-    assert watched.outcome is not None
     print(f"\n{watched.outcome.reason}: {watched.outcome.detail} (said by {watched.outcome.source})")
 
 

@@ -20,7 +20,6 @@ async def main() -> None:
         async for piece in watched:
             print(piece, end="")
     outcome = watched.outcome
-    assert outcome is not None
     print(f"\n\n{outcome.reason}: {outcome.detail}")
     if isinstance(outcome.evidence, monitor.Detection):
         found = outcome.evidence

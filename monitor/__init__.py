@@ -1,8 +1,10 @@
 """agent-monitor: watch streaming LLM agents, see loops while they are written, stop for real, and say why.
 
-async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
-async for chunk in watched: ...
-watched.outcome
+    async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
+        async for chunk in watched: ...
+    watched.outcome
+
+A loop of several model calls is one `Guard`.
 """
 
 from monitor._wait import Clock as Clock
@@ -43,11 +45,13 @@ from monitor.events import AttemptRetried as AttemptRetried
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
+from monitor.events import ResultUnmatched as ResultUnmatched
 from monitor.events import RunStarted as RunStarted
 from monitor.events import RunTerminated as RunTerminated
 from monitor.events import SinkFailed as SinkFailed
 from monitor.events import StopDecided as StopDecided
 from monitor.events import StreamClosed as StreamClosed
+from monitor.events import StreamContinued as StreamContinued
 from monitor.events import StreamFailed as StreamFailed
 from monitor.events import TurnEnded as TurnEnded
 from monitor.events import TurnStarted as TurnStarted
@@ -62,6 +66,7 @@ from monitor.messages import Message as Message
 from monitor.messages import Reasoning as Reasoning
 from monitor.messages import Text as Text
 from monitor.messages import UserMessage as UserMessage
+from monitor.messages import message_codec as message_codec
 from monitor.models import ErrorKind as ErrorKind
 from monitor.models import Model as Model
 from monitor.models import ModelError as ModelError
@@ -91,6 +96,7 @@ from monitor.verdicts import Nudge as Nudge
 from monitor.verdicts import Stop as Stop
 from monitor.verdicts import Verdict as Verdict
 from monitor.verdicts import WithdrawTool as WithdrawTool
+from monitor.verdicts import verdict_codec as verdict_codec
 
 __version__ = "0.1.0"
 
@@ -141,6 +147,7 @@ __all__ = [
     "Reasoning",
     "ReasoningDelta",
     "RecordedError",
+    "ResultUnmatched",
     "RunCore",
     "RunFailed",
     "RunStarted",
@@ -152,6 +159,7 @@ __all__ = [
     "StopDecided",
     "StoreError",
     "StreamClosed",
+    "StreamContinued",
     "StreamFailed",
     "StreamRetried",
     "SystemClock",
@@ -181,5 +189,7 @@ __all__ = [
     "condition_from_dict",
     "default_detectors",
     "event_codec",
+    "message_codec",
+    "verdict_codec",
     "watch",
 ]

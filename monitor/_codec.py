@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Mapping
 from enum import Enum
+from itertools import repeat
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from monitor.errors import RecordedError, message_of
 
@@ -24,24 +26,54 @@ def tag_of(cls: type) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
 
-def to_plain(value: Any) -> Any:
-    """`value` as data that `json` can write: dataclasses become objects, tuples and sets lists, what is none of JSON its `repr`.
+MAX_DEPTH = 450
+"""Data nested deeper than this (also data that holds itself) is cut off there: a record must not break the run."""
+SAFE_DEPTH = 50
+"""Instead of that, where the program's own stack is deep already."""
 
-    Not left to pydantic, which takes neither a lone surrogate in a key nor arguments nested beyond its depth.
+
+def to_plain(value: Any) -> Any:
+    """`value` as data that any JSON can hold: dataclasses become objects, tuples and sets lists, what is none of JSON its `repr`.
+
+    Not left to pydantic, which takes neither a lone surrogate in a key nor deep nesting.
     """
+    try:
+        return _plain(value, MAX_DEPTH)
+    except RecursionError:
+        return _plain(value, SAFE_DEPTH)
+
+
+def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
     if value is None or isinstance(value, str | int | float):
         return value
+    if depth == 0:
+        return "(nested too deeply)"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value) if "record" not in field.metadata}
+        recorded = [field.name for field in dataclasses.fields(value) if field.metadata.get("record", True)]
+        return {name: _plain(getattr(value, name), depth - 1) for name in recorded}
     if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else str(key): to_plain(item) for key, item in value.items()}
+        keys = [key if isinstance(key, str) else str(key) for key in value]
+        return dict(zip(keys, map(_plain, value.values(), repeat(depth - 1)), strict=True))
     if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain(item) for item in value]
+        return list(map(_plain, value, repeat(depth - 1)))
     if isinstance(value, BaseException):
         return error_to_plain(value)
-    return repr(value)
+    if isinstance(value, BaseModel):
+        return _plain(value.model_dump(), depth - 1)
+    return _ADDRESS.sub("", repr(value))
+
+
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+"""The same object, made again, must look the same: else a repeated result would pass for a new one."""
+
+
+def text_of(result: object) -> str:
+    """What the model will read of a tool's answer: text as it is, anything else as JSON."""
+    return result if isinstance(result, str) else json.dumps(to_plain(result), ensure_ascii=False, sort_keys=True)
 
 
 def error_to_plain(error: BaseException) -> dict[str, str]:

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from anyio.lowlevel import current_token
 
-from monitor.errors import ConfigError
-
 if TYPE_CHECKING:
     import trio
 
@@ -107,7 +105,7 @@ class Wait(Protocol):
     """The read must be left by `leave()`, because it was interrupted; else setting `pending` to `None` is enough, and quicker."""
 
     def enter(self) -> None:
-        """A read begins. Raises `ConfigError` if one is going on already."""
+        """A read begins. No other may be pending."""
         ...
 
     def leave(self, error: BaseException | None) -> bool:
@@ -196,8 +194,6 @@ class AsyncioWait(_Alarmed):
         self.unsettled = False
 
     def enter(self) -> None:
-        if self.pending is not None:
-            raise ConfigError("this stream is already being read by another task")
         self.pending = task = _current_task(self._loop)
         self._base = task.cancelling()  # type: ignore[union-attr]  # a coroutine of asyncio always runs in a task
 
@@ -248,8 +244,6 @@ class TrioWait(_Alarmed):
         self._token = token
 
     def enter(self) -> None:
-        if self.pending is not None:
-            raise ConfigError("this stream is already being read by another task")
         self.pending = scope = self._scope_type()
         scope.__enter__()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from monitor._codec import Codec
+from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
 
 
@@ -42,7 +43,7 @@ class ToolCall:
     """A complete tool call."""
 
     id: str
-    """The provider's id, or one that the adapter made (`call_0`, `call_1`, ... in the order of the run)."""
+    """The provider's id, or one that the adapter made: `call_<stream>_<n>`, both counted from 0."""
     name: str
     arguments: Any
     """The JSON object of the arguments; the raw text where the model wrote no valid JSON."""
@@ -95,3 +96,27 @@ CHUNK_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolCall, ToolResult, U
 
 chunk_codec: Codec[Chunk] = Codec(*CHUNK_TYPES)
 """JSON form of a chunk: `chunk_codec.dumps(chunk)`, `chunk_codec.loads(line)`."""
+
+
+def check(chunk: object) -> None:
+    """Raise `AdapterError` if `chunk` is none, or one whose fields are not what its class says."""
+    if not isinstance(chunk, CHUNK_TYPES):
+        raise AdapterError(f"expected a chunk, got {type(chunk).__name__}")
+    for field_name, kinds in _FIELDS[type(chunk)]:
+        value = getattr(chunk, field_name)
+        if not isinstance(value, kinds) or isinstance(value, bool) is not (kinds is bool):
+            raise AdapterError(f"{type(chunk).__name__}.{field_name} is {value!r}")
+
+
+_COUNT = (int, type(None))
+_FIELDS: dict[type, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
+    TextDelta: (("text", str),),
+    ReasoningDelta: (("text", str),),
+    ToolCallDelta: (("id", str), ("arguments_text", str)),
+    ToolCall: (("id", str), ("name", str)),
+    ToolResult: (("id", str), ("name", str), ("text", str), ("is_error", bool)),
+    UsageReport: tuple((f"{kind}_tokens", _COUNT) for kind in ("input", "output", "reasoning", "cached", "total")),
+    TurnFinished: (("finish_reason", FinishReason),),
+    StreamRetried: (("reason", str),),
+}
+"""What detectors and counters rely on."""

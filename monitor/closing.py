@@ -35,12 +35,16 @@ class Closing:
 async def close_source(source: Any, *, holder: Any = None, adapter: StreamAdapter | None, grace_s: float) -> Closing:
     """Close `source`, and `holder`, the object that it was taken from, if that is another one.
 
-    Shielded from cancellation and bounded by `grace_s`. Whatever an SDK raises is noted, so that its trouble with closing
-    does not hide how the run ended.
+    Shielded from scopes and bounded by `grace_s`. (A `task.cancel()` of asyncio goes through every shield: then close once more.)
+    Whatever an SDK raises is noted, so that its trouble with closing does not hide how the run ended.
     """
     if inspect.iscoroutine(source):  # it was never awaited, or its await was cancelled
         source.close()
         return Closing()
+    if inspect.isawaitable(source) and hasattr(source, "done"):
+        source = _opened_by(source)
+    if source is None or (callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__")):
+        return Closing()  # never opened; a function that opens streams is not ours to close
     dropped, note = 0, None
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + grace_s) as scope:
         try:
@@ -60,8 +64,16 @@ async def close_source(source: Any, *, holder: Any = None, adapter: StreamAdapte
     return Closing(dropped, note)
 
 
+def _opened_by(task: Any) -> Any:
+    """The stream that a task has opened; one that is still at it is cancelled."""
+    if not task.done():
+        task.cancel()
+        return None
+    return None if task.cancelled() or task.exception() is not None else task.result()
+
+
 async def _unwind(source: AsyncIterator[object], adapter: StreamAdapter) -> tuple[int, str | None]:
-    responses = adapter.responses(source)
+    responses = adapter.responses(source) if hasattr(adapter, "responses") else ()
     for response in responses:
         closer = _closer_of(response)
         if closer is not None:
@@ -91,8 +103,7 @@ async def _drain(source: AsyncIterator[object]) -> tuple[int, str | None]:
 
 
 def _closer_of(holder: object) -> Callable[[], object] | None:
-    """A task or future that opens the stream is cancelled instead."""
-    for name in ("aclose", "close", "cancel"):
+    for name in ("aclose", "close"):
         closer = getattr(holder, name, None)
         if callable(closer):
             found: Callable[[], object] = closer

@@ -53,6 +53,24 @@ class AttemptRetried:
 
 
 @dataclass(slots=True, frozen=True)
+class StreamContinued:
+    """The SDK has made another model call inside the running stream, by itself. It counts as one."""
+
+    at_s: float
+    turn: int
+    model_call: int
+
+
+@dataclass(slots=True, frozen=True)
+class ResultUnmatched:
+    """A tool result came for a call that the present turn does not have, or that has its result already."""
+
+    at_s: float
+    call: str | None
+    """The id that was given; `None`: none was, and no call was open."""
+
+
+@dataclass(slots=True, frozen=True)
 class DetectionRaised:
     """A detector saw something repeat. What follows from it is the policy's business."""
 
@@ -130,6 +148,8 @@ Event: TypeAlias = (
     | TurnStarted
     | FirstChunk
     | AttemptRetried
+    | StreamContinued
+    | ResultUnmatched
     | DetectionRaised
     | StreamFailed
     | AbortRequested
@@ -145,6 +165,8 @@ EVENT_TYPES = (
     TurnStarted,
     FirstChunk,
     AttemptRetried,
+    StreamContinued,
+    ResultUnmatched,
     DetectionRaised,
     StreamFailed,
     AbortRequested,

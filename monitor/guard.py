@@ -5,6 +5,8 @@ Both only perform: `RunCore` decides, `SourceStream` reads and closes.
 
 from __future__ import annotations
 
+import inspect
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -12,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 import anyio
 
+from monitor._codec import text_of
 from monitor._wait import Clock, SystemClock
 from monitor.adapters.base import AdapterFactory
 from monitor.chunks import ToolCall
@@ -22,7 +25,7 @@ from monitor.errors import ConfigError, describe
 from monitor.outcome import Outcome
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
-from monitor.run import RunCore, text_of
+from monitor.run import RunCore
 from monitor.sinks.base import EventSink, FanOut
 from monitor.stream import Source, SourceStream
 from monitor.verdicts import Stop, Verdict
@@ -64,30 +67,42 @@ class Guard:
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
-        close_grace_s: float = CLOSE_GRACE_S,
+        close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
         if stop_when is not None and not isinstance(stop_when, Condition):
             raise ConfigError(f"stop_when takes a condition such as monitor.Timeout(300), not {stop_when!r}")
+        if policy is not None:
+            _check_part("policy", policy, "decide")
+        if keep_text_chars is not None and keep_text_chars < 0:
+            raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
+        if close_grace_s is not None and not close_grace_s > 0:
+            raise ConfigError(f"close_grace_s is {close_grace_s}; give None for no bound")
         self._clock: Clock = clock or SystemClock()
-        self._close_grace_s = close_grace_s
+        self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=default_detectors() if detectors is _DEFAULT else detectors or (),
+            detectors=default_detectors() if detectors is _DEFAULT else _parts("detectors", detectors or (), "observe"),
             policy=policy or StopAtFirstLoop(),
-            emit=FanOut(sinks).emit,
+            emit=FanOut(_parts("sinks", sinks, "emit")).emit,
             keep_text_chars=keep_text_chars,
         )
         self._streams = 0
         self._watched: Watched[Any] | None = None
         self._entered = False
-        self.outcome: Outcome | None = None
-        """How the run ended; set when the block is left."""
+        self._outcome: Outcome | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended. Always there after the block; before, it is a `ConfigError` to ask."""
+        if self._outcome is None:
+            raise ConfigError("the outcome is known when the block of the run has been left")
+        return self._outcome
 
     async def __aenter__(self) -> Self:
         if self._entered:
             raise ConfigError("a guard is one run: make a new one for the next")
-        self._entered = True
         self._core.begin(self._clock.now())
+        self._entered = True
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -97,10 +112,10 @@ class Guard:
         finally:
             ending = _ending_by(error)
             crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
-            self.outcome = self._core.terminate(self._clock.now(), ending, crash)
+            self._outcome = self._core.terminate(self._clock.now(), ending, crash)
 
     def __del__(self) -> None:
-        if getattr(self, "_entered", False) and self.outcome is None:
+        if getattr(self, "_entered", False) and self._outcome is None:
             warnings.warn("a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2)
 
     def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None) -> Watched[T]:
@@ -115,12 +130,17 @@ class Guard:
         """Tell the run what a tool answered.
 
         `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or `None` (then results are matched
-        in call order). `result`: text as the model will read it; anything else is taken as JSON.
+        in call order). `result`: text as the model will read it; anything else is taken as JSON. After the run it does nothing.
         """
+        self._must_have_begun()
         self._core.tool_result(_identify(call, self._core.open_calls), text_of(result), self._clock.now(), is_error=is_error)
 
     def check(self) -> Verdict:
-        """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a turn."""
+        """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a turn, after the tool results.
+
+        `Stop` also tells of a model call that failed; that one may be tried again by watching another stream, as the same turn.
+        """
+        self._must_have_begun()
         return self._core.check(self._clock.now())
 
     def finish(self, detail: str = "the caller says that the goal is reached") -> None:
@@ -134,9 +154,13 @@ class Guard:
         if watched is not None:
             watched.wake()
 
+    def _must_have_begun(self) -> None:
+        if not self._entered:
+            raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
+
     def _attach(self, watched: Watched[Any]) -> int:
         """`watched` is the running stream from now on; answers its number."""
-        if not self._entered or self.outcome is not None:
+        if not self._entered or self._outcome is not None:
             raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
         if self._watched is not None:
             raise ConfigError("another stream of this guard is still being watched; leave its block first")
@@ -154,12 +178,20 @@ class Watched(SourceStream[T]):
     __slots__ = ("_guard",)
 
     def __init__(self, source: Source[T], guard: Guard, *, adapter: AdapterFactory | None) -> None:
+        if adapter is not None and not callable(adapter):
+            raise ConfigError(f"adapter takes an adapter class, not {adapter!r}")
         super().__init__(source, guard._core, clock=guard._clock, adapter=adapter, close_grace_s=guard._close_grace_s)
         self._guard = guard
 
     async def __aenter__(self) -> Self:
-        self._index = self._guard._attach(self)
-        return await super().__aenter__()
+        try:
+            await super().__aenter__()
+            self._index = self._guard._attach(self)
+        except ConfigError:
+            if inspect.iscoroutine(self._source):
+                self._source.close()  # nobody will await it
+            raise
+        return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -178,8 +210,8 @@ class Watch(Watched[T]):
     __slots__ = ()
 
     @property
-    def outcome(self) -> Outcome | None:
-        """How it ended; set when the block is left."""
+    def outcome(self) -> Outcome:
+        """How it ended. Always there after the block; before, it is a `ConfigError` to ask."""
         return self._guard.outcome
 
     async def __aenter__(self) -> Self:
@@ -203,7 +235,7 @@ def watch(
     adapter: AdapterFactory | None = None,
     clock: Clock | None = None,
     keep_text_chars: int | None = KEEP_TEXT_CHARS,
-    close_grace_s: float = CLOSE_GRACE_S,
+    close_grace_s: float | None = CLOSE_GRACE_S,
 ) -> Watch[T]:
     """Watch one stream: a run that is one model response.
 
@@ -230,7 +262,7 @@ def _ending_by(error: BaseException | None) -> Stop | None:
     if error is None:
         return None
     if isinstance(error, anyio.get_cancelled_exc_class()):
-        return Stop(TerminateReason.CANCELLED, "cancelled from outside", "caller")
+        return Stop(TerminateReason.CANCELLED, "a cancellation went through the run", "caller")
     if isinstance(error, GeneratorExit):
         return Stop(TerminateReason.CLOSED_BY_CALLER, "the generator around the run was closed", "caller")
     return Stop(TerminateReason.ERROR, describe(error), "caller")
@@ -248,4 +280,23 @@ def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
     found = call.get("id") if isinstance(call, Mapping) else getattr(call, "id", None)
     if isinstance(found, str):
         return found
-    raise ConfigError(f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no call of this run")
+    raise ConfigError(
+        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no open call of this turn; "
+        "pass the call of watched.turn.tool_calls, or None for the oldest open one"
+    )
+
+
+def _parts(name: str, given: object, method: str) -> Sequence[Any]:
+    """A list of detectors or sinks, checked where it is given and not where it first fails."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
+    for part in given:
+        _check_part(name, part, method)
+    return given
+
+
+def _check_part(name: str, part: object, method: str) -> None:
+    if isinstance(part, type):
+        raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
+    if not callable(getattr(part, method, None)):
+        raise ConfigError(f"{name}: {part!r} has no {method}()")

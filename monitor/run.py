@@ -15,14 +15,16 @@ The rules of this file:
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from monitor.bank import DetectorBank, DetectorCrash
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
+from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
-from monitor.detectors.base import Detector, TextFeed, is_channel_detector, wants_deltas
+from monitor.detectors.base import Detector
 from monitor.errors import AdapterError, describe
 from monitor.events import (
     AbortRequested,
@@ -30,10 +32,12 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    ResultUnmatched,
     RunStarted,
     RunTerminated,
     StopDecided,
     StreamClosed,
+    StreamContinued,
     StreamFailed,
     TurnEnded,
     TurnStarted,
@@ -45,7 +49,9 @@ from monitor.reasons import FinishReason, TerminateReason
 from monitor.schedule import Schedule
 from monitor.state import Phase, RunState, Usage
 from monitor.tally import TurnTally, keep_limit
-from monitor.verdicts import Channel, Continue, Detection, Stop, Verdict
+from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+T = TypeVar("T")
 
 HOLD_CHARS = 256
 """Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
@@ -57,35 +63,46 @@ _BAD_FINISH = {
 }
 
 
+@dataclass(slots=True, frozen=True)
+class StreamEnd:
+    """How the last stream ended."""
+
+    failure: Stop | None = None
+    """Why that was no good end."""
+    error: BaseException | None = None
+    """The exception behind it."""
+    void: bool = False
+    """The attempt failed as such: the next stream is the same turn again, and what this one contributed does not count."""
+    left: bool = False
+    """The caller left it before its end."""
+    may_go_on: bool = False
+    """It is no good end of a run, but the model may well be asked to go on: its output limit cut it off."""
+
+
 class RunCore:
     """The state of one run and every decision about it. `emit` receives the events, in order."""
 
     __slots__ = (
+        "_abort_told",
         "_abort_why",
-        "_argument_observers",
+        "_bank",
         "_began",
-        "_channel_detectors",
         "_closing",
         "_condition",
         "_decided_at",
-        "_delta_observers",
-        "_detectors",
         "_emit",
-        "_error",
-        "_failed",
-        "_failure_told",
         "_free_chars",
         "_goal",
         "_keep_chars",
-        "_left",
+        "_last",
         "_model_calls",
         "_outcome",
         "_phase",
         "_policy",
-        "_reasoning_feeds",
         "_schedule",
+        "_stop_error",
         "_tally",
-        "_text_feeds",
+        "_told",
         "_tool_calls",
         "_turns",
         "_usage",
@@ -117,13 +134,13 @@ class RunCore:
         self.turn: Turn | None = None
         """The last turn that ended."""
         self.open_calls: list[ToolCall] = []
-        """Calls of ended turns that have no result yet, oldest first."""
+        """Calls of the present turn that have no result yet, oldest first."""
         self.replanned: Callable[[], None] = _nothing
         """Called when `deadline` may have come closer; the harness moves its alarm."""
 
         self._condition = stop_when
         self._schedule = Schedule(stop_when)
-        self._detectors = list(detectors)
+        self._bank = DetectorBank(detectors)
         self._policy = policy
         self._emit = emit
         self._keep_chars = keep_limit(keep_text_chars)
@@ -134,20 +151,18 @@ class RunCore:
         self._usage = Usage()
         self._usage_estimated = False
         self._verdicts: list[Verdict] = []
-        self._abort_why: str | None = None
         self._goal: str | None = None
-        self._failed: Stop | None = None
-        self._failure_told = False
-        self._left = False
-        self._error: BaseException | None = None
+        self._abort_why: str | None = None
+        self._abort_told = False
+        self._last: StreamEnd | None = None
+        self._told = False  # somebody has been told by `check` how the last stream failed
+        self._stop_error: BaseException | None = None
         self._decided_at = 0.0
         self._closing: StreamClosed | None = None
         self._outcome: Outcome | None = None
 
         self._tally = TurnTally(number=0, keep_chars=self._keep_chars, started_at=0.0)
         self._free_chars = 0
-        self._reasoning_feeds: Sequence[tuple[str, TextFeed]] | None = None
-        self._wire_detectors()
 
     # ------------------------------------------------------------------ the run
 
@@ -155,10 +170,8 @@ class RunCore:
         """The run starts; all times in events and reasons count from here."""
         self._began = now
         self._policy.reset()
-        for detector in self._detectors:
-            detector.reset()
-        names = tuple(detector.name for detector in self._detectors)
-        self._emit(RunStarted(0.0, names, self._condition.name if self._condition else None))
+        self._bank.reset()
+        self._emit(RunStarted(0.0, self._bank.names, self._condition.name if self._condition else None))
 
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open it."""
@@ -166,16 +179,19 @@ class RunCore:
         self._look(now, waiting=False)
         if self.stop is not None:
             return False
-        retried = self._failed
-        self._failed, self._failure_told, self._left = None, False, False
-        self._error, self._closing = None, None
-        self._turns += retried is None
+        before, self._last = self._last, None
+        retried = before.failure if before is not None and before.void else None
+        self._told, self._closing = False, None
+        if retried is not None:
+            self._tool_calls -= len(self._tally.calls)
+            self._find(self._bank.fact, StreamRetried(retried.reason.value), now)
+            self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
+        else:
+            self._turns += 1
         self._model_calls += 1
+        self.open_calls.clear()
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
-        if retried is not None:
-            self._observe(StreamRetried(retried.reason.value), now)
-            self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
         self._emit(TurnStarted(self._at(now), self._turns, self._model_calls))
         self.waiting_since = now
         self._look(now, waiting=True)
@@ -186,14 +202,24 @@ class RunCore:
         self._tally.first_chunk_seen = True
         self._emit(FirstChunk(self._at(now), self._turns, now - self._tally.started_at))
 
+    def continued(self, now: float) -> None:
+        """The SDK has made another model call inside the running stream, by itself."""
+        self._model_calls += 1
+        self._emit(StreamContinued(self._at(now), self._turns, self._model_calls))
+        self._look(now, waiting=False)
+
     def feed(self, chunk: Chunk, now: float) -> None:
-        """The next chunk of the running stream."""
+        """The next chunk of the running stream. Raises `AdapterError` for what is none."""
         if isinstance(chunk, TextDelta):
             self.feed_text(chunk.text, now)
-        elif isinstance(chunk, ReasoningDelta):
-            self._feed_reasoning(chunk, now)
+            return
+        check_chunk(chunk)
+        if isinstance(chunk, ReasoningDelta):
+            self._find(self._bank.reasoning, chunk, now)
+            self._spend(self._tally.count(chunk.text), now)
         elif isinstance(chunk, ToolCallDelta):
-            self._feed_arguments(chunk, now)
+            self._find(self._bank.arguments, chunk, now)
+            self._spend(self._tally.count_arguments(chunk), now)
         else:
             self._feed_fact(chunk, now)
 
@@ -207,14 +233,17 @@ class RunCore:
             self._take_text(now)
 
     def tool_result(self, call: str | None, text: str, now: float, *, is_error: bool = False) -> None:
-        """A tool answered. `call`: the id; `None`: the oldest call that has no answer yet. An unknown id is kept as it is."""
+        """A tool answered. `call`: the id; `None`: the oldest call of the turn that has no answer yet."""
+        if self._outcome is not None:
+            return  # a tool that was still running when the run ended
         known = next((c for c in self.open_calls if call is None or c.id == call), None)
         if known is not None:
             self.open_calls.remove(known)
             result = ToolResult(known.id, known.name, text, is_error)
         else:
+            self._emit(ResultUnmatched(self._at(now), call))
             result = ToolResult(call or "", "", text, is_error)
-        self._observe(result, now)
+        self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
 
     def end_turn(
@@ -236,16 +265,11 @@ class RunCore:
             self._look(now, waiting=False)
         if model_error is not None:
             self._emit(StreamFailed(self._at(now), self._turns, model_error))
-        failure = self._turn_failure(finished=finished, must_finish=must_finish, model_error=model_error)
-        if self.stop is None:
-            self._left = not finished and model_error is None
-            self._failed = None if self._left else failure
-            self._error = error
+        self._last = self._stream_end(finished=finished, must_finish=must_finish, error=error, model_error=model_error)
         tally = self._tally
         self._usage += tally.usage
         self._usage_estimated |= tally.usage_estimated
-        self.open_calls.extend(tally.calls)
-        self.turn = tally.ended(stopped=self.stop or failure, error=error, model_error=model_error)
+        self.turn = tally.ended(stopped=self.stop or self._last.failure, error=error, model_error=model_error)
         self._phase = "after_call"
         self._emit(TurnEnded(self._at(now), self.turn))
         return self.turn
@@ -258,14 +282,17 @@ class RunCore:
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
+        if self._outcome is not None:
+            return self._ending(None)
         if self._phase != "streaming":
             self._phase = "before_call"
         self._look(now, waiting=False)
         if self.stop is not None:
             return self.stop
-        if self._failed is not None:
-            self._failure_told = True
-            return self._failed
+        last = self._last
+        if last is not None and not last.left and last.failure is not None and not last.may_go_on:
+            self._told = True
+            return last.failure
         return self._verdicts.pop(0) if self._verdicts else Continue()
 
     def abort(self, why: str) -> None:
@@ -281,7 +308,7 @@ class RunCore:
     def fail(self, error: BaseException, source: str, now: float) -> None:
         """Something of ours or of the caller's crashed: the run cannot be watched any more, so it ends."""
         if self.stop is None:
-            self._error = error
+            self._stop_error = error
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
         self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
 
@@ -292,6 +319,10 @@ class RunCore:
         if self._abort_why is not None:
             self._look(now, waiting=False)
         stop = self._ending(fallback)
+        if stop is self.stop:
+            error = self._stop_error
+        elif stop is not fallback:
+            error = self._last.error if self._last is not None else None
         closing, turn = self._closing, self.turn
         self._outcome = Outcome(
             ok=succeeded(stop.reason),
@@ -309,7 +340,7 @@ class RunCore:
             closed=closing.closed if closing else True,
             chunks_after_decision=closing.chunks_dropped if closing else 0,
             closed_after_s=closing.after_s if closing else None,
-            error=None if succeeded(stop.reason) else error if stop is fallback else self._error,
+            error=None if succeeded(stop.reason) else error,
         )
         self._emit(RunTerminated(self._at(now), self._outcome))
         return self._outcome
@@ -327,7 +358,7 @@ class RunCore:
             state = self.state(now, waiting=True)
             try:
                 self._plan(state)
-                if self.deadline <= now and self._condition.evaluate(state) is None:
+                if self.deadline <= now and self._condition.evaluate(state) is None and self._abort_why is None:
                     self.deadline = now + 0.001  # a condition of the caller's whose deadline it does not confirm: keep asking
             except Exception:  # noqa: BLE001 - the look that follows meets the same error, and names it
                 self.deadline = -math.inf
@@ -339,7 +370,7 @@ class RunCore:
         return RunState(
             elapsed_s=now - self._began,
             phase=self._phase,
-            turns=self._turns - (self._failed is not None),
+            turns=self._turns - (self._last is not None and self._last.void),
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
             usage=self._usage + tally.usage if tally else self._usage,
@@ -354,10 +385,12 @@ class RunCore:
 
     def _look(self, now: float, *, waiting: bool) -> None:
         """Evaluate everything that may be true now, then plan the next look."""
-        if self.stop is not None:
+        if self.stop is not None or self._outcome is not None:
             return
         if self._abort_why is not None:
-            self._emit(AbortRequested(self._at(now), self._abort_why))
+            if not self._abort_told:
+                self._abort_told = True
+                self._emit(AbortRequested(self._at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
             return
         if self._condition is None:
@@ -368,6 +401,8 @@ class RunCore:
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
                 self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+            elif not isinstance(stop, Stop):
+                raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
             self.fail(error, self._condition.name, now)
         else:
@@ -393,94 +428,96 @@ class RunCore:
             return self.stop
         if fallback is not None:
             return fallback
-        if self._failed is not None and (self._goal is None or self._failure_told):
-            return self._failed
+        last = self._last
+        if last is not None and not last.left and last.failure is not None and (self._goal is None or self._told):
+            return last.failure
         if self._goal is not None:
             return Stop(TerminateReason.GOAL, self._goal, "caller")
-        if self.turn is None or self._left:
-            where = "before any stream was read" if self.turn is None else "before the stream had ended"
+        if last is None or last.left:
+            where = "before any stream was read" if last is None else "before the stream had ended"
             return Stop(TerminateReason.CLOSED_BY_CALLER, f"the caller left {where}", "caller")
         return Stop(TerminateReason.STREAM_ENDED, "the stream came to its end", "provider")
 
+    def _stream_end(self, *, finished: bool, must_finish: bool, error: BaseException | None, model_error: ModelError | None) -> StreamEnd:
+        if model_error is not None:
+            wait = f"; it asks to wait {model_error.retry_after_s:g} s" if model_error.retry_after_s is not None else ""
+            said = model_error.code or model_error.status
+            return StreamEnd(Stop(model_error.reason, model_error.message + wait, "provider", value=said), error, void=True)
+        if not finished:
+            return StreamEnd(Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller"), left=True)
+        finish = self._tally.finish
+        if finish is None:
+            detail = "the stream stopped without a finish reason: the answer is not complete"
+            return StreamEnd(Stop(TerminateReason.TRUNCATED, detail, "provider"), void=True) if must_finish else StreamEnd()
+        if finish.finish_reason not in _BAD_FINISH:
+            return StreamEnd()
+        reason, detail = _BAD_FINISH[finish.finish_reason]
+        said = finish.raw_finish_reason or finish.finish_reason.value
+        return StreamEnd(
+            Stop(reason, f"{detail} ({said})", "provider"),
+            void=finish.finish_reason is FinishReason.MALFORMED,
+            may_go_on=finish.finish_reason is FinishReason.LENGTH,
+        )
+
     # ------------------------------------------------------------------ chunks
-
-    def _feed_reasoning(self, chunk: ReasoningDelta, now: float) -> None:
-        if self._reasoning_feeds is None:  # made at first use: most runs have no reasoning
-            self._reasoning_feeds = self._feeds_of("reasoning")
-        self._feed_to(self._reasoning_feeds, chunk.text, now)
-        self._observe(chunk, now, self._delta_observers)
-        self._spend(self._tally.count(chunk.text), now)
-
-    def _feed_arguments(self, chunk: ToolCallDelta, now: float) -> None:
-        self._observe(chunk, now, self._argument_observers)
-        self._spend(self._tally.count(chunk.arguments_text), now)
 
     def _feed_fact(self, chunk: Chunk, now: float) -> None:
         self._take_text(now)
         tally = self._tally
         if isinstance(chunk, ToolCall):
             self._tool_calls += 1
-            tally.calls.append(chunk)
+            self.open_calls.append(chunk)
+            self._spend(tally.add_call(chunk), now)
         elif isinstance(chunk, UsageReport):
             tally.report(chunk)
         elif isinstance(chunk, TurnFinished):
             tally.finish = chunk
         elif isinstance(chunk, StreamRetried):
             self._tool_calls -= len(tally.calls)
+            self.open_calls.clear()
             tally.roll_back()
             self._emit(AttemptRetried(self._at(now), self._turns, chunk.reason))
-        elif not isinstance(chunk, ToolResult):
-            raise AdapterError(f"expected a chunk, got {type(chunk).__name__}")
-        self._observe(chunk, now)
+        self._find(self._bank.fact, chunk, now)
         if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
             detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
         self._look(now, waiting=False)
 
-    def _observe(self, chunk: Chunk, now: float, detectors: Sequence[Detector] | None = None) -> None:
-        for detector in self._detectors if detectors is None else detectors:
-            try:
-                found = detector.observe(chunk)
-            except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
-                self.fail(error, detector.name, now)
-            else:
-                self._raise(found, now)
-
-    def _raise(self, found: Sequence[Detection], now: float) -> None:
+    def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
+        """Ask the detectors, and take their findings one by one with what the policy makes of them."""
+        try:
+            found = ask(what)
+        except DetectorCrash as crash:
+            self.fail(crash.error, crash.name, now)
+            return
         for detection in found:
             self._emit(DetectionRaised(self._at(now), self._turns, detection))
-            try:
-                verdict = self._policy.decide(detection)
-            except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
-                self.fail(error, "policy", now)
-                return
-            if isinstance(verdict, Stop):
-                if self._abort_why is None:  # the user's abort wins
-                    self._decide(verdict, now)
-            elif not isinstance(verdict, Continue):
-                self._verdicts.append(verdict)
+            self._follow(self._verdict_on(detection, now), now)
+
+    def _verdict_on(self, detection: Detection, now: float) -> Verdict:
+        try:
+            verdict = self._policy.decide(detection)
+            if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
+                raise TypeError(f"expected a verdict, got {verdict!r}")
+        except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+            self.fail(error, "policy", now)
+            return Continue()
+        return verdict
+
+    def _follow(self, verdict: Verdict, now: float) -> None:
+        if isinstance(verdict, Stop):
+            if self._abort_why is None:  # the user's abort wins
+                self._decide(verdict, now)
+        elif not isinstance(verdict, Continue):
+            self._verdicts.append(verdict)
 
     def _take_text(self, now: float) -> None:
         """Visible text is held back until somebody needs it: a detector, a token limit, or the next fact."""
         text = self._tally.take()
         if text:
-            self._feed_to(self._text_feeds, text, now)
+            self._find(self._bank.text, text, now)
             self._spend(self._tally.count(text), now)
-        free = min(self._schedule.free_chars, HOLD_CHARS)
-        for _, feed in self._text_feeds:
-            if feed.need < free:
-                free = feed.need
-        self._free_chars = free
-
-    def _feed_to(self, feeds: Sequence[tuple[str, TextFeed]], text: str, now: float) -> None:
-        for name, feed in feeds:
-            try:
-                found = feed.feed(text)
-            except Exception as error:  # noqa: BLE001 - a detector may be the caller's code
-                self.fail(error, name, now)
-            else:
-                if found:
-                    self._raise(found, now)
+        self._free_chars = min(self._schedule.free_chars, self._bank.need, HOLD_CHARS)
 
     def _spend(self, eighths: int, now: float) -> None:
         """Output tokens have come."""
@@ -488,55 +525,6 @@ class RunCore:
             self._look(now, waiting=False)
         elif self._schedule.free_chars < self._free_chars:
             self._free_chars = 0
-
-    # ------------------------------------------------------------------ turns and detectors
-
-    def _turn_failure(self, *, finished: bool, model_error: ModelError | None, must_finish: bool) -> Stop | None:
-        """Why the turn that just ended is not a good one."""
-        if model_error is not None:
-            return Stop(model_error.reason, model_error.message, "provider", value=model_error.code or model_error.status)
-        if not finished:
-            return Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller")
-        finish = self._tally.finish
-        if finish is None:
-            detail = "the stream stopped without a finish reason: the answer is not complete"
-            return Stop(TerminateReason.TRUNCATED, detail, "provider") if must_finish else None
-        if finish.finish_reason not in _BAD_FINISH:
-            return None
-        reason, detail = _BAD_FINISH[finish.finish_reason]
-        return Stop(reason, f"{detail} ({finish.raw_finish_reason or finish.finish_reason.value})", "provider")
-
-    def _wire_detectors(self) -> None:
-        """Detectors of characters are fed text directly; of the others, only those that want deltas are shown them."""
-        self._channel_detectors = [d for d in self._detectors if is_channel_detector(d)]
-        self._delta_observers = [d for d in self._detectors if not is_channel_detector(d) and wants_deltas(d)]
-        self._argument_observers = self._channel_detectors + self._delta_observers
-        self._text_feeds = [*self._feeds_of("text"), *((d.name, _DeltaFeed(d)) for d in self._delta_observers)]
-
-    def _feeds_of(self, channel: Channel) -> Sequence[tuple[str, TextFeed]]:
-        return [(d.name, feed) for d in self._channel_detectors if (feed := d.feed_of(channel)) is not None]
-
-
-class _DeltaFeed:
-    """Shows a detector each piece of text as the delta that it came in."""
-
-    need = 1
-
-    def __init__(self, detector: Detector) -> None:
-        self._detector = detector
-
-    def feed(self, text: str) -> Sequence[Detection]:
-        return self._detector.observe(TextDelta(text))
-
-
-def text_of(result: object) -> str:
-    """What the model will read of a tool's answer: text as it is, anything else as JSON."""
-    if isinstance(result, str):
-        return result
-    try:
-        return json.dumps(result, ensure_ascii=False, sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return repr(result)
 
 
 def _nothing() -> None:

@@ -21,7 +21,7 @@ import anyio
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
 from monitor.adapters.base import AdapterFactory, StreamAdapter, find_adapter, find_adapter_of_source
-from monitor.closing import close_source
+from monitor.closing import Closing, close_source
 from monitor.errors import ConfigError
 from monitor.models import ModelError
 from monitor.outcome import Turn
@@ -33,6 +33,9 @@ Source: TypeAlias = (
     AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T]] | Callable[[], Awaitable[AsyncIterator[T]]]
 )
 """What can be watched: a stream, an awaitable of one, or a function without arguments that returns either."""
+
+CLOSE_ATTEMPTS = 3
+"""How often a close that a `task.cancel()` has struck is begun again; each cancellation strikes once."""
 
 _NOTHING: Any = object()
 
@@ -61,10 +64,12 @@ class SourceStream(Generic[T]):
         "_now",
         "_opened",
         "_over",
+        "_plain_text",
         "_read",
+        "_requests",
         "_source",
+        "_turn",
         "_wait",
-        "turn",
     )
 
     def __init__(self, source: Source[T], core: RunCore, *, clock: Clock, adapter: AdapterFactory | None, close_grace_s: float) -> None:
@@ -74,6 +79,8 @@ class SourceStream(Generic[T]):
         self._now = clock.now
         self._factory = adapter
         self._adapter: StreamAdapter | None = None
+        self._plain_text: Callable[[object], str | None] = _unknown
+        self._requests = 1
         self._index = 0
         self._close_grace_s = close_grace_s
         self._wait: Wait | None = None  # made with the first read, in the loop that reads
@@ -89,17 +96,32 @@ class SourceStream(Generic[T]):
         self._entered = False
         self._over = self._ending = self._ended = False
         self._done: anyio.Event | None = None
-        self.turn: Turn | None = None
-        """What came: text, calls, usage, finish reason. Set when the stream is over; its number is 0 if it was never opened."""
+        self._turn: Turn | None = None
+
+    @property
+    def turn(self) -> Turn:
+        """What came: text, calls, usage, finish reason. Its number is 0 if the stream was never opened.
+
+        Raises `ConfigError` while the stream is not over.
+        """
+        if self._turn is None:
+            raise ConfigError("the turn is known when the stream is over; leave the loop first")
+        return self._turn
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise ConfigError("a watched stream is read once: watch a new one for the next turn")
         self._entered = True
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._wait is not None and (self._wait.pending is not None or self._ending):
             await self._see_the_other_task_out()
-        await self._end(last=True)
+        await self._end()
+
+    async def aclose(self) -> None:
+        """Close the source before its end, from inside the block."""
+        await self._end()
 
     def __aiter__(self) -> Self:
         return self
@@ -107,6 +129,8 @@ class SourceStream(Generic[T]):
     async def __anext__(self) -> T:
         core = self._core
         wait = self._wait or self._start()
+        if wait.pending is not None:
+            raise ConfigError("this stream is already being read by another task")
         core.waiting_since = now = self._now()
         if self._over or (now >= core.deadline and core.must_stop(now)):
             await self._end()
@@ -168,7 +192,8 @@ class SourceStream(Generic[T]):
         self._opened = source
         if not hasattr(source, "__anext__"):
             if not hasattr(source, "__aiter__"):
-                raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator")
+                hint = "; use the asynchronous client of your SDK" if hasattr(source, "__next__") else ""
+                raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator{hint}")
             source = aiter(source)
         self._iterator = source
         if self._factory is None:
@@ -186,7 +211,8 @@ class SourceStream(Generic[T]):
                 f"no adapter knows objects of type {type(item).__module__}.{type(item).__qualname__}; "
                 "pass adapter=, or a stream of str or of monitor chunks"
             )
-        self._adapter = factory(self._index)
+        self._adapter = adapter = factory(self._index)
+        self._plain_text = getattr(adapter, "plain_text", _unknown)
         feed: Callable[[Any, float], None] = self._feed_decoded
         if factory is TextAdapter:
             feed = self._core.feed_text  # what it would decode to, without the object
@@ -196,12 +222,16 @@ class SourceStream(Generic[T]):
     def _feed_decoded(self, item: T, now: float) -> None:
         adapter, core = self._adapter, self._core
         assert adapter is not None  # noqa: S101 - set with this method
-        text = adapter.plain_text(item)
+        text = self._plain_text(item)
         if text is not None:
             core.feed_text(text, now)
             return
         for chunk in adapter.decode(item):
             core.feed(chunk, now)
+        requests: int = getattr(adapter, "requests", 1)
+        while self._requests < requests:
+            self._requests += 1
+            core.continued(now)
 
     # ------------------------------------------------------------------ ending
 
@@ -218,45 +248,37 @@ class SourceStream(Generic[T]):
         with anyio.move_on_after(self._close_grace_s, shield=True):
             await self._done.wait()
 
-    async def _end(self, *, last: bool = False) -> None:
-        """No read will deliver anything any more: tell the core how the stream ended, and close what has not ended by itself.
-
-        `last`: nobody will come after this to try again what is interrupted by a cancellation.
-        """
-        if self._ended or (self._ending and not last):
+    async def _end(self) -> None:
+        """No read will deliver anything any more: tell the core how the stream ended, and close what has not ended by itself."""
+        if self._ended or self._ending:
             return
         self._over = self._ending = True
         since = self._now()
-        interrupted = True
         try:
             self._settle(since)
             if not self._finished:
                 await self._close(since)
-            interrupted = False
         finally:
             self._ending = False
-            if last or not interrupted:
-                self._account(closed=not interrupted, since=since)
+            self._account()
 
-    def _account(self, *, closed: bool, since: float) -> None:
+    def _account(self) -> None:
         """The stream is done with."""
-        core, now = self._core, self._now()
+        core = self._core
         self._ended = True
         if self._wait is not None:
             self._wait.close()
         core.replanned = _nothing
-        if not closed:
-            core.source_closed(now, since=since, closed=False, chunks_dropped=0, note="closing was interrupted by a cancellation")
         if self._began:
-            self.turn = core.end_turn(
-                now,
+            self._turn = core.end_turn(
+                self._now(),
                 finished=self._finished and core.stop is None,
                 error=self._error if core.stop is None else None,
                 model_error=self._model_error,
                 must_finish=self._adapter.needs_finish if self._adapter is not None else False,
             )
         else:
-            self.turn = Turn(number=0, stopped=core.stop)
+            self._turn = Turn(number=0, stopped=core.stop)
         if self._done is not None:
             self._done.set()
 
@@ -279,11 +301,25 @@ class SourceStream(Generic[T]):
         return self._adapter or (self._factory or find_adapter(error) or TextAdapter)(self._index)
 
     async def _close(self, since: float) -> None:
+        """Close the source. A cancellation that strikes meanwhile goes on, but not before the source is closed."""
         source = self._source if self._iterator is None else self._iterator
-        closing = await close_source(source, holder=self._opened, adapter=self._adapter, grace_s=self._close_grace_s)
+        closing = Closing(note="closing was interrupted by a cancellation")
+        struck: BaseException | None = None
+        for _ in range(CLOSE_ATTEMPTS):
+            try:
+                closing = await close_source(source, holder=self._opened, adapter=self._adapter, grace_s=self._close_grace_s)
+                break
+            except anyio.get_cancelled_exc_class() as cancellation:
+                struck = cancellation
         self._core.source_closed(
             self._now(), since=since, closed=closing.note is None, chunks_dropped=closing.chunks_dropped, note=closing.note
         )
+        if struck is not None:
+            raise struck
+
+
+def _unknown(item: object) -> None:
+    """An adapter that cannot tell plain text quickly."""
 
 
 def _nothing() -> None:

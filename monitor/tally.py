@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from monitor._codec import text_of
 from monitor._tokens import eighths_of_tokens
-from monitor.chunks import ToolCall, TurnFinished, UsageReport
+from monitor.chunks import ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.models import ModelError
 from monitor.outcome import Turn
 from monitor.state import Usage
@@ -19,6 +20,7 @@ class TurnTally:
         "_has_report",
         "_keep_chars",
         "_reported",
+        "_streamed",
         "_unreported_eighths",
         "_void",
         "_void_estimated",
@@ -51,6 +53,7 @@ class TurnTally:
         self._reported = Usage()
         self._has_report = False
         self._unreported_eighths = 0
+        self._streamed: set[str] = set()
 
     def take(self) -> str:
         """The visible text since the last time, kept as far as there is room."""
@@ -68,11 +71,21 @@ class TurnTally:
         self._unreported_eighths += eighths
         return eighths
 
+    def count_arguments(self, delta: ToolCallDelta) -> int:
+        """As `count`, of a call's arguments while they are written."""
+        self._streamed.add(delta.id)
+        return self.count(delta.arguments_text)
+
+    def add_call(self, call: ToolCall) -> int:
+        """A complete call; answers the eighths of a token of its arguments, unless they were counted while they were written."""
+        self.calls.append(call)
+        return 0 if call.id in self._streamed else self.count(text_of(call.arguments))
+
     def report(self, usage: UsageReport) -> None:
         """The provider's own count replaces the estimate of what came before it."""
         self._reported = self._reported.merged(usage)
         self._has_report = True
-        if usage.output_tokens is not None:
+        if usage.output_tokens is not None or usage.total_tokens is not None:
             self._unreported_eighths = 0
 
     def roll_back(self) -> None:

@@ -81,6 +81,9 @@ class Stop:
     evidence: Detection | Met | None = None
     """The detection that decided it, or the tree of what was true."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", TerminateReason(self.reason))  # a condition of the caller's may say "timeout"
+
 
 @dataclass(slots=True, frozen=True)
 class Continue:

@@ -67,7 +67,6 @@ class Watching:
     def ended(self, reason: Reason, *, closed: bool = True) -> monitor.Outcome:
         """There was exactly one ending, for `reason`."""
         outcome = self.watch.outcome
-        assert outcome is not None
         assert outcome.reason is reason, outcome
         terminated = [event for event in self.sink.events if isinstance(event, monitor.RunTerminated)]
         assert terminated == [self.sink.events[-1]]
@@ -213,7 +212,6 @@ async def test_an_abort_stops_a_source_that_never_suspends() -> None:
         threading.Timer(0.02, watched.abort).start()
         async for _ in watched:
             pass
-    assert watched.outcome is not None
     assert watched.outcome.reason is Reason.ABORTED
 
 
@@ -244,7 +242,7 @@ async def test_nothing_happens_just_before_the_deadline() -> None:
 
     def just_before() -> None:
         w.clock.advance(29.999)
-        still_there.append(w.watch.outcome is None)
+        still_there.append(not any(isinstance(event, monitor.StopDecided) for event in w.sink.events))
         w.clock.advance(0.001)
 
     await _while_waiting(just_before, w)
@@ -282,7 +280,6 @@ async def test_opening_is_under_the_deadline() -> None:
         group.start_soon(read)
         await anyio.wait_all_tasks_blocked()
         clock.advance(5)
-    assert watch.outcome is not None
     assert watch.outcome.reason is Reason.TIMEOUT
 
 
@@ -296,7 +293,6 @@ async def test_a_chunk_that_arrives_after_the_deadline_is_not_delivered() -> Non
 
     async with monitor.watch(late(), stop_when=monitor.Timeout(10), clock=clock) as watched:
         seen = [piece async for piece in watched]
-    assert watched.outcome is not None
     assert watched.outcome.reason is Reason.TIMEOUT
     assert seen == ["in time"]
 
@@ -314,7 +310,6 @@ async def test_a_source_that_never_suspends_meets_its_deadline() -> None:
         count = 0
         async for _ in watched:
             count += 1
-    assert watched.outcome is not None
     assert watched.outcome.reason is Reason.TIMEOUT
     assert count == 9
 
@@ -329,7 +324,6 @@ async def test_a_slow_consumer_is_not_an_idle_provider() -> None:
             clock.advance(60)
             await anyio.lowlevel.checkpoint()
     assert seen == 3
-    assert watched.outcome is not None
     assert watched.outcome.ok
 
 
@@ -392,7 +386,6 @@ async def test_equal_deadlines_of_ours_and_of_an_outer_scope_swallow_nothing() -
                     pass
             await anyio.sleep_forever()
         assert scope.cancelled_caught
-        assert watch.outcome is not None
         assert watch.outcome.reason in {Reason.IDLE_TIMEOUT, Reason.CANCELLED}
 
 
@@ -442,7 +435,6 @@ async def test_a_sink_that_crashes_does_not_end_the_run() -> None:
     async with monitor.watch(source, sinks=[Broken(), memory]) as watched:
         async for _ in watched:
             pass
-    assert watched.outcome is not None
     assert watched.outcome.ok
     assert [type(event) for event in memory.events][:2] == [monitor.RunStarted, monitor.SinkFailed]
     assert sum(isinstance(event, monitor.RunTerminated) for event in memory.events) == 1
@@ -611,7 +603,6 @@ async def test_a_source_that_aborts_its_own_run_leaves_no_cancellation_behind() 
     await w.read()
     for _ in range(5):
         await anyio.lowlevel.checkpoint()  # a stray cancellation would strike here
-    assert w.watch.outcome is not None
     assert w.watch.outcome.reason is Reason.ABORTED
 
 
@@ -638,7 +629,6 @@ async def test_a_read_cut_short_by_the_caller_makes_no_good_end() -> None:
         with anyio.move_on_after(0.01):
             await anext(watched)
         assert [piece async for piece in watched] == []  # the cancellation has ended the generator
-    assert watched.outcome is not None
     assert watched.outcome.reason is Reason.CLOSED_BY_CALLER
 
 
@@ -673,7 +663,6 @@ async def test_an_iterable_that_is_no_iterator_is_closed_as_well() -> None:
         async for _ in watched:
             break
     assert closed == [True]
-    assert watched.outcome is not None
     assert watched.outcome.closed
 
 
@@ -688,5 +677,146 @@ async def test_a_source_without_a_way_to_close_it_is_not_called_closed() -> None
     async with monitor.watch(Endless()) as watched:
         async for _ in watched:
             break
-    assert watched.outcome is not None
     assert not watched.outcome.closed
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_native_cancellation_while_the_block_is_left_still_closes_the_source(anyio_backend: str) -> None:
+    closing = asyncio.Event()
+
+    class Slow(Source):
+        async def aclose(self) -> None:
+            closing.set()
+            await asyncio.sleep(0.01)
+            self.closed = True
+
+    w = Watching(Slow("a", "b"))
+
+    async def leave() -> None:
+        async with w.watch as watched:
+            async for _ in watched:
+                break
+
+    task = asyncio.create_task(leave())
+    await closing.wait()
+    task.cancel("user")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert w.ended(Reason.CLOSED_BY_CALLER).closed
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_task_that_has_opened_the_stream_already_gives_it_up_to_be_closed(anyio_backend: str) -> None:
+    source = Source("a")
+
+    async def opens() -> Source:
+        return source
+
+    task = asyncio.create_task(opens())
+    await task
+    async with monitor.watch(task):
+        pass
+    assert source.closed
+
+
+async def test_a_function_that_opens_streams_is_not_closed_itself() -> None:
+    closed = []
+
+    class Client:
+        def __call__(self) -> Source:
+            raise AssertionError
+
+        def close(self) -> None:
+            closed.append(True)
+
+    async with monitor.watch(Client()):
+        pass
+    assert closed == []
+
+
+async def test_a_watched_stream_may_be_watched_again_from_outside() -> None:
+    source = Source("a", "b", ends=True)
+    async with monitor.watch(source) as inner, monitor.watch(inner) as outer:
+        assert [piece async for piece in outer] == ["a", "b"]
+    assert inner.outcome.ok
+    assert outer.outcome.ok
+
+
+async def test_a_refused_second_reader_does_not_put_off_the_idle_timeout() -> None:
+    w = Watching(Source("a"), stop_when=monitor.IdleTimeout(10))
+    async with anyio.create_task_group() as group:
+        group.start_soon(w.read)
+        await anyio.wait_all_tasks_blocked()
+        w.clock.advance(9)
+        with pytest.raises(monitor.ConfigError, match="another task"):
+            await anext(w.watch)
+        w.clock.advance(1)
+    w.ended(Reason.IDLE_TIMEOUT)
+
+
+class Answers(monitor.Condition):
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def evaluate(self, state: monitor.RunState) -> Any:
+        return self.answer
+
+
+async def test_a_condition_that_answers_what_is_no_stop_ends_the_run_by_its_name() -> None:
+    w = Watching(Source("a"), stop_when=Answers(True))
+    await w.read()
+    outcome = w.ended(Reason.ERROR)
+    assert outcome.source == "answers"
+    assert isinstance(outcome.error, TypeError)
+
+
+async def test_a_condition_may_give_its_reason_as_a_word() -> None:
+    stop = monitor.Stop("timeout", "late", "mine")  # type: ignore[arg-type]
+    w = Watching(Source("a"), stop_when=Answers(stop))
+    await w.read()
+    assert w.ended(Reason.TIMEOUT).reason is Reason.TIMEOUT
+
+
+@pytest.mark.parametrize("answer", [None, "Stop", 3])
+async def test_a_policy_that_answers_no_verdict_ends_the_run(answer: Any) -> None:
+    class Odd(monitor.StopAtFirstLoop):
+        def decide(self, detection: monitor.Detection) -> Any:
+            return answer
+
+    w = Watching(Source(*["again and again. "] * 100), policy=Odd())
+    await w.read()
+    assert w.ended(Reason.ERROR).source == "policy"
+
+
+@pytest.mark.parametrize("answer", [["text"], 3, [monitor.Continue()]])
+async def test_a_detector_that_answers_no_detections_ends_the_run_by_its_name(answer: Any) -> None:
+    class Odd(Crashing):
+        def observe(self, chunk: monitor.Chunk) -> Any:
+            return answer
+
+    w = Watching(Source("a", "b"), detectors=[Odd()])
+    await w.read()
+    assert w.ended(Reason.ERROR).source == "crashing"
+
+
+async def test_a_detector_that_forgot_to_answer_found_nothing() -> None:
+    class Silent(Crashing):
+        def observe(self, chunk: monitor.Chunk) -> Any:
+            return None
+
+    async with monitor.Guard(detectors=[Silent()]) as guard:
+        async with guard.watch(Source("a", ends=True)) as watched:
+            async for _ in watched:
+                pass
+        guard.tool_result("c", "x")
+    assert guard.outcome.ok
+
+
+async def test_an_earlier_failed_call_is_not_the_error_behind_an_abort() -> None:
+    async with monitor.Guard() as guard:
+        async with guard.watch(Source(OSError("reset"))) as watched:
+            async for _ in watched:
+                pass
+        guard.abort("enough")
+    assert guard.outcome.reason is Reason.ABORTED
+    assert guard.outcome.error is None

@@ -26,7 +26,6 @@ async def read(guard: monitor.Guard, *items: Any) -> monitor.Turn:
     async with guard.watch(ScriptedStream(*items)) as watched:
         async for _ in watched:
             pass
-    assert watched.turn is not None
     return watched.turn
 
 
@@ -55,7 +54,6 @@ async def test_a_turn_says_what_came() -> None:
     assert not turn.usage_estimated
     assert turn.finish_reason is monitor.FinishReason.DONE
     assert turn.stopped is None
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.STREAM_ENDED
     assert guard.outcome.ok
 
@@ -65,7 +63,6 @@ async def test_usage_of_all_turns_is_added_up_and_an_estimate_is_said() -> None:
         text = monitor.TextDelta("".join(map(str, range(1_000)))[:400])
         await read(guard, text, monitor.UsageReport(output_tokens=90, input_tokens=1), DONE)
         await read(guard, text, DONE)
-    assert guard.outcome is not None
     assert guard.outcome.usage.output_tokens == 190
     assert guard.outcome.usage_estimated
     assert guard.outcome.turns == 2
@@ -82,7 +79,6 @@ async def test_evidence_lasts_from_turn_to_turn() -> None:
             turn = await read(guard, call(id=f"c{turns}", q="same"), DONE)
     assert turn.number == 5
     assert turn.stopped.reason is Reason.LOOP_DETECTED
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.LOOP_DETECTED
     assert isinstance(guard.outcome.evidence, monitor.Detection)
     assert guard.outcome.evidence.count == 5
@@ -98,7 +94,6 @@ async def test_polling_is_not_a_loop_however_the_result_names_its_call(by: str) 
             assert turn.stopped is None
             named: Any = {"call": made, "id": made.id, "order": None, "raw": raw, "mapping": {"id": made.id}}[by]
             guard.tool_result(named, {"progress": number})
-    assert guard.outcome is not None
     assert guard.outcome.ok
 
 
@@ -124,7 +119,6 @@ async def test_the_turn_after_the_last_is_refused_before_its_stream_is_opened() 
                 async for _chunk in watched:
                     pass
     assert opened == 2
-    assert guard.outcome is not None
     assert (guard.outcome.reason, guard.outcome.limit, guard.outcome.value) == (Reason.MAX_TURNS, 2, 2)
     assert guard.outcome.turns == 2
 
@@ -135,7 +129,6 @@ async def test_check_says_that_the_limit_is_reached_and_that_stands() -> None:
         verdict = guard.check()
         assert isinstance(verdict, monitor.Stop)
         guard.finish()
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.MAX_TURNS
 
 
@@ -143,7 +136,6 @@ async def test_finish_is_the_goal() -> None:
     async with monitor.Guard() as guard:
         await read(guard, monitor.TextDelta("x"), DONE)
         guard.finish()
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.GOAL
     assert guard.outcome.ok
 
@@ -151,7 +143,6 @@ async def test_finish_is_the_goal() -> None:
 async def test_a_guard_without_a_stream_was_left_by_its_caller() -> None:
     async with monitor.Guard() as guard:
         pass
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.CLOSED_BY_CALLER
 
 
@@ -160,10 +151,8 @@ async def test_a_broken_off_last_stream_is_the_callers_end_an_earlier_one_is_not
         async with guard.watch(ScriptedStream("a", "b")) as watched:
             async for _ in watched:
                 break
-        assert watched.turn is not None
         assert watched.turn.stopped is not None
         await read(guard, "a")
-    assert guard.outcome is not None
     assert guard.outcome.ok
     assert guard.outcome.turns == 2
 
@@ -178,7 +167,6 @@ async def test_a_failed_stream_may_be_tried_again_and_is_the_same_turn() -> None
         assert verdict.reason is Reason.ERROR
         again = await read(guard, "partial no more")
     assert again.number == 1
-    assert guard.outcome is not None
     assert guard.outcome.turns == 1
 
 
@@ -188,7 +176,6 @@ async def test_a_failed_stream_that_is_not_tried_again_is_how_the_run_ends_even_
         verdict = guard.check()
         assert isinstance(verdict, monitor.Stop)
         guard.finish()
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.ERROR
     assert isinstance(guard.outcome.error, OSError)
 
@@ -205,7 +192,6 @@ async def test_a_failed_stream_that_is_not_tried_again_is_how_the_run_ends_even_
 async def test_a_bad_finish_reason_is_no_good_end(finish: monitor.FinishReason, reason: Reason) -> None:
     async with monitor.Guard() as guard:
         turn = await read(guard, monitor.TextDelta("x"), monitor.TurnFinished(finish, "THEIR_WORD"))
-    assert guard.outcome is not None
     assert guard.outcome.reason is reason
     assert "THEIR_WORD" in guard.outcome.detail
     assert turn.raw_finish_reason == "THEIR_WORD"
@@ -218,7 +204,6 @@ async def test_abort_between_turns_is_seen_by_check() -> None:
         verdict = guard.check()
         assert isinstance(verdict, monitor.Stop)
         assert verdict.reason is Reason.ABORTED
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.ABORTED
 
 
@@ -233,7 +218,6 @@ async def test_abort_of_the_guard_interrupts_its_running_stream() -> None:
         async with guard.watch(anyio_stall()) as watched:
             async for _ in watched:
                 pass
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.ABORTED
 
 
@@ -261,7 +245,6 @@ async def test_the_tool_call_that_exceeds_the_limit_is_seen_before_it_is_carried
         turn = await read(guard, *[call(id=str(n), n=n) for n in range(4)], DONE)
     stopped = limit == 3
     assert (turn.stopped is not None) is stopped
-    assert guard.outcome is not None
     assert guard.outcome.ok is not stopped
     if stopped:
         assert (guard.outcome.reason, guard.outcome.value) == (Reason.TOOL_CALL_LIMIT, 4)
@@ -273,7 +256,6 @@ async def test_a_token_limit_stops_the_stream_close_to_the_limit(piece: str) -> 
     async with monitor.Guard(stop_when=monitor.TokenLimit(1_000), detectors=None) as guard, guard.watch(source) as watched:
         async for _ in watched:
             pass
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.TOKEN_LIMIT
     assert guard.outcome.usage_estimated
     assert 1_000 < guard.outcome.usage.total_tokens <= 1_000 + max(2, len(piece))
@@ -284,7 +266,6 @@ async def test_reported_usage_makes_the_token_limit_exact() -> None:
     async with monitor.Guard(stop_when=monitor.TokenLimit(120)) as guard, guard.watch(ScriptedStream(*usage)) as watched:
         seen = [chunk async for chunk in watched]
     assert len(seen) == 3  # 120 is within the limit, 130 is not; the report that says so is delivered
-    assert guard.outcome is not None
     assert guard.outcome.value == 130
     assert not guard.outcome.usage_estimated
 
@@ -296,7 +277,6 @@ async def test_a_retried_stream_leaves_no_text_and_no_calls() -> None:
         )
     assert turn.text == "good"
     assert len(turn.tool_calls) == 1
-    assert guard.outcome is not None
     assert guard.outcome.ok
 
 
@@ -348,7 +328,6 @@ async def test_leaving_the_guard_with_an_open_stream_closes_it() -> None:
         watched = await guard.watch(source).__aenter__()
         await anext(watched)
     assert source.closed
-    assert guard.outcome is not None
     assert guard.outcome.reason is Reason.CLOSED_BY_CALLER
 
 
@@ -361,7 +340,6 @@ async def test_a_stop_when_that_is_no_condition_is_refused() -> None:
 async def test_detectors_none_is_off() -> None:
     async with monitor.watch(ScriptedStream(*["again and again. "] * 200), detectors=None) as watched:
         assert len([piece async for piece in watched]) == 200
-    assert watched.outcome is not None
     assert watched.outcome.ok
 
 
@@ -370,7 +348,6 @@ async def test_a_policy_that_only_observes_never_stops() -> None:
     async with monitor.watch(ScriptedStream(*["again and again. "] * 200), policy=monitor.ObserveOnly(), sinks=[sink]) as watched:
         assert len([piece async for piece in watched]) == 200
     assert any(isinstance(event, monitor.DetectionRaised) for event in sink.events)
-    assert watched.outcome is not None
     assert watched.outcome.ok
 
 
@@ -385,3 +362,119 @@ async def test_detection_can_be_off_for_one_tool() -> None:
     turn = turns[-1]
     assert turn.stopped is not None
     assert turn.stopped.reason is Reason.LOOP_DETECTED
+
+
+async def test_turns_that_the_output_limit_cut_off_are_turns_of_their_own() -> None:
+    async with monitor.Guard(stop_when=monitor.MaxTurns(3)) as guard:
+        for _ in range(10):
+            turn = await read(guard, monitor.TextDelta("more"), monitor.TurnFinished(monitor.FinishReason.LENGTH))
+            if turn.number == 0:
+                break
+            verdict = guard.check()
+            if isinstance(verdict, monitor.Stop):
+                break
+    assert guard.outcome.reason is Reason.MAX_TURNS
+    assert guard.outcome.turns == 3
+
+
+async def test_calls_of_a_failed_attempt_do_not_count() -> None:
+    async with monitor.Guard(stop_when=monitor.MaxToolCalls(1)) as guard:
+        await read(guard, call(id="void"), OSError("reset"))
+        turn = await read(guard, call(id="good"), DONE)
+        assert turn.stopped is None
+        guard.tool_result(None, "for the good one")
+    assert guard.outcome.ok
+
+
+async def test_a_result_may_come_while_the_stream_still_runs() -> None:
+    raw = object()
+    sink = monitor.MemorySink()
+    async with monitor.Guard(sinks=[sink]) as guard, guard.watch(ScriptedStream(monitor.ToolCall("c", "f", {}, raw), DONE)) as watched:
+        async for chunk in watched:
+            if isinstance(chunk, monitor.ToolCall):
+                guard.tool_result(raw, "eager")
+    assert not any(isinstance(event, monitor.ResultUnmatched) for event in sink.events)
+
+
+async def test_calls_without_a_result_are_forgotten_with_their_turn() -> None:
+    async with monitor.Guard(detectors=None) as guard:
+        for number in range(50):
+            await read(guard, call(id=f"c{number}"), DONE)
+        assert [c.id for c in guard._core.open_calls] == ["c49"]
+
+
+async def test_a_result_for_no_known_call_is_an_event() -> None:
+    sink = monitor.MemorySink()
+    async with monitor.Guard(sinks=[sink]) as guard:
+        await read(guard, call(id="c1"), DONE)
+        guard.tool_result("mistyped", "x")
+    assert [event.call for event in sink.events if isinstance(event, monitor.ResultUnmatched)] == ["mistyped"]
+
+
+async def test_before_the_run_nothing_can_be_asked_or_told() -> None:
+    guard = monitor.Guard(stop_when=monitor.Timeout(10))
+    with pytest.raises(monitor.ConfigError, match="not begun"):
+        guard.check()
+    with pytest.raises(monitor.ConfigError, match="not begun"):
+        guard.tool_result("c", "x")
+    with pytest.raises(monitor.ConfigError, match="block"):
+        _ = guard.outcome
+
+
+async def test_after_the_run_nothing_changes_any_more() -> None:
+    sink = monitor.MemorySink()
+    async with monitor.Guard(sinks=[sink]) as guard:
+        await read(guard, "x")
+    guard.abort("late")
+    guard.tool_result("c", "late")
+    verdict = guard.check()
+    assert isinstance(verdict, monitor.Stop)
+    assert verdict.reason is guard.outcome.reason is Reason.STREAM_ENDED
+    assert isinstance(sink.events[-1], monitor.RunTerminated)
+
+
+async def test_arguments_of_a_complete_call_count_as_tokens() -> None:
+    async with monitor.Guard(stop_when=monitor.TokenLimit(500)) as guard:
+        await read(guard, call(text="word " * 1_000), DONE)
+    assert guard.outcome.reason is Reason.TOKEN_LIMIT
+
+
+async def test_a_result_that_is_an_object_looks_the_same_each_time() -> None:
+    class Row:
+        pass
+
+    async with monitor.Guard() as guard:
+        for number in range(10):
+            turn = await read(guard, call(id=f"c{number}", q="same"), DONE)
+            if turn.stopped is not None:
+                break
+            guard.tool_result(turn.tool_calls[0], Row())
+    assert guard.outcome.reason is Reason.LOOP_DETECTED
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"sinks": monitor.MemorySink()}, "sinks takes a list"),
+        ({"detectors": monitor.ContentRepetition()}, "detectors takes a list"),
+        ({"detectors": [monitor.ContentRepetition]}, r"write ContentRepetition\(\)"),
+        ({"policy": monitor.StopAtFirstLoop}, r"write StopAtFirstLoop\(\)"),
+        ({"sinks": [print]}, r"has no emit\(\)"),
+        ({"detectors": [monitor.ContentRepetition(), monitor.ContentRepetition()]}, "two detectors"),
+        ({"keep_text_chars": -5}, "keep_text_chars"),
+        ({"close_grace_s": -1}, "close_grace_s"),
+    ],
+)
+async def test_arguments_are_checked_where_they_are_given(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(monitor.ConfigError, match=says):
+        monitor.Guard(**options)
+
+
+async def test_a_watched_stream_is_read_once() -> None:
+    async with monitor.Guard() as guard:
+        watched = guard.watch(ScriptedStream("a"))
+        async with watched:
+            pass
+        with pytest.raises(monitor.ConfigError, match="read once"):
+            async with watched:
+                pass

@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "monitor"
 
 VOCABULARY = {"chunks", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
-CORE = VOCABULARY | {"_hashing", "_tokens", "detectors", "conditions", "context", "outputs", "plan", "policy", "run", "schedule", "tally"}
+CORE = VOCABULARY | {
+    *("_hashing", "_tokens", "detectors", "conditions", "context", "outputs", "plan"),
+    *("bank", "policy", "run", "schedule", "tally"),
+}
 """The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
 
 IMPURE = {

@@ -15,19 +15,11 @@ class _PlainAdapter:
     needs_finish = False
     drains = False
 
-    def __init__(self, turn: int = 0) -> None:
-        """`turn` is of no use here: chunks of ours bring their ids."""
-
-    def plain_text(self, item: object) -> str | None:
-        """Told by `decode`."""
-        return None
+    def __init__(self, stream: int = 0) -> None:
+        """`stream` is of no use here: chunks of ours bring their ids."""
 
     def finish(self) -> Sequence[Chunk]:
         """Nothing is owed."""
-        return ()
-
-    def responses(self, source: object) -> Sequence[object]:
-        """None are needed: `aclose()` closes."""
         return ()
 
     def classify(self, error: BaseException) -> ModelError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from monitor.adapters._plain import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
@@ -17,7 +17,14 @@ from monitor.models import ModelError
 
 
 class StreamAdapter(Protocol):
-    """Reads one stream. `turn` (given to the factory) keeps synthesised call ids apart from other turns' ids."""
+    """Reads one stream. It may have two methods more, which only save time:
+
+    - `plain_text(item) -> str | None`: the text of an object that is one piece of visible text and nothing else;
+    - `responses(source) -> Sequence`: the SDK's own response objects behind a stream that `drains`, which close the connection at
+      once by `aclose()` or `close()`; empty where they cannot be found.
+
+    And one fact more: `requests`, the model calls that the SDK is known to have made inside the stream, where it may make several.
+    """
 
     needs_finish: bool
     """The SDK's streams close with a finish reason; one that just ends was truncated."""
@@ -25,22 +32,12 @@ class StreamAdapter(Protocol):
     """`aclose()` of this SDK's async generators does not close the connection: their `responses` are closed, or else they are
     drained in a cancelled scope."""
 
-    def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else, to be told quickly; `None`: ask `decode`."""
-        ...
-
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one SDK object, in order. Raises `AdapterError` for an object that is none of the SDK's."""
         ...
 
     def finish(self) -> Sequence[Chunk]:
         """The source ended by itself: what is still owed, e.g. a tool call whose end never came."""
-        ...
-
-    def responses(self, source: object) -> Sequence[Any]:
-        """The SDK's own response objects behind a stream that `drains`, which close the connection at once: by `aclose()` or
-        `close()`. Empty where they cannot be found; then the stream is drained.
-        """
         ...
 
     def classify(self, error: BaseException) -> ModelError:
@@ -51,8 +48,8 @@ class StreamAdapter(Protocol):
 class AdapterFactory(Protocol):
     """Makes an adapter for one stream; adapter classes are factories."""
 
-    def __call__(self, turn: int) -> StreamAdapter:
-        """`turn`: number of the stream in its run, 0 for the first."""
+    def __call__(self, stream: int) -> StreamAdapter:
+        """`stream`: its number in the run, 0 for the first; keeps the ids that are made up apart."""
         ...
 
 

@@ -59,7 +59,7 @@ _AFC_REFUSED: Final = (
 class GoogleAdapter:
     """Reads one stream of google-genai. Only the first candidate is read; server-side tools, media and citations are passed over.
 
-    `turn` is part of the ids of calls that come without one: `call_<turn>_<n>`.
+    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`.
 
     A signature comes as a `ReasoningDelta` just before the text or call that it belongs to, with the thought where it belongs to one.
     A call whose arguments are streamed comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`.
@@ -67,12 +67,12 @@ class GoogleAdapter:
     `arguments` is the text so far, a `str`: half a call must not look like a whole one.
     """
 
-    def __init__(self, turn: int = 0) -> None:
+    def __init__(self, stream: int = 0) -> None:
         self.needs_finish = True
         self.drains = True
         self.requests = 1
         """Requests that the stream is known to be made of: 1, and one more for each continuation that changed the response id."""
-        self._turn = turn
+        self._stream = stream
         self._calls = 0
         self._pending: StreamedCall | None = None
         self._counts: list[int | None] = [None] * len(_COUNTS)
@@ -194,7 +194,7 @@ class GoogleAdapter:
             raise AdapterError(f"the args of a function call are {_name(arguments)}, not a dict")
         if name and not (self._pending and id_ and id_ == self._pending.id):
             yield from self._end_call(cut_off=False)
-            call_id = id_ or f"call_{self._turn}_{self._calls}"
+            call_id = id_ or f"call_{self._stream}_{self._calls}"
             self._calls += 1
             if not more and not pieces:
                 yield ToolCall(call_id, name, dict(arguments or {}), function)

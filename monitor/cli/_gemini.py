@@ -92,7 +92,7 @@ async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: S
         async with guard.watch(ask) as watched:
             async for response in watched:
                 said += _shown(response, screen)
-        if watched.turn is None or watched.turn.stopped is not None:
+        if watched.turn.stopped is not None:
             return  # the tool of the call that was one too many is not run
         answers: list[types.Part] = []
         for call, result in zip(watched.turn.tool_calls, turn.results, strict=False):

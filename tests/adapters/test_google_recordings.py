@@ -73,7 +73,7 @@ async def test_streamed_arguments_are_put_together():
     with LocalGemini([one.events for one in recorded]) as server:
         async with sdk(server) as client:
             for _ in names:
-                adapter = GoogleAdapter(turn=3)
+                adapter = GoogleAdapter(stream=3)
                 found.append([chunk async for item in await stream(client) for chunk in adapter.decode(item)])
     boston, apple = found
     assert [(call.id, call.arguments) for call in of_type(ToolCall, boston)] == [

@@ -13,7 +13,21 @@ from google.genai.client import AsyncClient
 import monitor
 from monitor.adapters.google_genai import GoogleAdapter
 from monitor.testing.gemini_server import LocalGemini
-from monitor.testing.gemini_steps import Cut, Pause, Repeat, Reset, Stall, blocked, call, error_reply, finish, overflow, rate_limited, text
+from monitor.testing.gemini_steps import (
+    Cut,
+    Pause,
+    Repeat,
+    Reset,
+    Stall,
+    blocked,
+    call,
+    chunk,
+    error_reply,
+    finish,
+    overflow,
+    rate_limited,
+    text,
+)
 from tests.adapters.google_sdk import PLAIN, TRANSPORTS, received, sdk, sdk_warnings, stream
 
 pytestmark = [pytest.mark.asyncio, sdk_warnings]
@@ -33,7 +47,6 @@ async def _watch(client: AsyncClient, **options: Any) -> monitor.Watch[types.Gen
 
 
 def _outcome(watch: monitor.Watch[Any]) -> monitor.Outcome:
-    assert watch.outcome is not None
     return watch.outcome
 
 
@@ -157,7 +170,6 @@ async def test_a_guarded_stream_gives_what_the_bare_one_gives() -> None:
                 guarded = [item async for item in watched]
     drop = {"sdk_http_response"}
     assert [item.model_dump(exclude=drop) for item in guarded] == [item.model_dump(exclude=drop) for item in bare]
-    assert watched.turn is not None
     assert watched.turn.text == "Hello there"
     assert [c.name for c in watched.turn.tool_calls] == ["f"]
 
@@ -181,3 +193,26 @@ async def test_a_stream_whose_response_is_not_found_is_drained(transport: str, m
             outcome = _outcome(await _watch(client))
             await server.wait_closed_async(0, timeout_s=CLOSE_S)
     assert outcome.closed
+
+
+async def test_a_continuation_by_the_sdk_is_an_event_and_counts_as_a_model_call() -> None:
+    token = "Y29udGludWU="
+    first = chunk([{"text": "one "}], finish_reason="CONTINUATION", continuation_token=token, response_id="a")
+    sink = monitor.MemorySink()
+    with LocalGemini([[first], [text("two", response_id="b"), finish()]]) as server:
+        async with sdk(server) as client:
+            async with monitor.watch(stream(client), sinks=[sink]) as watched:
+                async for _ in watched:
+                    pass
+            assert len(server.requests) == 2
+    assert watched.turn.text == "one two"
+    assert [event.model_call for event in sink.events if isinstance(event, monitor.StreamContinued)] == [2]
+
+
+async def test_the_delay_that_the_service_asks_for_is_told() -> None:
+    with LocalGemini([[rate_limited(7)]]) as server:
+        async with sdk(server) as client:
+            watch = await _watch(client)
+    assert watch.turn.model_error is not None
+    assert watch.turn.model_error.retry_after_s == 7
+    assert "asks to wait 7 s" in watch.outcome.detail

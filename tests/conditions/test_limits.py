@@ -172,7 +172,6 @@ async def driven(stop_when: Condition, provider: Provider, *, ask: bool = True) 
                     pass
             if ask and isinstance(guard.check(), Stop):
                 break
-    assert guard.outcome is not None
     return guard.outcome
 
 

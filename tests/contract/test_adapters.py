@@ -48,7 +48,7 @@ def test_the_adapters_are_found():
 
 @each_adapter
 def test_an_adapter_is_made_for_one_stream_of_a_run(adapter: type[Any]):
-    for made in (adapter(), adapter(0), adapter(turn=7)):
+    for made in (adapter(), adapter(0), adapter(stream=7)):
         assert isinstance(made.needs_finish, bool)
         assert isinstance(made.drains, bool)
 

@@ -20,11 +20,13 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    ResultUnmatched,
     RunStarted,
     RunTerminated,
     SinkFailed,
     StopDecided,
     StreamClosed,
+    StreamContinued,
     StreamFailed,
     TurnEnded,
     TurnStarted,
@@ -48,6 +50,8 @@ EVENTS: list[Event] = [
     TurnStarted(0.1, 1, 1),
     FirstChunk(0.2, 1, 0.1),
     AttemptRetried(0.3, 1, "the connection broke"),
+    StreamContinued(0.3, 1, 2),
+    ResultUnmatched(0.3, "call_9"),
     DetectionRaised(
         0.4, 1, Detection("c", "chant", "text", "loop", 12, 10, 0, 60, Evidence("\x00\ud800", "0" * 16, 2, (0, 9)), "it repeats")
     ),
