@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -135,7 +136,7 @@ def make_wait(run: Deadlined, clock: Clock) -> Wait:
     return AsyncioWait(run, clock, native) if isinstance(native, asyncio.AbstractEventLoop) else TrioWait(run, clock, native)
 
 
-class _Alarmed:
+class _Alarmed(ABC):
     """The part that both have: an alarm that follows the run's deadline and interrupts the pending read."""
 
     __slots__ = ("_alarm", "_clock", "_run", "_set_for", "pending")
@@ -148,8 +149,8 @@ class _Alarmed:
         self.pending: Any = None
         self.follow()
 
-    def interrupt(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def interrupt(self) -> None: ...
 
     def follow(self) -> None:
         deadline = self._run.deadline

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -186,3 +187,21 @@ def test_a_provider_that_reports_usage_only_sometimes_keeps_what_it_said() -> No
     run.feed(monitor.UsageReport(output_tokens=3), 0.0)  # a running total never falls
     turn = run.end_turn(0.0, finished=True)
     assert turn.usage == monitor.Usage(10, 5, 2, 4, 15)
+
+
+def test_what_is_held_of_a_stream_does_not_grow_with_it() -> None:
+    run = core(monitor.MemorySink(), stop_when=monitor.Timeout(10) | monitor.TokenLimit(10**9))
+    run.begin(0.0)
+    run.begin_turn(0.0)
+    held = []
+    tracemalloc.start()
+    try:
+        for leg in range(3):
+            for number in range(leg * 20_000, (leg + 1) * 20_000):
+                run.feed_text(f"{number:x}, ", 0.0)
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert run.stop is None
+    assert abs(held[2] - held[1]) < 4_096
+    assert held[2] < 32_768
