@@ -38,13 +38,10 @@ async def close_source(source: Any, *, holder: Any = None, adapter: StreamAdapte
     Shielded from scopes and bounded by `grace_s`. (A `task.cancel()` of asyncio goes through every shield: then close once more.)
     Whatever an SDK raises is noted, so that its trouble with closing does not hide how the run ended.
     """
-    if inspect.iscoroutine(source):  # it was never awaited, or its await was cancelled
-        source.close()
-        return Closing()
-    if inspect.isawaitable(source) and hasattr(source, "done"):
-        source = _opened_by(source)
-    if source is None or (callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__")):
-        return Closing()  # never opened; a function that opens streams is not ours to close
+    if not hasattr(source, "__anext__"):
+        source = _not_yet_opened(source)
+        if source is None:
+            return Closing()
     dropped, note = 0, None
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + grace_s) as scope:
         try:
@@ -64,12 +61,18 @@ async def close_source(source: Any, *, holder: Any = None, adapter: StreamAdapte
     return Closing(dropped, note)
 
 
-def _opened_by(task: Any) -> Any:
-    """The stream that a task has opened; one that is still at it is cancelled."""
-    if not task.done():
+def _not_yet_opened(source: Any) -> Any:
+    """What is to be closed of a source that was never read; `None`: nothing (more)."""
+    if inspect.iscoroutine(source):  # it was never awaited, or its await was cancelled
+        source.close()
+    elif inspect.isawaitable(source) and hasattr(source, "done"):  # a task that opens the stream
+        task: Any = source
+        if task.done():
+            return None if task.cancelled() or task.exception() is not None else task.result()
         task.cancel()
-        return None
-    return None if task.cancelled() or task.exception() is not None else task.result()
+    elif hasattr(source, "__aiter__") or not callable(source):  # a function that opens streams is not ours to close
+        return source
+    return None
 
 
 async def _unwind(source: AsyncIterator[object], adapter: StreamAdapter) -> tuple[int, str | None]:
