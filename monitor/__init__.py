@@ -29,7 +29,11 @@ from monitor.conditions import TokenLimit as TokenLimit
 from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
+from monitor.detectors import NoProgress as NoProgress
+from monitor.detectors import ToolCallCycle as ToolCallCycle
 from monitor.detectors import ToolCallRepetition as ToolCallRepetition
+from monitor.detectors import ToolPolicy as ToolPolicy
+from monitor.detectors import UnknownTool as UnknownTool
 from monitor.detectors import default_detectors as default_detectors
 from monitor.errors import AdapterError as AdapterError
 from monitor.errors import ConfigError as ConfigError
@@ -133,6 +137,7 @@ __all__ = [
     "ModelError",
     "ModelRequest",
     "MonitorError",
+    "NoProgress",
     "Nudge",
     "ObserveOnly",
     "Outcome",
@@ -161,14 +166,17 @@ __all__ = [
     "Timeout",
     "TokenLimit",
     "ToolCall",
+    "ToolCallCycle",
     "ToolCallDelta",
     "ToolCallRepetition",
+    "ToolPolicy",
     "ToolResult",
     "ToolSpec",
     "Turn",
     "TurnEnded",
     "TurnFinished",
     "TurnStarted",
+    "UnknownTool",
     "Usage",
     "UsageReport",
     "UserMessage",

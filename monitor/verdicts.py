@@ -14,6 +14,11 @@ from monitor.reasons import TerminateReason
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
 Level: TypeAlias = Literal["suspect", "loop"]
 
+VETO = "[agent-monitor]"
+"""How every text of ours begins that stands where a tool's answer would stand. Such a text is no result: it must not look
+like progress to the detectors.
+"""
+
 
 @dataclass(slots=True, frozen=True)
 class Evidence:
@@ -27,6 +32,8 @@ class Evidence:
     """Code points of the repeated thing (for tools: of its canonical JSON)."""
     offsets: tuple[int, ...] = ()
     """Where each counted repetition starts, in the unit of `Detection.offset`."""
+    tool: str | None = None
+    """For calls: the tool that was called; of several, the one called last."""
 
 
 @dataclass(slots=True, frozen=True)
