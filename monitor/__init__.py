@@ -73,6 +73,7 @@ from monitor.models import ModelRequest as ModelRequest
 from monitor.models import ToolSpec as ToolSpec
 from monitor.outcome import Outcome as Outcome
 from monitor.outcome import Turn as Turn
+from monitor.policy import Ladder as Ladder
 from monitor.policy import ObserveOnly as ObserveOnly
 from monitor.policy import Policy as Policy
 from monitor.policy import StopAtFirstLoop as StopAtFirstLoop
@@ -123,6 +124,7 @@ __all__ = [
     "Guard",
     "IdleTimeout",
     "JsonlSink",
+    "Ladder",
     "LastTurn",
     "LogSink",
     "MaxModelCalls",

@@ -40,7 +40,7 @@ from monitor.events import (
 )
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
-from monitor.policy import Policy
+from monitor.policy import Policy, TurnPolicy
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.schedule import Schedule
 from monitor.state import Phase, RunState, Usage
@@ -173,6 +173,8 @@ class RunCore:
         self._model_calls += 1
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
+        if retried is None and isinstance(self._policy, TurnPolicy):
+            self._policy.turn_started()
         if retried is not None:
             self._observe(StreamRetried(retried.reason.value), now)
             self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
