@@ -109,10 +109,10 @@ class ToolCallCycle(CallDetector):
             return NOTHING
         for period in range(2, self._max_period + 1):
             for round_of in self._candidates(period):
-                unit = round_of[-period:]
-                rounds = max(item.rounds for item in unit)
-                if len(round_of) >= period * rounds and _unchanged(round_of[-period * rounds :], period):
-                    return self._report(round_of, period, rounds)
+                rounds = max(item.rounds for item in round_of[-period:])
+                unchanged = _unchanged_tail(round_of, period)
+                if len(unchanged) >= period * rounds:
+                    return self._report(unchanged, period, rounds)
         return NOTHING
 
     def _candidates(self, period: int) -> list[list[_Item]]:
@@ -169,13 +169,13 @@ def _periodic_tail(items: list[_Item], period: int) -> list[_Item]:
     return items[max(place, 0) :]
 
 
-def _unchanged(tail: list[_Item], period: int) -> bool:
-    """No call of the unit got two different results, as far as they were seen and tell anything."""
-    for place in range(period):
-        results = {item.result for item in tail[place::period] if item.result and item.compared}
-        if len(results) > 1:
-            return False
-    return True
+def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
+    """The part in which no call of the unit got two different results, as far as they were seen and tell anything."""
+    results: dict[int, str] = {}
+    for back, item in enumerate(reversed(tail)):
+        if item.result and item.compared and results.setdefault(back % period, item.result) != item.result:
+            return tail[len(tail) - back :]
+    return tail
 
 
 def _rotated(unit: list[_Item]) -> list[_Item]:
