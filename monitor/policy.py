@@ -158,7 +158,7 @@ class Ladder:
     def _step(self, detection: Detection) -> Verdict:
         signature = f"{detection.kind}:{detection.evidence.xxhash}"
         taken = self._strikes.pop(signature, 0)
-        tool = detection.evidence.tool
+        tool = tool_of(detection)
         if taken == 0 and self._nudges >= self._max_nudges:
             taken = 1
         if taken == 1 and tool is None:
@@ -203,6 +203,11 @@ class Ladder:
         self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
         self._nudges, self._clean = int(state["nudges"]), int(state["clean"])
         self._acted, self._last_given = bool(state["acted"]), bool(state["last_given"])
+
+
+def tool_of(detection: Detection) -> str | None:
+    """The tool that is called again and again; of a cycle, one of them."""
+    return detection.evidence.excerpt.partition("(")[0] if detection.channel == "tools" else None
 
 
 def nudge_text(detection: Detection) -> str:

@@ -173,8 +173,8 @@ class RunCore:
         self._model_calls += 1
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
-        if retried is None and isinstance(self._policy, TurnPolicy):
-            self._policy.turn_started()
+        if retried is None:
+            self._tell_policy(now)
         if retried is not None:
             self._observe(StreamRetried(retried.reason.value), now)
             self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
@@ -457,6 +457,13 @@ class RunCore:
                     self._decide(verdict, now)
             elif not isinstance(verdict, Continue):
                 self._verdicts.append(verdict)
+
+    def _tell_policy(self, now: float) -> None:
+        if isinstance(self._policy, TurnPolicy):
+            try:
+                self._policy.turn_started()
+            except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+                self.fail(error, type(self._policy).__name__, now)
 
     def _take_text(self, now: float) -> None:
         """Visible text is held back until somebody needs it: a detector, a token limit, or the next fact."""

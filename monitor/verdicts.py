@@ -25,15 +25,13 @@ class Evidence:
     """What was repeated: enough to recognise it, small enough to log."""
 
     excerpt: str
-    """The repeated thing, cut to 200 characters."""
+    """The repeated thing, cut to 200 characters. For calls it begins `name(`, with the tool that is called."""
     xxhash: str
     """xxh3-64 of the whole repeated thing, 16 hexadecimal digits: its identity across runs and processes."""
     length: int
     """Code points of the repeated thing (for tools: of its canonical JSON)."""
     offsets: tuple[int, ...] = ()
     """Where each counted repetition starts, in the unit of `Detection.offset`."""
-    tool: str | None = None
-    """For calls: the tool that was called; of several, the one called last."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -357,6 +357,7 @@ async def test_a_stop_when_that_is_no_condition_is_refused() -> None:
         monitor.Guard(stop_when=30)  # type: ignore[arg-type]
 
 
+@pytest.mark.feature("GL-07")
 async def test_detectors_none_is_off() -> None:
     async with monitor.watch(ScriptedStream(*["again and again. "] * 200), detectors=None) as watched:
         assert len([piece async for piece in watched]) == 200

@@ -35,7 +35,7 @@ CALLS_COMPARED = 64
 ERROR_CHARS = 200
 """Where an error says that it is one: goose compares the first 100 characters, shells put a path before the message."""
 _ERROR = re.compile(
-    r"^\W*(error|exception|fatal|traceback|failed|failure)\b"
+    r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
     r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax error)\b"
     r"|\b(invalid|is not (a )?valid|not provided|is required|timed out|refused)\b",
     re.IGNORECASE,
@@ -153,6 +153,7 @@ class NoProgress(CallDetector):
 
     def _detection(self, turn: _Turn, threshold: int) -> Detection:
         streak, count = self._streak, len(self._streak.calls)
+        excerpt = f"{turn.tool}(...) -> {turn.excerpt}"[:EXCERPT_CHARS]
         what = "failed with the same error" if turn.error else "gave the same result"
         return Detection(
             detector=self.name,
@@ -163,7 +164,7 @@ class NoProgress(CallDetector):
             threshold=threshold,
             start_offset=streak.offsets[0],
             offset=streak.offsets[-1],
-            evidence=Evidence(turn.excerpt, streak.answer, turn.length, tuple(streak.offsets[-OFFSETS_SHOWN:]), turn.tool),
+            evidence=Evidence(excerpt, streak.answer, turn.length, tuple(streak.offsets[-OFFSETS_SHOWN:])),
             message=f"{count} different calls in a row {what}, the last one of {turn.tool}",
         )
 

@@ -145,7 +145,7 @@ class ToolCallCycle(CallDetector):
                 threshold=rounds,
                 start_offset=counted[0],
                 offset=last,
-                evidence=Evidence(text[:EXCERPT_CHARS], xxhash, len(text), tuple(counted[::period][-OFFSETS_SHOWN:]), tail[-1].tool),
+                evidence=Evidence(text[:EXCERPT_CHARS], xxhash, len(text), tuple(counted[::period][-OFFSETS_SHOWN:])),
                 message=f"the same {period} calls ({names}) were made {count} times in turn{about}",
             ),
         )

@@ -131,9 +131,7 @@ class ToolCallRepetition(CallDetector):
             threshold=threshold,
             start_offset=streak.start,
             offset=call.index,
-            evidence=Evidence(
-                call.text[:EXCERPT_CHARS], call.xxhash, call.arguments_length, tuple(streak.indices[-OFFSETS_SHOWN:]), call.name
-            ),
+            evidence=Evidence(call.text[:EXCERPT_CHARS], call.xxhash, call.arguments_length, tuple(streak.indices[-OFFSETS_SHOWN:])),
             message=f"{call.name} was called {streak.count} times in a row with the same arguments{about}",
         )
 

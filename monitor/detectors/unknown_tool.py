@@ -86,7 +86,7 @@ class UnknownTool(CallDetector):
         if self._known is not None or self._tools[tool].exempt:
             return NOTHING
         if _UNKNOWN.search(result.text[:PHRASE_CHARS]):
-            return self._failed(index, tool, result.text)
+            return self._failed(index, tool, f"{tool}(...) -> {result.text}")
         self._failures.pop(tool, None)
         return NOTHING
 
@@ -110,7 +110,7 @@ class UnknownTool(CallDetector):
             threshold=threshold,
             start_offset=failures.start,
             offset=failures.offsets[-1],
-            evidence=Evidence(shown[:EXCERPT_CHARS], identity(tool), len(shown), tuple(failures.offsets), tool),
+            evidence=Evidence(shown[:EXCERPT_CHARS], identity(tool), len(shown), tuple(failures.offsets)),
             message=f"{tool} was called {failures.count} times, and there is no such tool",
         )
 

@@ -29,7 +29,8 @@ class Agent:
         """One turn with `calls`: (tool, arguments, result, is_error), the later ones optional; `None` as a result: not seen."""
         results: list[ToolResult] = []
         for tool, *rest in calls:
-            arguments, result, is_error = (*rest, *({}, "the same", False)[len(rest) :])
+            defaults: list[Any] = [{}, "the same", False]
+            arguments, result, is_error = [*rest, *defaults[len(rest) :]]
             self.observe(ToolCall(f"call_{self.calls}", tool, arguments))
             if result is not None:
                 results.append(ToolResult(f"call_{self.calls}", tool, result, is_error))

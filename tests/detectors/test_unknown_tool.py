@@ -9,6 +9,7 @@ from monitor.chunks import StreamRetried, ToolCall
 from monitor.detectors import ToolPolicy, UnknownTool
 from monitor.detectors.unknown_tool import NAMES_KEPT
 from monitor.errors import ConfigError
+from monitor.policy import tool_of
 from tests.detectors.agent import Agent
 
 REFUSALS = [
@@ -43,7 +44,7 @@ def test_what_a_finding_says():
     run = agent(suspect_at=None)
     run.turns(*(invented(number) for number in range(5)))
     (found,) = run.found
-    assert (found.kind, found.evidence.tool, found.start_offset, found.offset) == ("unknown_tool", "delete_all", 0, 4)
+    assert (found.kind, tool_of(found), found.start_offset, found.offset) == ("unknown_tool", "delete_all", 0, 4)
     assert found.message == "delete_all was called 5 times, and there is no such tool"
 
 
