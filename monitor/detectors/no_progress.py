@@ -8,9 +8,10 @@ Rules:
   answer: an error that changes is being worked on. Tools that only think or wait stand between nothing;
 - answers are equal if their text is, after times, durations, ids and attempt counts are taken out. Line numbers stay: a syntax
   error that moves is progress;
-- five calls with the same error are a loop. A success needs eight, and must be news that fails to come: from a tool that only looks,
-  or too long for a receipt ("ok" after each of eight edits is progress). Tools that page or repeat an effect are not asked for it;
-- an error is what is marked as one, or begins like one: half of all tool loops return errors as plain text.
+- five calls with the same error are a loop, and five with the same long success. A short success may be a receipt ("ok" after each edit is
+  progress), so it counts only for a tool that only looks, and eight times. Tools that page or repeat an effect are not asked for news;
+- an error is what is marked as one, or begins like one: half of all tool loops return errors as plain text. An exit code without a message
+  is none: five greps that find nothing are a search (three of 20 hard good runs have such a streak).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from monitor.detectors.tool_policy import ToolPolicy
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence
 
-RECEIPT_CHARS = 100
-"""A success shorter than this may be a receipt: "File updated successfully", an id, a path."""
+RECEIPT_CHARS = 200
+"""A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a sentence of advice."""
 CALLS_COMPARED = 64
 """Different calls of a streak that are told apart; more than any threshold."""
 ERROR_CHARS = 200
@@ -40,6 +41,11 @@ _ERROR = re.compile(
     r"|\b(invalid|is not (a )?valid|not provided|is required|timed out|refused)\b",
     re.IGNORECASE,
 )
+_NO_MESSAGE = re.compile(
+    r"\W*((no output)|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+|exit (code|status):? *-?\d+)?\W*",
+    re.IGNORECASE,
+)
+"""An exit code, or nothing at all: the shell's way to say that a search found nothing."""
 _VOLATILE = re.compile(
     r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
     r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
@@ -74,9 +80,11 @@ class _Streak:
 
 
 class NoProgress(CallDetector):
-    """The same error under `errors_at` different calls, or the same success under `results_at`; `None` switches one of them off."""
+    """The same error under `errors_at` different calls, the same long success under `results_at`, or the same short one of a tool
+    that only looks under `short_results_at`. `None` switches one of them off.
+    """
 
-    __slots__ = ("_errors_at", "_results_at", "_streak", "_turn")
+    __slots__ = ("_errors_at", "_results_at", "_short_results_at", "_streak", "_turn")
     _streak: _Streak
     _turn: _Turn
 
@@ -84,15 +92,17 @@ class NoProgress(CallDetector):
         self,
         *,
         errors_at: int | None = 5,
-        results_at: int | None = 8,
+        results_at: int | None = 5,
+        short_results_at: int | None = 8,
         tools: Mapping[str, ToolPolicy] | None = None,
         name: str = "no_progress",
     ) -> None:
-        for option, value in (("errors_at", errors_at), ("results_at", results_at)):
+        for option, value in (("errors_at", errors_at), ("results_at", results_at), ("short_results_at", short_results_at)):
             if value is not None and not 1 < value <= CALLS_COMPARED:
                 raise ConfigError(f"NoProgress({option}={value}): give 2 to {CALLS_COMPARED}, or None to switch it off")
         self._errors_at = errors_at
         self._results_at = results_at
+        self._short_results_at = short_results_at
         super().__init__(tools=tools, name=name)
 
     def _called(self, call: Called) -> Sequence[Detection]:
@@ -115,7 +125,7 @@ class NoProgress(CallDetector):
         if index not in turn.open:
             return NOTHING
         turn.open.remove(index)
-        error = result.is_error or _ERROR.search(result.text[:ERROR_CHARS]) is not None
+        error = _is_error(result)
         answer = self._answer(self._tools[tool], result, error=error)
         if answer not in turn.answers:
             turn.answers.append(answer)
@@ -125,13 +135,18 @@ class NoProgress(CallDetector):
 
     def _answer(self, policy: ToolPolicy, result: ToolResult, *, error: bool) -> str:
         """The identity of an answer that counts; empty for one that does not."""
-        if policy.exempt or (self._errors_at if error else self._results_at) is None:
+        if policy.exempt:
             return ""
         if error:
             return identity(_VOLATILE.sub("", result.text))
         if policy.side_effect or policy.paginating or not (policy.idempotent or len(result.text) >= RECEIPT_CHARS):
             return ""
         return policy.outcome_of(result)
+
+    def _threshold(self, turn: _Turn) -> int | None:
+        if turn.error:
+            return self._errors_at
+        return self._results_at if turn.length >= RECEIPT_CHARS else self._short_results_at
 
     def _close_turn(self) -> Sequence[Detection]:
         turn, self._turn = self._turn, _Turn()
@@ -146,7 +161,7 @@ class NoProgress(CallDetector):
         streak.offsets.append(turn.calls[-1])
         for kept in (streak.calls, streak.offsets):
             del kept[: -2 * CALLS_COMPARED]
-        threshold = self._errors_at if turn.error else self._results_at
+        threshold = self._threshold(turn)
         if threshold is None or len(streak.calls) < threshold:
             return NOTHING
         return (self._detection(turn, threshold),)
@@ -174,6 +189,12 @@ class NoProgress(CallDetector):
     def _load(self, state: Mapping[str, Any] | None) -> None:
         self._turn = _Turn(**_copied(state["turn"])) if state else _Turn()
         self._streak = _Streak(**_copied(state["streak"])) if state else _Streak()
+
+
+def _is_error(result: ToolResult) -> bool:
+    if _NO_MESSAGE.fullmatch(result.text[:ERROR_CHARS]):
+        return False
+    return result.is_error or _ERROR.search(result.text[:ERROR_CHARS]) is not None
 
 
 def _copied(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ ONLY_LOOKS = frozenset(
 """Verbs of tools that change nothing. As a first word they say so; anywhere else (`post_search`) they speak against an effect."""
 REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post publish reply send".split())  # noqa: SIM905
 """First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each with an id of its own)."""
+TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
+"""Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
 DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
 """Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server for thinking)."""
 
@@ -97,7 +99,7 @@ def guess(name: str) -> ToolPolicy:
         return ToolPolicy(no_op=True)
     if words and words[0] in ONLY_LOOKS:
         return ToolPolicy(idempotent=True)
-    if words and words[0] in REPEATS_ITS_EFFECT and ONLY_LOOKS.isdisjoint(words):
+    if words and words[0] in REPEATS_ITS_EFFECT and (ONLY_LOOKS | TYPES).isdisjoint(words):
         return ToolPolicy(side_effect=True)
     return ToolPolicy()
 

@@ -8,7 +8,8 @@ Rules:
   calls one after the other. What is called counts, whatever came of it: a rejected, unknown or invalid call as well;
 - **polling is not a loop**: when a result differs from the one before it, the streak starts anew at the call that got it. Results
   that were not seen cannot speak for the call; then the arguments alone decide, and the message says so. They decide as well
-  where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own;
+  where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And an
+  error that the same call has given before is no news, whatever came between: failing in turn in two ways is not getting on;
 - the third is a suspicion (most runs recover by themselves), the fifth a loop (they do not), and so is every further one, so that a policy
   that answered the fifth with a warning sees whether it helped;
 - the same call delivered twice (same id, same turn) counts once; what a retried stream had called is taken back.
@@ -29,6 +30,8 @@ from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
+ERRORS_KEPT = 4
+"""Different errors of one call that are remembered; who fails in five ways in turn is trying something."""
 
 
 @dataclass(slots=True)
@@ -45,6 +48,8 @@ class _Streak:
     """Results seen of the calls that count."""
     result: str = ""
     """Identity of the last result seen."""
+    errors: list[str] = field(default_factory=list[str])
+    """Errors that this call has given, the newest ones."""
 
     def add(self, index: int) -> None:
         self.count += 1
@@ -114,8 +119,11 @@ class ToolCallRepetition(CallDetector):
         if index < streak.start or index not in streak.indices:
             return NOTHING
         outcome = policy.outcome_of(result)
-        if streak.result and outcome != streak.result and not policy.side_effect:
+        known_error = result.is_error and outcome in streak.errors
+        if streak.result and outcome != streak.result and not known_error and not policy.side_effect:
             streak.restart_at(index)
+        if result.is_error and not known_error:
+            streak.errors = [*streak.errors, outcome][-ERRORS_KEPT:]
         streak.result = outcome
         streak.answered += 1
         return NOTHING
@@ -162,4 +170,4 @@ def _about_results(streak: _Streak, policy: ToolPolicy) -> str:
 
 
 def _streak(data: Mapping[str, Any]) -> _Streak:
-    return _Streak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"])})
+    return _Streak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"]), "errors": list(data["errors"])})

@@ -15,7 +15,7 @@ from monitor.verdicts import VETO
 from tests.detectors.agent import DONE, Agent
 
 MISSING = "ERROR 1146: Table 'shop.orders' doesn't exist"
-PAGE = "<html><body>Please log in to see your orders, or create an account. " + "It is free. " * 5
+PAGE = "<html><body>Please log in to see your orders, or create an account. " + "It is free. " * 12
 
 
 def agent(**options: Any) -> Agent:
@@ -131,14 +131,25 @@ def test_results_that_come_late_or_never_do_not_join_turns():
 # Successes
 
 
-@pytest.mark.parametrize(("calls", "found"), [(7, 0), (8, 1)])
-def test_eight_different_questions_with_the_same_answer_are_a_loop(calls: int, found: int):
+@pytest.mark.parametrize(
+    ("tool", "answer", "loop_at"), [("click", PAGE, 5), ("search", PAGE, 5), ("search", "No results.", 8), ("click", "No results.", None)]
+)
+def test_the_same_page_is_a_loop_at_five_and_a_short_answer_only_where_the_tool_only_looks_at_eight(
+    tool: str, answer: str, loop_at: int | None
+):
     run = agent()
-    run.turns(*(("search", {"q": f"{number}"}, "No results.") for number in range(calls)))
-    assert len(run.found) == found
-    browser = agent()
-    browser.turns(*(("click", {"id": f"{number}"}, PAGE) for number in range(calls)))
-    assert len(browser.found) == found
+    run.turns(*((tool, {"n": f"{number}"}, answer) for number in range((loop_at or 30) - 1)))
+    assert run.found == []
+    run.turns((tool, {"n": "one more"}, answer))
+    assert run.levels == ([("loop", loop_at)] if loop_at else [])
+    assert run.kinds <= {"same_result"}
+
+
+@pytest.mark.parametrize("nothing", ["", "(no output)", "Command exited with code 1", "exit status 1\n", "failed with code 2"])
+def test_an_exit_code_alone_is_no_message(nothing: str):
+    run = agent()
+    run.turns(*(("bash", {"cmd": f"grep {number}"}, nothing, True) for number in range(30)))
+    assert run.found == []
 
 
 @pytest.mark.parametrize(
@@ -188,12 +199,12 @@ def test_each_half_can_be_switched_off():
     run = agent(errors_at=None)
     run.turns(*(select(number) for number in range(30)))
     assert run.found == []
-    run = agent(results_at=None)
+    run = agent(short_results_at=None)
     run.turns(*(("search", {"q": f"{number}"}, "No results.") for number in range(30)))
     assert run.found == []
 
 
-@pytest.mark.parametrize("options", [{"errors_at": 1}, {"results_at": 65}])
+@pytest.mark.parametrize("options", [{"errors_at": 1}, {"results_at": 65}, {"short_results_at": 0}])
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
     with pytest.raises(ConfigError, match=f"{next(iter(options))}="):
         NoProgress(**options)
@@ -217,10 +228,10 @@ CHUNKS = st.one_of(
 
 @given(st.lists(CHUNKS, max_size=80), st.integers(0, 80))
 def test_restored_is_never_interrupted(chunks: list[Chunk], at: int):
-    whole, interrupted = NoProgress(errors_at=2, results_at=2), NoProgress(errors_at=2, results_at=2)
+    whole, interrupted = NoProgress(errors_at=2, short_results_at=2), NoProgress(errors_at=2, short_results_at=2)
     for turn, chunk in enumerate(chunks):
         assert list(interrupted.observe(chunk)) == list(whole.observe(chunk))
         if turn == at:
             state = json.loads(json.dumps(interrupted.snapshot()))
-            interrupted = NoProgress(errors_at=2, results_at=2)
+            interrupted = NoProgress(errors_at=2, short_results_at=2)
             interrupted.restore(state)

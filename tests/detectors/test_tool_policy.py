@@ -29,6 +29,7 @@ def same(policy: ToolPolicy, one: str, other: str) -> bool:
         ("sequential-thinking:sequentialthinking", ToolPolicy(no_op=True)),
         ("wait", ToolPolicy(no_op=True)),
         ("order_status", ToolPolicy()),
+        ("send_keys", ToolPolicy()),
         ("post_search", ToolPolicy()),
         ("wait_for_element", ToolPolicy()),
         ("rethink_plan", ToolPolicy()),

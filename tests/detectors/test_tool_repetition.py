@@ -124,6 +124,22 @@ def test_an_error_is_another_result_than_the_same_words():
     assert run.found == []
 
 
+def failing(errors: str) -> Run:
+    run = Run(suspect_at=None)
+    for turn, error in enumerate(errors):
+        run.observe(ToolCall(f"c{turn}", "tar", {}))
+        run.observe(ToolResult(f"c{turn}", "tar", error, is_error=error.islower()))
+    return run
+
+
+def test_an_error_that_came_before_is_no_news_but_a_new_one_and_every_success_is():
+    assert failing("aabab").levels == []
+    assert failing("aababbb").levels == [("loop", 5)], "counted from the first b"
+    assert failing("abcdefghij").levels == []
+    assert failing("aAaAaAaA").levels == []
+    assert failing("ABABABAB").levels == [], "two states of something that is polled"
+
+
 def test_without_results_the_arguments_decide_and_the_message_says_so():
     run = Run()
     for _ in range(5):
