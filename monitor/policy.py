@@ -227,7 +227,8 @@ _ANOTHER_WAY = {
     "same_error": "Other arguments do not help. Look at what the error names, and whether it exists, before you try again.",
     "same_result": "Other arguments give nothing new. Use what you have, or look somewhere else.",
     "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",
-    "similar_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
+    "equal_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
+    "similar_messages": "Do not say this again in other words. Do the next step, or say what keeps you from it.",
 }
 
 
