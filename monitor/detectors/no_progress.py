@@ -3,7 +3,8 @@ directory is gone. No two calls are equal, so only what comes back tells.
 
 Rules:
 
-- what is counted is **different calls** with the same answer in turns that follow one another; equal calls are `ToolCallRepetition`'s;
+- what is counted is **different calls** with the same answer in turns that follow one another; one call alone is `ToolCallRepetition`'s,
+  and a few that come again without any order need twice as many turns;
 - a turn is one event: seven siblings that fail together count once. A turn with two different answers starts anew, and so does any other
   answer: an error that changes is being worked on. Tools that only think or wait stand between nothing;
 - answers are equal if their text is, after times, durations, ids and attempt counts are taken out. Line numbers stay: a syntax
@@ -75,7 +76,9 @@ class _Streak:
     """Different calls with the same answer."""
 
     answer: str = ""
+    turns: int = 0
     calls: list[str] = field(default_factory=list[str])
+    """The different ones."""
     offsets: list[int] = field(default_factory=list[int])
 
 
@@ -154,20 +157,23 @@ class NoProgress(CallDetector):
         if not answer or answer != self._streak.answer:
             self._streak = _Streak(answer=answer)
         streak = self._streak
-        batch = identity(" ".join(sorted(set(turn.hashes))))
-        if not answer or batch in streak.calls:
-            return NOTHING
-        streak.calls.append(batch)
-        streak.offsets.append(turn.calls[-1])
-        for kept in (streak.calls, streak.offsets):
-            del kept[: -2 * CALLS_COMPARED]
         threshold = self._threshold(turn)
-        if threshold is None or len(streak.calls) < threshold:
+        if not answer or threshold is None:
             return NOTHING
-        return (self._detection(turn, threshold),)
+        batch = identity(" ".join(sorted(set(turn.hashes))))
+        new = batch not in streak.calls
+        if new:
+            streak.calls = [*streak.calls, batch][-2 * CALLS_COMPARED :]
+        streak.turns += 1
+        streak.offsets = [*streak.offsets, turn.calls[-1]][-2 * CALLS_COMPARED :]
+        if new and len(streak.calls) >= threshold:
+            return (self._detection(turn, len(streak.calls), threshold, "different calls"),)
+        if len(streak.calls) > 1 and streak.turns >= 2 * threshold:
+            return (self._detection(turn, streak.turns, 2 * threshold, f"calls, {len(streak.calls)} of them different,"),)
+        return NOTHING
 
-    def _detection(self, turn: _Turn, threshold: int) -> Detection:
-        streak, count = self._streak, len(self._streak.calls)
+    def _detection(self, turn: _Turn, count: int, threshold: int, calls: str) -> Detection:
+        streak = self._streak
         excerpt = f"{turn.tool}(...) -> {turn.excerpt}"[:EXCERPT_CHARS]
         what = "failed with the same error" if turn.error else "gave the same result"
         return Detection(
@@ -180,7 +186,7 @@ class NoProgress(CallDetector):
             start_offset=streak.offsets[0],
             offset=streak.offsets[-1],
             evidence=Evidence(excerpt, streak.answer, turn.length, tuple(streak.offsets[-OFFSETS_SHOWN:])),
-            message=f"{count} different calls in a row {what}, the last one of {turn.tool}",
+            message=f"{count} {calls} in a row {what}, the last one of {turn.tool}",
         )
 
     def _save(self) -> dict[str, Any]:

@@ -45,10 +45,22 @@ def test_what_a_finding_says():
 
 def test_equal_calls_count_once_because_another_detector_counts_them():
     run = agent()
-    run.turns(*(select(number // 3) for number in range(12)))
+    run.turns(*(select(number // 2) for number in range(8)))
     assert run.found == []
     run.turns(select(99))
     assert run.levels == [("loop", 5)]
+    polled = agent()
+    polled.turns(*(select(1) for _ in range(50)))
+    assert polled.found == []
+
+
+def test_a_few_calls_without_any_order_need_twice_as_many_turns():
+    run = agent()
+    run.turns(*(select(int(number)) for number in "121132231"))
+    assert run.found == []
+    run.turns(select(2))
+    assert run.levels == [("loop", 10)]
+    assert run.found[0].message.startswith("10 calls, 3 of them different, in a row failed with the same error")
 
 
 def test_a_success_between_starts_anew():
