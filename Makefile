@@ -49,6 +49,7 @@ features: $(READY) ## run the test of every row of docs/features.md
 	@$(BIN)/python scripts/features.py
 
 bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
+	@$(BIN)/python -m bench.quality
 	@$(BIN)/python -m bench.detectors
 	@$(BIN)/python -m bench.stream
 	@$(BIN)/python -m bench.close

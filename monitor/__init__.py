@@ -31,7 +31,11 @@ from monitor.conditions import TokenLimit as TokenLimit
 from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
+from monitor.detectors import NoProgress as NoProgress
+from monitor.detectors import ToolCallCycle as ToolCallCycle
 from monitor.detectors import ToolCallRepetition as ToolCallRepetition
+from monitor.detectors import ToolPolicy as ToolPolicy
+from monitor.detectors import UnknownTool as UnknownTool
 from monitor.detectors import default_detectors as default_detectors
 from monitor.errors import AdapterError as AdapterError
 from monitor.errors import ConfigError as ConfigError
@@ -74,6 +78,7 @@ from monitor.models import ModelRequest as ModelRequest
 from monitor.models import ToolSpec as ToolSpec
 from monitor.outcome import Outcome as Outcome
 from monitor.outcome import Turn as Turn
+from monitor.policy import Ladder as Ladder
 from monitor.policy import ObserveOnly as ObserveOnly
 from monitor.policy import Policy as Policy
 from monitor.policy import StopAtFirstLoop as StopAtFirstLoop
@@ -125,6 +130,7 @@ __all__ = [
     "Guard",
     "IdleTimeout",
     "JsonlSink",
+    "Ladder",
     "LastTurn",
     "LogSink",
     "MaxModelCalls",
@@ -139,6 +145,7 @@ __all__ = [
     "ModelError",
     "ModelRequest",
     "MonitorError",
+    "NoProgress",
     "Nudge",
     "ObserveOnly",
     "Outcome",
@@ -169,14 +176,17 @@ __all__ = [
     "Timeout",
     "TokenLimit",
     "ToolCall",
+    "ToolCallCycle",
     "ToolCallDelta",
     "ToolCallRepetition",
+    "ToolPolicy",
     "ToolResult",
     "ToolSpec",
     "Turn",
     "TurnEnded",
     "TurnFinished",
     "TurnStarted",
+    "UnknownTool",
     "Usage",
     "UsageReport",
     "UserMessage",

@@ -1,15 +1,20 @@
 """Policies: from findings to a verdict.
 
-A policy is pure and may keep state (strikes, a watch list); guard and supervisor only perform what it says.
+A policy is pure and may keep state (strikes, a watch list); guard and supervisor only perform what it says. It sees nothing
+but findings and the ends of turns, so the same run gives the same verdicts in guard, supervisor and `scan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
-from monitor.verdicts import Continue, Detection, Stop, Verdict
+from monitor.verdicts import VETO, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+WATCHED = 32
+"""Loops on the watch list, the newest ones; a run that has more is stopped by the number of nudges."""
 
 
 class Policy(Protocol):
@@ -29,6 +34,15 @@ class Policy(Protocol):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on as if never interrupted since `snapshot()`."""
+        ...
+
+
+@runtime_checkable
+class TurnPolicy(Protocol):
+    """A policy that also wants to know when turns begin."""
+
+    def turn_started(self) -> None:
+        """The model is about to answer again, and has been told what was decided before. Not called for another attempt at a turn."""
         ...
 
 
@@ -78,3 +92,145 @@ def stop_for(detection: Detection) -> Stop:
         value=detection.count,
         evidence=detection,
     )
+
+
+class Ladder:
+    """One step at a time: observe, nudge, withdraw the tool, one last turn, stop.
+
+    - a suspicion is answered with a nudge, and the loop goes on the watch list; a sure loop too, for nobody has told the model yet. The
+      nudge has the evidence and one different thing to try;
+    - the same loop again takes the next step: its tool is withdrawn, then comes one last turn with `final_tools`, then the stop. A
+      suspicion never ends a run: it goes as far as the tool. After the last turn was given, any loop is the stop;
+    - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs with every finding, because a stream
+      that loops is still being written;
+    - a loop that was not seen before starts at the bottom, as long as there are nudges left (`max_nudges` in a run);
+    - `clean_turns` turns without any finding forgive everything;
+    - what has come `give_up` times as often as it takes to be sure ends the run whatever the step: a flood within one turn.
+    """
+
+    __slots__ = ("_acted", "_clean", "_clean_turns", "_final_tools", "_give_up", "_last_given", "_max_nudges", "_nudges", "_strikes")
+
+    def __init__(
+        self, *, max_nudges: int = 3, clean_turns: int | None = 5, final_tools: tuple[str, ...] = (), give_up: int | None = 4
+    ) -> None:
+        """By default three nudges (DESIGN 7) and four times the threshold: 20 identical calls, where OpenClaw is critical."""
+        if max_nudges < 0:
+            raise ConfigError(f"Ladder(max_nudges={max_nudges}): give 0 or more")
+        if clean_turns is not None and clean_turns < 1:
+            raise ConfigError(f"Ladder(clean_turns={clean_turns}): give 1 or more, or None to forgive nothing")
+        if give_up is not None and give_up < 1:
+            raise ConfigError(f"Ladder(give_up={give_up}): give 1 or more, or None for no such end")
+        self._max_nudges = max_nudges
+        self._clean_turns = clean_turns
+        self._final_tools = tuple(final_tools)
+        self._give_up = give_up
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, for a new run."""
+        self._strikes: dict[str, int] = {}
+        self._nudges = 0
+        self._clean = -1
+        self._acted = False
+        self._last_given = False
+
+    def decide(self, detection: Detection) -> Verdict:
+        """The next step for this loop."""
+        self._clean = -1  # this turn is not clean
+        if detection.level == "loop":
+            if self._last_given and not self._acted:
+                return stop_for(detection)
+            if self._give_up is not None and detection.count >= self._give_up * detection.threshold:
+                return stop_for(detection)
+        if self._acted and detection.channel in ("tools", "messages"):
+            return Continue()
+        verdict = self._step(detection)
+        self._acted = True
+        return verdict
+
+    def turn_started(self) -> None:
+        """What was said has been read. A turn without a finding, up to the results of its calls, counts towards forgiveness."""
+        self._acted = False
+        self._clean += 1
+        if self._clean_turns is not None and self._clean >= self._clean_turns:
+            self._strikes, self._nudges, self._last_given = {}, 0, False
+
+    def _step(self, detection: Detection) -> Verdict:
+        signature = f"{detection.kind}:{detection.evidence.xxhash}"
+        taken = self._strikes.pop(signature, 0)
+        tool = tool_of(detection)
+        if taken == 0 and self._nudges >= self._max_nudges:
+            taken = 1
+        if taken == 1 and tool is None:
+            taken = 2
+        if taken > 1 and detection.level == "suspect":
+            self._watch(signature, taken)
+            return Continue()
+        self._watch(signature, taken + 1)
+        if taken == 0:
+            self._nudges += 1
+            return Nudge(nudge_text(detection))
+        if taken == 1 and tool is not None:
+            return WithdrawTool(tool, f"{detection.message}. {tool} is not available any more. {_another_way(detection)}")
+        if taken <= 2:  # noqa: PLR2004 - the third step
+            self._last_given = True
+            return LastTurn(
+                f"{detection.message}, also after a warning. This is your last turn: say what you found, and what is missing.",
+                self._final_tools,
+            )
+        return stop_for(detection)
+
+    def _watch(self, signature: str, taken: int) -> None:
+        self._strikes[signature] = taken
+        if len(self._strikes) > WATCHED:
+            del self._strikes[next(iter(self._strikes))]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Strikes by loop, nudges, clean turns."""
+        return {
+            "version": 1,
+            "strikes": dict(self._strikes),
+            "nudges": self._nudges,
+            "clean": self._clean,
+            "acted": self._acted,
+            "last_given": self._last_given,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on as if never interrupted."""
+        if state.get("version") != 1:
+            raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 1")
+        self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
+        self._nudges, self._clean = int(state["nudges"]), int(state["clean"])
+        self._acted, self._last_given = bool(state["acted"]), bool(state["last_given"])
+
+
+def tool_of(detection: Detection) -> str | None:
+    """The tool that is called again and again; of a cycle, one of them."""
+    return detection.evidence.excerpt.partition("(")[0] if detection.channel == "tools" else None
+
+
+def nudge_text(detection: Detection) -> str:
+    """What the model is told about its loop: what was seen, and one different thing to try."""
+    excerpt = detection.evidence.excerpt
+    return f"You are repeating yourself: {detection.message}.\nWhat was repeated: {excerpt}\n{_another_way(detection)}"
+
+
+def veto_text(detection: Detection) -> str:
+    """What stands in place of a tool's answer where a call was not let through. Detectors know that it is no answer."""
+    return f"{VETO} This call was not made: {detection.message}. {_another_way(detection)}"
+
+
+_ANOTHER_WAY = {
+    "identical_calls": "Do not make this call again; use the answer that you have, or ask for something different.",
+    "cycle": "These calls will not give anything new. Say what you still need to know, and take a step that is not one of them.",
+    "same_error": "Other arguments do not help. Look at what the error names, and whether it exists, before you try again.",
+    "same_result": "Other arguments give nothing new. Use what you have, or look somewhere else.",
+    "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",
+    "equal_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
+    "similar_messages": "Do not say this again in other words. Do the next step, or say what keeps you from it.",
+}
+
+
+def _another_way(detection: Detection) -> str:
+    return _ANOTHER_WAY.get(detection.kind, "Stop writing this. Go on with the next point, in new words, or finish.")

@@ -44,7 +44,7 @@ from monitor.events import (
 )
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
-from monitor.policy import Policy
+from monitor.policy import Policy, TurnPolicy
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.schedule import Schedule
 from monitor.state import Phase, RunState, Usage
@@ -188,6 +188,7 @@ class RunCore:
             self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
         else:
             self._turns += 1
+            self._tell_policy(now)
         self._model_calls += 1
         self.open_calls.clear()
         self._phase = "streaming"
@@ -500,7 +501,7 @@ class RunCore:
             if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
                 raise TypeError(f"expected a verdict, got {verdict!r}")
         except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
-            self.fail(error, "policy", now)
+            self.fail(error, type(self._policy).__name__, now)
             return Continue()
         return verdict
 
@@ -510,6 +511,13 @@ class RunCore:
                 self._decide(verdict, now)
         elif not isinstance(verdict, Continue):
             self._verdicts.append(verdict)
+
+    def _tell_policy(self, now: float) -> None:
+        if isinstance(self._policy, TurnPolicy):
+            try:
+                self._policy.turn_started()
+            except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+                self.fail(error, type(self._policy).__name__, now)
 
     def _take_text(self, now: float) -> None:
         """Visible text is held back until somebody needs it: a detector, a token limit, or the next fact."""

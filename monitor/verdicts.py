@@ -14,13 +14,18 @@ from monitor.reasons import TerminateReason
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
 Level: TypeAlias = Literal["suspect", "loop"]
 
+VETO = "[agent-monitor]"
+"""How every text of ours begins that stands where a tool's answer would stand. Such a text is no result: it must not look
+like progress to the detectors.
+"""
+
 
 @dataclass(slots=True, frozen=True)
 class Evidence:
     """What was repeated: enough to recognise it, small enough to log."""
 
     excerpt: str
-    """The repeated thing, cut to 200 characters."""
+    """The repeated thing, cut to 200 characters. For calls it begins `name(`, with the tool that is called."""
     xxhash: str
     """xxh3-64 of the whole repeated thing, 16 hexadecimal digits: its identity across runs and processes."""
     length: int

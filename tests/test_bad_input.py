@@ -217,7 +217,7 @@ async def test_a_policy_that_crashes_ends_the_run() -> None:
 
     seen, outcome, _ = await watched_to_the_end(ScriptedStream(*["again and again. "] * 100), policy=Broken())
     assert outcome.reason is Reason.ERROR
-    assert outcome.source == "policy"
+    assert outcome.source == "Broken"
     assert isinstance(outcome.error, LookupError)
     assert len(seen) < 100
 

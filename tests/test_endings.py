@@ -785,7 +785,7 @@ async def test_a_policy_that_answers_no_verdict_ends_the_run(answer: Any) -> Non
 
     w = Watching(Source(*["again and again. "] * 100), policy=Odd())
     await w.read()
-    assert w.ended(Reason.ERROR).source == "policy"
+    assert w.ended(Reason.ERROR).source == "Odd"
 
 
 @pytest.mark.parametrize("answer", [["text"], 3, [monitor.Continue()]])

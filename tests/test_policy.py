@@ -1,13 +1,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from monitor.policy import ObserveOnly, Policy, StopAtFirstLoop, stop_for
+from monitor.chunks import ToolCall, ToolResult
+from monitor.detectors import default_detectors
+from monitor.errors import ConfigError
+from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop, stop_for, veto_text
 from monitor.reasons import TerminateReason
-from monitor.verdicts import Continue, Detection, Evidence, Level, Stop
+from monitor.run import RunCore
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
+from monitor.verdicts import VETO, Channel, Continue, Detection, Evidence, LastTurn, Level, Nudge, Stop, WithdrawTool
 
 
 def detection(level: Level, count: int = 10) -> Detection:
@@ -15,7 +23,7 @@ def detection(level: Level, count: int = 10) -> Detection:
     return Detection("content_repetition", "chant", "text", level, count, 10, 0, 60, evidence, "'la la ' came 10 times")
 
 
-POLICIES: list[Policy] = [StopAtFirstLoop(), ObserveOnly()]
+POLICIES: list[Policy] = [StopAtFirstLoop(), ObserveOnly(), Ladder()]
 
 
 def test_a_sure_loop_ends_the_run_and_the_stop_carries_the_evidence():
@@ -59,3 +67,199 @@ def test_a_policy_that_was_reset_is_like_a_new_one(policy: Policy):
     policy.reset()
     assert policy.snapshot() == type(policy)().snapshot()
     assert policy.decide(detection("loop")) == type(policy)().decide(detection("loop"))
+
+
+# The ladder
+
+
+def call(level: Level = "suspect", count: int = 3, channel: Channel = "tools", what: str = "a", threshold: int = 5) -> Detection:
+    evidence = Evidence(f"read({what})", what.zfill(16), 6, (0, 1, 2))
+    message = f"read was called {count} times in a row with the same arguments"
+    return Detection("repeats", "identical_calls", channel, level, count, threshold, 0, count - 1, evidence, message)
+
+
+def each_turn(policy: Ladder, *detections: Detection) -> list[str]:
+    """What the ladder says to one detection a turn."""
+    said = []
+    for one in detections:
+        policy.turn_started()
+        said.append(type(policy.decide(one)).__name__)
+    return said
+
+
+@pytest.mark.feature("GL-08", "OM-04")
+def test_the_ladder_nudges_withdraws_gives_a_last_turn_and_stops():
+    assert each_turn(Ladder(), call(), *(call("loop", 5),) * 4) == ["Nudge", "WithdrawTool", "LastTurn", "Stop", "Stop"]
+
+
+@pytest.mark.feature("GL-08")
+def test_text_has_no_tool_to_withdraw_and_climbs_while_it_is_being_written():
+    policy = Ladder()
+    assert [type(policy.decide(detection("loop"))).__name__ for _ in range(3)] == ["Nudge", "LastTurn", "Stop"]
+
+
+def test_the_nudge_has_the_evidence_and_one_different_thing_to_try():
+    verdict = Ladder().decide(call())
+    assert isinstance(verdict, Nudge)
+    assert "read was called 3 times in a row with the same arguments" in verdict.text
+    assert "read(a)" in verdict.text
+    assert "Do not make this call again" in verdict.text
+    for kind in ("cycle", "same_error", "same_result", "unknown_tool", "similar_messages", "chant", "whatever"):
+        other = Ladder().decide(replace(call(), kind=kind))
+        assert isinstance(other, Nudge)
+        assert other.text.rsplit("\n", 1)[1] != verdict.text.rsplit("\n", 1)[1]
+
+
+def test_the_later_steps_name_the_tool_and_the_tools_that_are_left():
+    policy = Ladder(final_tools=("emit_value", "terminate"))
+    policy.decide(call())
+    policy.turn_started()
+    withdrawn = policy.decide(call("loop", 5))
+    assert isinstance(withdrawn, WithdrawTool)
+    assert withdrawn.name == "read"
+    assert "read is not available any more" in withdrawn.text
+    policy.turn_started()
+    last = policy.decide(call("loop", 6))
+    assert isinstance(last, LastTurn)
+    assert last.tools == ("emit_value", "terminate")
+
+
+def test_a_suspicion_never_ends_a_run():
+    policy = Ladder(give_up=None)
+    said = each_turn(policy, *(call(what=f"{number % 2}") for number in range(40)))
+    assert set(said) == {"Nudge", "WithdrawTool", "Continue"}
+    assert said.count("WithdrawTool") == 2
+
+
+def test_one_step_a_turn_because_the_model_has_not_read_the_nudge_yet():
+    policy = Ladder()
+    policy.turn_started()
+    said = [type(policy.decide(call("loop", count))).__name__ for count in range(5, 20)]
+    assert said == ["Nudge"] + ["Continue"] * 14
+
+
+def test_a_flood_within_one_turn_is_stopped_all_the_same():
+    policy = Ladder()
+    policy.turn_started()
+    assert [type(policy.decide(call("loop", count))).__name__ for count in (5, 19, 20)] == ["Nudge", "Continue", "Stop"]
+    patient = Ladder(give_up=None)
+    assert [type(patient.decide(call("loop", count))).__name__ for count in (5, 500)] == ["Nudge", "Continue"]
+
+
+def test_several_detectors_that_see_the_same_loop_are_one_step():
+    policy = Ladder()
+    policy.turn_started()
+    assert isinstance(policy.decide(call()), Nudge)
+    assert policy.decide(replace(call("loop"), kind="same_error")) == Continue()
+
+
+def test_another_loop_starts_at_the_bottom_while_there_are_nudges_left():
+    policy = Ladder(max_nudges=3)
+    different = [call("loop", 5, what=f"{number}") for number in range(5)]
+    assert each_turn(policy, *different) == ["Nudge", "Nudge", "Nudge", "WithdrawTool", "WithdrawTool"]
+    assert each_turn(Ladder(max_nudges=0), call("loop", 5)) == ["WithdrawTool"]
+
+
+def test_clean_turns_forgive_and_one_fewer_does_not():
+    for clean, then in ((5, "Nudge"), (4, "WithdrawTool")):
+        policy = Ladder(clean_turns=5)
+        each_turn(policy, call())
+        for _ in range(clean):
+            policy.turn_started()
+        assert each_turn(policy, call("loop", 5)) == [then]
+    never = Ladder(clean_turns=None)
+    each_turn(never, call())
+    for _ in range(500):
+        never.turn_started()
+    assert each_turn(never, call("loop", 5)) == ["WithdrawTool"]
+
+
+def test_after_the_last_turn_any_loop_is_the_stop():
+    policy = Ladder()
+    each_turn(policy, call(), call("loop", 5), call("loop", 6))
+    assert each_turn(policy, call("suspect", what="new"), call("loop", 5, what="new")) == ["Nudge", "Stop"]
+
+
+def test_the_watch_list_is_bounded():
+    policy = Ladder()
+    each_turn(policy, *(call(what=f"{number}") for number in range(500)))
+    assert len(json.dumps(policy.snapshot())) < 3_000
+
+
+@pytest.mark.parametrize("options", [{"max_nudges": -1}, {"clean_turns": 0}, {"give_up": 0}])
+def test_ladders_that_mean_nothing_are_refused(options: dict[str, Any]):
+    with pytest.raises(ConfigError, match=f"{next(iter(options))}="):
+        Ladder(**options)
+
+
+def test_a_state_of_another_version_is_refused():
+    with pytest.raises(ValueError, match="version None"):
+        Ladder().restore({})
+
+
+def test_the_text_of_a_veto_is_known_to_the_detectors():
+    assert veto_text(call()).startswith(VETO)
+    assert "Do not make this call again" in veto_text(call())
+
+
+DETECTIONS = st.one_of(
+    st.builds(
+        call, st.sampled_from(["suspect", "loop"]), st.integers(3, 30), st.sampled_from(["tools", "messages"]), st.sampled_from("ab")
+    ),
+    st.just(detection("loop")),
+    st.none(),
+)
+
+
+@given(st.lists(DETECTIONS, max_size=40), st.integers(0, 40))
+def test_a_ladder_that_was_interrupted_goes_on(steps: list[Detection | None], at: int):
+    whole, interrupted = Ladder(), Ladder()
+    for place, step in enumerate(steps):
+        if step is None:
+            whole.turn_started()
+            interrupted.turn_started()
+        else:
+            assert interrupted.decide(step) == whole.decide(step)
+        if place == at:
+            state = json.loads(json.dumps(interrupted.snapshot()))
+            interrupted = Ladder()
+            interrupted.restore(state)
+
+
+@pytest.mark.feature("GL-08", "ST-07")
+def test_a_run_under_the_ladder_gets_its_chances_and_then_ends():
+    run = RecordedRun("r", tuple(message for _ in range(9) for message in READS))
+    core = RunCore(detectors=default_detectors(), policy=Ladder(), emit=lambda event: None)
+    core.begin(0.0)
+    said = []
+    for turn, (_, chunk) in enumerate(run.chunks()):
+        if isinstance(chunk, ToolResult):
+            core.tool_result(chunk.id, chunk.text, 0.0)
+            said.append(type(core.check(0.0)).__name__)
+        elif isinstance(chunk, ToolCall):
+            if not core.begin_turn(0.0):
+                break
+            core.feed(replace(chunk, id=f"c{turn}"), 0.0)
+        else:
+            core.feed(chunk, 0.0)
+            core.end_turn(0.0, finished=True)
+    assert said == ["Continue", "Continue", "Nudge", "Continue", "WithdrawTool", "LastTurn", "Stop"]
+    assert core.terminate(0.0).reason is TerminateReason.LOOP_DETECTED
+
+
+READS = (
+    RecordedMessage("assistant", "", (RecordedCall("read", {"path": "a"}),)),
+    RecordedMessage("tool", "", (), (RecordedResult("read", "the same"),)),
+)
+
+
+def test_a_policy_that_crashes_at_a_turn_ends_the_run_with_its_name():
+    class Broken(Ladder):
+        def turn_started(self) -> None:
+            raise RuntimeError("no")
+
+    core = RunCore(detectors=[], policy=Broken(), emit=lambda event: None)
+    core.begin(0.0)
+    core.begin_turn(0.0)
+    outcome = core.terminate(0.0)
+    assert (outcome.reason, outcome.source) == (TerminateReason.ERROR, "Broken")

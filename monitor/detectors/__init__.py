@@ -1,8 +1,14 @@
 """What watches a run. A detector answers chunks with findings; it is pure, so every finding replays from a recording."""
 
+from collections.abc import Mapping
+
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
+from monitor.detectors.no_progress import NoProgress
 from monitor.detectors.text import ContentRepetition, TailRule, WindowRule
+from monitor.detectors.tool_cycle import ToolCallCycle
+from monitor.detectors.tool_policy import ToolPolicy
 from monitor.detectors.tool_repetition import ToolCallRepetition
+from monitor.detectors.unknown_tool import UnknownTool
 
 __all__ = [
     "NOTHING",
@@ -10,14 +16,24 @@ __all__ = [
     "ContentRepetition",
     "Detector",
     "FactDetector",
+    "NoProgress",
     "TailRule",
     "TextFeed",
+    "ToolCallCycle",
     "ToolCallRepetition",
+    "ToolPolicy",
+    "UnknownTool",
     "WindowRule",
     "default_detectors",
 ]
 
 
-def default_detectors() -> list[Detector]:
-    """New instances of the detectors that are on by default; they watch one run."""
-    return [ToolCallRepetition(), ContentRepetition()]
+def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
+    """New instances of the detectors that are on by default; they watch one run. `tools`: what is special about a tool, by name."""
+    return [
+        ToolCallRepetition(tools=tools),
+        ToolCallCycle(tools=tools),
+        NoProgress(tools=tools),
+        UnknownTool(tools=tools),
+        ContentRepetition(),
+    ]

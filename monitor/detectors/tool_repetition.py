@@ -4,9 +4,12 @@ its budget is gone.
 Rules:
 
 - calls are the same if name and canonical arguments are (`_hashing`: key order and `1` / `1.0` make no difference); any other
-  call in between starts anew, an exempt one too. Parallel calls of one turn count like calls one after the other;
+  call in between starts anew, an exempt one too, but not a tool that only thinks or waits. Parallel calls of one turn count like
+  calls one after the other. What is called counts, whatever came of it: a rejected, unknown or invalid call as well;
 - **polling is not a loop**: when a result differs from the one before it, the streak starts anew at the call that got it. Results
-  that were not seen cannot speak for the call; then the arguments alone decide, and the message says so;
+  that were not seen cannot speak for the call; then the arguments alone decide, and the message says so. They decide as well
+  where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And an
+  error that the same call has given before is no news, whatever came between: failing in turn in two ways is not getting on;
 - the third is a suspicion (most runs recover by themselves), the fifth a loop (they do not), and so is every further one, so that a policy
   that answered the fifth with a warning sees whether it helped;
 - the same call delivered twice (same id, same turn) counts once; what a retried stream had called is taken back.
@@ -15,71 +18,69 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from monitor._hashing import canonical_json, identity
-from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
+from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
+from monitor.detectors.calls import CALLS_KEPT, EXCERPT_CHARS, OFFSETS_SHOWN, CallDetector, Called, CallKey, plain
+from monitor.detectors.tool_policy import ToolPolicy
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
-SNAPSHOT_VERSION = 1
-EXCERPT_CHARS = 200
-"""As `Evidence.excerpt` says."""
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
-CALLS_KEPT = 256
-"""Unanswered calls, and ids of one turn, remembered at most: far more than any turn has."""
-OFFSETS_SHOWN = 20
-"""Calls listed in the evidence, the newest ones."""
-_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
-
-
-@dataclass(slots=True, frozen=True)
-class _Call:
-    """What is compared: the hash first, then length and text."""
-
-    xxhash: str = ""
-    length: int = 0
-    text: str = ""
-
-    @staticmethod
-    def of(name: str, arguments: object) -> tuple[_Call, int]:
-        canonical = canonical_json(arguments)
-        text = f"{name}({canonical})"
-        return _Call(identity(text), len(text), text[:COMPARED_CHARS]), len(canonical)
+ERRORS_KEPT = 4
+"""Different errors of one call that are remembered; who fails in five ways in turn is trying something."""
 
 
 @dataclass(slots=True)
 class _Streak:
     """Identical calls in a row, as far as results did not change."""
 
-    calls: int = 0
-    """Calls since the run began."""
-    call: _Call = _Call()
+    key: CallKey = field(default_factory=CallKey)
+    count: int = 0
     start: int = 0
     """Index of the first call that counts."""
+    indices: list[int] = field(default_factory=list[int])
+    """The calls that count, the newest ones."""
     answered: int = 0
     """Results seen of the calls that count."""
     result: str = ""
     """Identity of the last result seen."""
-    waiting: dict[str, int] = field(default_factory=dict[str, int])
-    """Calls without a result yet: id -> index."""
+    errors: list[str] = field(default_factory=list[str])
+    """Errors that this call has given, the newest ones."""
 
-    def copy(self) -> _Streak:
-        return replace(self, waiting=dict(self.waiting))
+    def add(self, index: int) -> None:
+        self.count += 1
+        self.indices.append(index)
+        del self.indices[:-CALLS_KEPT]
+
+    def restart_at(self, index: int) -> None:
+        """Only the calls from `index` on still count."""
+        self.indices = [known for known in self.indices if known >= index]
+        self.count, self.start, self.answered = len(self.indices), index, 0
 
 
-class ToolCallRepetition:
-    """Identical consecutive tool calls: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it."""
+class ToolCallRepetition(CallDetector):
+    """Identical consecutive tool calls: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it.
 
-    wants_deltas = False
+    `tools`: what is special about a tool, by its name. `exempt`: short for tools that are never reported.
+    """
 
-    __slots__ = ("_before_turn", "_exempt", "_loop_at", "_seen", "_streak", "_suspect_at", "name")
+    __slots__ = ("_idle", "_loop_at", "_streak", "_suspect_at")
+    _streak: _Streak
+    _idle: _Streak
+    """The same for tools that only think or wait."""
 
     def __init__(
-        self, *, suspect_at: int | None = 3, loop_at: int = 5, exempt: Sequence[str] = (), name: str = "tool_call_repetition"
+        self,
+        *,
+        suspect_at: int | None = 3,
+        loop_at: int = 5,
+        tools: Mapping[str, ToolPolicy] | None = None,
+        exempt: Sequence[str] = (),
+        name: str = "tool_call_repetition",
     ) -> None:
         if loop_at <= 1:
             raise ConfigError(f"ToolCallRepetition(loop_at={loop_at}): one call repeats nothing; give 2 or more")
@@ -87,124 +88,86 @@ class ToolCallRepetition:
             raise ConfigError(f"ToolCallRepetition(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion")
         if isinstance(exempt, str):
             raise ConfigError(f"ToolCallRepetition(exempt={exempt!r}): give a sequence of tool names")
-        self.name = name
         self._suspect_at = suspect_at
         self._loop_at = loop_at
-        self._exempt = frozenset(exempt)
-        self.reset()
+        super().__init__(tools={**(tools or {}), **dict.fromkeys(exempt, ToolPolicy(exempt=True))}, name=name)
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self._streak = _Streak()
-        self._before_turn: _Streak | None = None
-        self._seen: dict[str, str] = {}
-
-    def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Count calls, compare results, keep turns apart; other chunks do not matter."""
-        if isinstance(chunk, _DELTAS):
+    def _called(self, call: Called) -> Sequence[Detection]:
+        if call.policy.no_op:
+            streak = self._idle = _continued(self._idle, call)
+        else:
+            streak = self._streak = _continued(self._streak, call)
+            self._idle = _Streak()
+        if call.exempt:
             return NOTHING
-        match chunk:
-            case ToolCall():
-                return self._called(chunk)
-            case ToolResult():
-                self._answered(chunk)
-            case TurnFinished():
-                self._before_turn = None
-                self._seen = {}
-            case StreamRetried():
-                if self._before_turn is not None:
-                    self._streak, self._before_turn = self._before_turn, None
-                self._seen = {}
-            case _:
-                pass
+        suspect_at, loop_at = self._thresholds(call.policy)
+        if streak.count >= loop_at:
+            return (self._detection(call, streak, "loop", loop_at),)
+        if suspect_at is not None and streak.count == suspect_at:
+            return (self._detection(call, streak, "suspect", suspect_at),)
         return NOTHING
 
-    def _called(self, chunk: ToolCall) -> Sequence[Detection]:
-        call, length = _Call.of(chunk.name, chunk.arguments)
-        if chunk.id and self._seen.get(chunk.id) == call.xxhash:
-            return NOTHING
-        if self._before_turn is None:
-            self._before_turn = self._streak.copy()
-        _remember(self._seen, chunk.id, call.xxhash)
-        streak = self._streak
-        index = streak.calls
-        streak.calls += 1
-        if call != streak.call or chunk.name in self._exempt:
-            self._streak = streak = _Streak(calls=streak.calls, call=call, start=index)
-        _remember(streak.waiting, chunk.id, index)
-        level = self._level(streak.calls - streak.start)
-        if level is None or chunk.name in self._exempt:
-            return NOTHING
-        return (self._detection(chunk.name, level, length),)
+    def _thresholds(self, policy: ToolPolicy) -> tuple[int | None, int]:
+        """For a suspicion, for a loop: the tool's own ones, else those of the detector, as far as they fit together."""
+        loop_at = policy.loop_at or max(self._loop_at, policy.suspect_at or 0)
+        suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
+        return suspect_at, loop_at
 
-    def _answered(self, chunk: ToolResult) -> None:
-        streak = self._streak
-        index = streak.waiting.pop(chunk.id, None)
-        if index is None or index < streak.start:
-            return
-        result = identity(f"{chunk.is_error}:{chunk.text}")
-        if streak.result and result != streak.result:
-            streak.start, streak.answered = index, 0
-        streak.result = result
+    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
+        policy = self._tools[tool]
+        streak = self._idle if policy.no_op else self._streak
+        if index < streak.start or index not in streak.indices:
+            return NOTHING
+        outcome = policy.outcome_of(result)
+        known_error = result.is_error and outcome in streak.errors
+        if streak.result and outcome != streak.result and not known_error and not policy.side_effect:
+            streak.restart_at(index)
+        if result.is_error and not known_error:
+            streak.errors = [*streak.errors, outcome][-ERRORS_KEPT:]
+        streak.result = outcome
         streak.answered += 1
+        return NOTHING
 
-    def _level(self, count: int) -> Level | None:
-        if count >= self._loop_at:
-            return "loop"
-        return "suspect" if count == self._suspect_at else None
-
-    def _detection(self, tool: str, level: Level, length: int) -> Detection:
-        streak = self._streak
-        count, last = streak.calls - streak.start, streak.calls - 1
-        offsets = tuple(range(max(streak.start, streak.calls - OFFSETS_SHOWN), streak.calls))
+    def _detection(self, call: Called, streak: _Streak, level: Level, threshold: int) -> Detection:
+        about = _about_results(streak, call.policy)
         return Detection(
             detector=self.name,
             kind="identical_calls",
             channel="tools",
             level=level,
-            count=count,
-            threshold=self._loop_at if level == "loop" else self._suspect_at or self._loop_at,
+            count=streak.count,
+            threshold=threshold,
             start_offset=streak.start,
-            offset=last,
-            evidence=Evidence(streak.call.text[:EXCERPT_CHARS], streak.call.xxhash, length, offsets),
-            message=f"{tool} was called {count} times in a row with the same arguments{self._about_results(count)}",
+            offset=call.index,
+            evidence=Evidence(call.text[:EXCERPT_CHARS], call.xxhash, call.arguments_length, tuple(streak.indices[-OFFSETS_SHOWN:])),
+            message=f"{call.name} was called {streak.count} times in a row with the same arguments{about}",
         )
 
-    def _about_results(self, count: int) -> str:
-        answered = self._streak.answered
-        if answered == 0:
-            return "; no results were seen, the arguments alone decide"
-        if answered < count - 1:
-            return f"; the results seen ({answered} of {count}) were the same"
-        return " and gave the same result each time"
+    def _save(self) -> dict[str, Any]:
+        return {"streak": plain(self._streak), "idle": plain(self._idle)}
 
-    def snapshot(self) -> dict[str, Any]:
-        """The state as JSON data of at most a few KB."""
-        return {
-            "version": SNAPSHOT_VERSION,
-            "streak": asdict(self._streak),
-            "before_turn": asdict(self._before_turn) if self._before_turn else None,
-            "seen": dict(self._seen),
-        }
+    def _load(self, state: Mapping[str, Any] | None) -> None:
+        self._streak = _streak(state["streak"]) if state else _Streak()
+        self._idle = _streak(state["idle"]) if state else _Streak()
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where `snapshot` was taken."""
-        if state.get("version") != SNAPSHOT_VERSION:
-            raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
-        before = state["before_turn"]
-        self._streak = _streak(state["streak"])
-        self._before_turn = None if before is None else _streak(before)
-        self._seen = {str(id): str(xxhash) for id, xxhash in state["seen"].items()}
+
+def _continued(streak: _Streak, call: Called) -> _Streak:
+    key = call.key(COMPARED_CHARS)
+    if key != streak.key or call.exempt:
+        streak = _Streak(key=key, start=call.index)
+    streak.add(call.index)
+    return streak
+
+
+def _about_results(streak: _Streak, policy: ToolPolicy) -> str:
+    if policy.side_effect:
+        return "; each call does it again, whatever it answers"
+    if streak.answered == 0:
+        return "; no results were seen, the arguments alone decide"
+    if streak.answered < streak.count - 1:
+        return f"; the results seen ({streak.answered} of {streak.count}) were the same"
+    return " and gave the same result each time"
 
 
 def _streak(data: Mapping[str, Any]) -> _Streak:
-    return _Streak(**{**data, "call": _Call(**data["call"]), "waiting": dict(data["waiting"])})
-
-
-def _remember(kept: dict[str, Any], id: str, value: object) -> None:
-    if not id:
-        return
-    kept.pop(id, None)
-    kept[id] = value
-    if len(kept) > CALLS_KEPT:
-        del kept[next(iter(kept))]
+    return _Streak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"]), "errors": list(data["errors"])})

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from monitor._hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors import ToolCallRepetition
-from monitor.detectors.tool_repetition import CALLS_KEPT
+from monitor.detectors import ToolCallRepetition, ToolPolicy
+from monitor.detectors.calls import CALLS_KEPT
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
-from monitor.verdicts import Detection
+from monitor.verdicts import VETO, Detection
 
 DONE = TurnFinished(FinishReason.DONE)
 
@@ -122,6 +122,22 @@ def test_an_error_is_another_result_than_the_same_words():
         run.observe(ToolCall(f"c{turn}", "read", {}))
         run.observe(ToolResult(f"c{turn}", "read", "no", is_error=turn % 2 == 0))
     assert run.found == []
+
+
+def failing(errors: str) -> Run:
+    run = Run(suspect_at=None)
+    for turn, error in enumerate(errors):
+        run.observe(ToolCall(f"c{turn}", "tar", {}))
+        run.observe(ToolResult(f"c{turn}", "tar", error, is_error=error.islower()))
+    return run
+
+
+def test_an_error_that_came_before_is_no_news_but_a_new_one_and_every_success_is():
+    assert failing("aabab").levels == []
+    assert failing("aababbb").levels == [("loop", 5)], "counted from the first b"
+    assert failing("abcdefghij").levels == []
+    assert failing("aAaAaAaA").levels == []
+    assert failing("ABABABAB").levels == [], "two states of something that is polled"
 
 
 def test_without_results_the_arguments_decide_and_the_message_says_so():
@@ -263,3 +279,102 @@ def test_restored_is_never_interrupted(chunks: list[Chunk], at: int):
             interrupted.restore(state)
     with pytest.raises(ValueError, match="version None"):
         whole.restore({})
+
+
+# What is special about a tool
+
+
+def tool(**options: Any) -> dict[str, ToolPolicy]:
+    return {"work": ToolPolicy(**options)}
+
+
+@pytest.mark.feature("ST-07")
+def test_equal_calls_that_repeat_their_effect_are_a_loop_though_each_answer_is_new():
+    for run in (Run(tools=tool(side_effect=True)), Run()):
+        name = "work" if run.detector._tools["work"].side_effect else "calendar.create_event"
+        for number in range(5):
+            run.call(name, {"title": "Sync"}, result=f"created {number}")
+        assert run.levels == [("suspect", 3), ("loop", 5)]
+        assert run.found[-1].message.endswith("; each call does it again, whatever it answers")
+
+
+def test_the_guess_is_taken_back_where_the_caller_knows_better():
+    run = Run(tools={"create_report": ToolPolicy(polling=True)})
+    for number in range(9):
+        run.call("create_report", result=f"{number} %")
+    assert run.found == []
+
+
+@pytest.mark.feature("GL-07")
+def test_a_tool_that_is_exempt_is_never_reported():
+    run = Run(tools=tool(exempt=True))
+    for _ in range(9):
+        run.call("work")
+    assert run.found == []
+
+
+def test_a_tool_has_its_own_numbers():
+    run = Run(tools=tool(suspect_at=2, loop_at=8))
+    for _ in range(8):
+        run.call("work")
+    assert run.levels == [("suspect", 2), ("loop", 8)]
+    eager = Run(tools=tool(loop_at=2))
+    for _ in range(2):
+        eager.call("work")
+    assert eager.levels == [("loop", 2)]
+    patient = Run(tools=tool(suspect_at=7))
+    for _ in range(7):
+        patient.call("work")
+    assert patient.levels == [("loop", 7)]
+
+
+def test_a_loop_key_looks_past_a_changing_reason():
+    run = Run(tools=tool(loop_key=lambda arguments: arguments["path"]))
+    for number in range(5):
+        run.call("work", {"path": "a", "reason": f"attempt {number}"})
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+def test_a_volatile_field_does_not_pass_for_progress():
+    run = Run(tools=tool(volatile=("pid",)))
+    for number in range(5):
+        run.call("work", result=f'{{"pid": {number}, "state": "up"}}')
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+@pytest.mark.parametrize("idle", ["think", "wait"])
+def test_thinking_or_waiting_between_does_not_hide_a_repetition(idle: str):
+    run = Run()
+    for number in range(5):
+        run.call("book", result="no such flight")
+        run.call(idle, {"about": f"{number}"}, result="")
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+    assert run.found[-1].evidence.offsets == (0, 2, 4, 6, 8)
+
+
+def test_the_same_thought_again_and_again_is_a_loop_too_but_work_between_ends_it():
+    run = Run()
+    for _ in range(5):
+        run.call("think", {"thought": "I must hurry"}, result="")
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+    for number in range(5):
+        run.call("think", {"thought": "next"}, result="")
+        run.call("read", {"line": number})
+    assert len(run.found) == 2
+
+
+@pytest.mark.parametrize("answer", ["rejected by the user", "X is not a valid tool", "invalid arguments: path is required"])
+def test_rejected_unknown_and_invalid_calls_count(answer: str):
+    run = Run()
+    for turn in range(5):
+        run.observe(ToolCall(f"c{turn}", "X", "{not json"))
+        run.observe(DONE)
+        run.observe(ToolResult(f"c{turn}", "X", answer, is_error=True))
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+def test_our_own_veto_is_no_news():
+    run = Run()
+    for number in range(6):
+        run.call(result="the same" if number < 4 else f"{VETO} This call was not made ({number}).")
+    assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6)]

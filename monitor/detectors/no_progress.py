@@ -1,0 +1,207 @@
+"""The same answer whatever is asked. Failure answered: ten different SELECTs on a table that does not exist; a shell whose working
+directory is gone. No two calls are equal, so only what comes back tells.
+
+Rules:
+
+- what is counted is **different calls** with the same answer in turns that follow one another; one call alone is `ToolCallRepetition`'s,
+  and a few that come again without any order need twice as many turns;
+- a turn is one event: seven siblings that fail together count once. A turn with two different answers starts anew, and so does any other
+  answer: an error that changes is being worked on. Tools that only think or wait stand between nothing;
+- answers are equal if their text is, after times, durations, ids and attempt counts are taken out. Line numbers stay: a syntax
+  error that moves is progress;
+- five calls with the same error are a loop, and five with the same long success. A short success may be a receipt ("ok" after each edit is
+  progress), so it counts only for a tool that only looks, and eight times. Tools that page or repeat an effect are not asked for news;
+- an error is what is marked as one, or begins like one: half of all tool loops return errors as plain text. An exit code without a message
+  is none: five greps that find nothing are a search (three of 20 hard good runs have such a streak).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from monitor._hashing import identity
+from monitor.chunks import ToolResult
+from monitor.detectors.base import NOTHING
+from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, CallDetector, Called, plain
+from monitor.detectors.tool_policy import ToolPolicy
+from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence
+
+RECEIPT_CHARS = 200
+"""A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a sentence of advice."""
+CALLS_COMPARED = 64
+"""Different calls of a streak that are told apart; more than any threshold."""
+ERROR_CHARS = 200
+"""Where an error says that it is one: goose compares the first 100 characters, shells put a path before the message."""
+_ERROR = re.compile(
+    r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
+    r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax error)\b"
+    r"|\b(invalid|is not (a )?valid|not provided|is required|timed out|refused)\b",
+    re.IGNORECASE,
+)
+_NO_MESSAGE = re.compile(
+    r"\W*((no output)|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+|exit (code|status):? *-?\d+)?\W*",
+    re.IGNORECASE,
+)
+"""An exit code, or nothing at all: the shell's way to say that a search found nothing."""
+_VOLATILE = re.compile(
+    r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
+    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
+    r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
+    re.IGNORECASE,
+)
+"""What changes by itself in an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The calls of one turn and what came back."""
+
+    calls: list[int] = field(default_factory=list[int])
+    open: list[int] = field(default_factory=list[int])
+    hashes: list[str] = field(default_factory=list[str])
+    tool: str = ""
+    answers: list[str] = field(default_factory=list[str])
+    """The different answers; empty text: one that is not counted."""
+    error: bool = False
+    excerpt: str = ""
+    length: int = 0
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Different calls with the same answer."""
+
+    answer: str = ""
+    turns: int = 0
+    calls: list[str] = field(default_factory=list[str])
+    """The different ones."""
+    offsets: list[int] = field(default_factory=list[int])
+
+
+class NoProgress(CallDetector):
+    """The same error under `errors_at` different calls, the same long success under `results_at`, or the same short one of a tool
+    that only looks under `short_results_at`. `None` switches one of them off.
+    """
+
+    __slots__ = ("_errors_at", "_results_at", "_short_results_at", "_streak", "_turn")
+    _streak: _Streak
+    _turn: _Turn
+
+    def __init__(
+        self,
+        *,
+        errors_at: int | None = 5,
+        results_at: int | None = 5,
+        short_results_at: int | None = 8,
+        tools: Mapping[str, ToolPolicy] | None = None,
+        name: str = "no_progress",
+    ) -> None:
+        for option, value in (("errors_at", errors_at), ("results_at", results_at), ("short_results_at", short_results_at)):
+            if value is not None and not 1 < value <= CALLS_COMPARED:
+                raise ConfigError(f"NoProgress({option}={value}): give 2 to {CALLS_COMPARED}, or None to switch it off")
+        self._errors_at = errors_at
+        self._results_at = results_at
+        self._short_results_at = short_results_at
+        super().__init__(tools=tools, name=name)
+
+    def _called(self, call: Called) -> Sequence[Detection]:
+        if call.policy.no_op:
+            return NOTHING
+        found: Sequence[Detection] = NOTHING
+        if self._turn.answers:  # results have come since the last call, so this is the next turn
+            found = self._close_turn()
+        turn = self._turn
+        turn.calls.append(call.index)
+        turn.open.append(call.index)
+        turn.hashes.append(call.xxhash)
+        turn.tool = call.name
+        for kept in (turn.calls, turn.open, turn.hashes):
+            del kept[:-CALLS_COMPARED]
+        return found
+
+    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
+        turn = self._turn
+        if index not in turn.open:
+            return NOTHING
+        turn.open.remove(index)
+        error = _is_error(result)
+        answer = self._answer(self._tools[tool], result, error=error)
+        if answer not in turn.answers:
+            turn.answers.append(answer)
+            del turn.answers[2:]  # two are enough to know that they differ
+        turn.error, turn.excerpt, turn.length = error, result.text[:EXCERPT_CHARS], len(result.text)
+        return NOTHING if turn.open else self._close_turn()
+
+    def _answer(self, policy: ToolPolicy, result: ToolResult, *, error: bool) -> str:
+        """The identity of an answer that counts; empty for one that does not."""
+        if policy.exempt:
+            return ""
+        if error:
+            return identity(_VOLATILE.sub("", result.text))
+        if policy.side_effect or policy.paginating or not (policy.idempotent or len(result.text) >= RECEIPT_CHARS):
+            return ""
+        return policy.outcome_of(result)
+
+    def _threshold(self, turn: _Turn) -> int | None:
+        if turn.error:
+            return self._errors_at
+        return self._results_at if turn.length >= RECEIPT_CHARS else self._short_results_at
+
+    def _close_turn(self) -> Sequence[Detection]:
+        turn, self._turn = self._turn, _Turn()
+        answer = turn.answers[0] if len(turn.answers) == 1 else ""
+        if not answer or answer != self._streak.answer:
+            self._streak = _Streak(answer=answer)
+        streak = self._streak
+        threshold = self._threshold(turn)
+        if not answer or threshold is None:
+            return NOTHING
+        batch = identity(" ".join(sorted(set(turn.hashes))))
+        new = batch not in streak.calls
+        if new:
+            streak.calls = [*streak.calls, batch][-2 * CALLS_COMPARED :]
+        streak.turns += 1
+        streak.offsets = [*streak.offsets, turn.calls[-1]][-2 * CALLS_COMPARED :]
+        if new and len(streak.calls) >= threshold:
+            return (self._detection(turn, len(streak.calls), threshold, "different calls"),)
+        if len(streak.calls) > 1 and streak.turns >= 2 * threshold:
+            return (self._detection(turn, streak.turns, 2 * threshold, f"calls, {len(streak.calls)} of them different,"),)
+        return NOTHING
+
+    def _detection(self, turn: _Turn, count: int, threshold: int, calls: str) -> Detection:
+        streak = self._streak
+        excerpt = f"{turn.tool}(...) -> {turn.excerpt}"[:EXCERPT_CHARS]
+        what = "failed with the same error" if turn.error else "gave the same result"
+        return Detection(
+            detector=self.name,
+            kind="same_error" if turn.error else "same_result",
+            channel="tools",
+            level="loop",
+            count=count,
+            threshold=threshold,
+            start_offset=streak.offsets[0],
+            offset=streak.offsets[-1],
+            evidence=Evidence(excerpt, streak.answer, turn.length, tuple(streak.offsets[-OFFSETS_SHOWN:])),
+            message=f"{count} {calls} in a row {what}, the last one of {turn.tool}",
+        )
+
+    def _save(self) -> dict[str, Any]:
+        return {"turn": plain(self._turn), "streak": plain(self._streak)}
+
+    def _load(self, state: Mapping[str, Any] | None) -> None:
+        self._turn = _Turn(**_copied(state["turn"])) if state else _Turn()
+        self._streak = _Streak(**_copied(state["streak"])) if state else _Streak()
+
+
+def _is_error(result: ToolResult) -> bool:
+    if _NO_MESSAGE.fullmatch(result.text[:ERROR_CHARS]):
+        return False
+    return result.is_error or _ERROR.search(result.text[:ERROR_CHARS]) is not None
+
+
+def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, list) else value for name, value in data.items()}

@@ -1,0 +1,147 @@
+"""What a tool does when it is called again: the difference between polling a build and booking eight meetings. Failure answered:
+one rule for all tools, which stops who waits and lets pass who sends the same mail for the eighth time.
+
+Rules:
+
+- what is not said of a tool is guessed from its name by three short lists (`guess`), and from nothing else; a wrong guess is
+  corrected by one entry of `tools=`;
+- a result is compared without what changes by itself: the fields a policy calls `volatile`;
+- a refusal of our own (`VETO`) is no result at all: it must not look like news.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitor._hashing import canonical_json, identity
+from monitor.chunks import ToolResult
+from monitor.errors import ConfigError
+from monitor.verdicts import VETO
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_LAST_PART = re.compile(r"(?:.*(?:\.|__|/|:))?(.*)", re.DOTALL)
+ONLY_LOOKS = frozenset(
+    "check count describe fetch find get glob grep info list lookup ls query read retrieve search show status view".split()  # noqa: SIM905
+)
+"""Verbs of tools that change nothing. As a first word they say so; anywhere else (`post_search`) they speak against an effect."""
+REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post publish reply send".split())  # noqa: SIM905
+"""First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each with an id of its own)."""
+TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
+"""Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
+DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
+"""Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server for thinking)."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ToolPolicy:
+    """How repetition of one tool is judged. By default a changed result is progress, and an unchanged one is not."""
+
+    exempt: bool = False
+    """Never reported. It still stands between the calls of other tools."""
+    idempotent: bool = False
+    """It only looks: the same short answer again and again says that nothing is learned, and is not a receipt."""
+    polling: bool = False
+    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed result stays progress."""
+    side_effect: bool = False
+    """Each call does it again: equal arguments are a repetition even if the results differ (a new id each time)."""
+    paginating: bool = False
+    """Steps through pages: equal successful answers under new arguments (empty pages) are not held against it."""
+    no_op: bool = False
+    """Thinks or waits: stands between nothing, so it neither ends a repetition nor hides a cycle."""
+    suspect_at: int | None = None
+    """Identical calls for a suspicion; `None`: as the detector says."""
+    loop_at: int | None = None
+    """Identical calls for a loop; `None`: as the detector says."""
+    loop_key: Callable[[Any], object] | None = None
+    """From the arguments, what makes two calls the same; it answering `None` exempts that call."""
+    volatile: tuple[str, ...] = ()
+    """Fields of the result that change by themselves (`pid`, `duration`, `request_id`), as JSON keys or as `name: value` in text."""
+
+    def __post_init__(self) -> None:
+        volatile: object = self.volatile  # a string is a sequence of strings, and easily given
+        if isinstance(volatile, str):
+            raise ConfigError(f"ToolPolicy(volatile={self.volatile!r}): give a tuple of field names")
+        if self.polling and self.side_effect:
+            raise ConfigError("ToolPolicy(polling=True, side_effect=True): a changed result cannot both be progress and not matter")
+        for name, value in (("suspect_at", self.suspect_at), ("loop_at", self.loop_at)):
+            if value is not None and value < 2:  # noqa: PLR2004 - one call repeats nothing
+                raise ConfigError(f"ToolPolicy({name}={value}): one call repeats nothing; give 2 or more")
+        if self.suspect_at is not None and self.loop_at is not None and self.suspect_at > self.loop_at:
+            raise ConfigError(f"ToolPolicy(suspect_at={self.suspect_at}): give at most loop_at ({self.loop_at})")
+
+    def key_of(self, arguments: object) -> str | None:
+        """The arguments in the form that is compared; `None`: this call is exempt. A key function that fails is not used."""
+        if self.exempt:
+            return None
+        if self.loop_key is None:
+            return canonical_json(arguments)
+        try:
+            key = self.loop_key(arguments)
+        except Exception:  # noqa: BLE001 - the caller's function, and the model's arguments, which may be anything
+            return canonical_json(arguments)
+        return None if key is None else canonical_json(key)
+
+    def outcome_of(self, result: ToolResult) -> str:
+        """The identity of what came back, without what is volatile."""
+        text = _without(result.text, self.volatile) if self.volatile else result.text
+        return identity(f"{result.is_error}:{text}")
+
+
+def guess(name: str) -> ToolPolicy:
+    """What the name of a tool says about it."""
+    part = _LAST_PART.fullmatch(name)
+    words = [word.lower() for word in _WORD.findall(part.group(1) if part else name)]
+    if "".join(words) in DOES_NOTHING:
+        return ToolPolicy(no_op=True)
+    if words and words[0] in ONLY_LOOKS:
+        return ToolPolicy(idempotent=True)
+    if words and words[0] in REPEATS_ITS_EFFECT and (ONLY_LOOKS | TYPES).isdisjoint(words):
+        return ToolPolicy(side_effect=True)
+    return ToolPolicy()
+
+
+class ToolPolicies:
+    """The policy of every tool: what the caller says of it, else what its name says."""
+
+    __slots__ = ("_given", "_guessed")
+
+    GUESSES_KEPT = 64
+    """A model may invent names without end."""
+
+    def __init__(self, given: Mapping[str, ToolPolicy] | None = None) -> None:
+        for name, policy in (given or {}).items():
+            if not isinstance(policy, ToolPolicy):
+                raise ConfigError(f"tools[{name!r}] takes a ToolPolicy, not {policy!r}")
+        self._given = dict(given or {})
+        self._guessed: dict[str, ToolPolicy] = {}
+
+    def __getitem__(self, name: str) -> ToolPolicy:
+        policy = self._given.get(name) or self._guessed.get(name)
+        if policy is None:
+            policy = guess(name)
+            if len(self._guessed) < self.GUESSES_KEPT:
+                self._guessed[name] = policy
+        return policy
+
+
+def is_veto(result: ToolResult) -> bool:
+    """The answer is our own: a call that was not let through."""
+    return result.text.startswith(VETO)
+
+
+def _without(text: str, fields: tuple[str, ...]) -> str:
+    try:
+        return canonical_json(_strip(json.loads(text), frozenset(fields)))
+    except (ValueError, RecursionError):
+        names = "|".join(map(re.escape, fields))
+        return re.sub(rf"\b({names})(\"?\s*[:=]\s*)(\"[^\"]*\"|[^\s,;]+)", r"\1\2", text)
+
+
+def _strip(value: Any, fields: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _strip(item, fields) for key, item in value.items() if key not in fields}
+    return [_strip(item, fields) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,121 @@
+"""The same invented tool again and again, with any arguments. Failure answered: a model that believes in a tool which is not there,
+varies what it asks of it, and makes a real call in between ("X is not a valid tool", nine times).
+
+Rules:
+
+- a tool is unknown if it is not among the `known` ones, where those are given; else if its answer says so in its first words, in one of
+  the phrases that frameworks use;
+- each name is counted by itself, and other calls in between do not matter; any other answer of that name ends its count: it exists;
+- the third time is a suspicion, the fifth a loop, as for identical calls: a name that failed four times was not mistyped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from monitor._hashing import identity
+from monitor.chunks import ToolResult
+from monitor.detectors.base import NOTHING
+from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, CallDetector, Called, plain, remember
+from monitor.detectors.tool_policy import ToolPolicy
+from monitor.errors import ConfigError
+from monitor.verdicts import Detection, Evidence, Level
+
+NAMES_KEPT = 32
+"""Invented names that are counted at a time, the newest ones."""
+PHRASE_CHARS = 160
+"""Where the refusal stands: before the list of tools that do exist."""
+_UNKNOWN = re.compile(
+    r"\b(unknown|invalid|no such|unavailable|nonexistent|unrecognized) (tool|function)\b"
+    r"|\b(tool|function)\b.{0,100}?\b(not found|does(n't| not) exist|is(n't| not) (a valid|available|defined|registered|known))"
+    r"|\bis(n't| not) an? (valid|known|available|registered) (tool|function)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""LangChain, pydantic-ai, OpenAI Agents, Gemini CLI, Claude Code, opencode, MCP, AutoGen."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    """Calls of one invented tool."""
+
+    count: int = 0
+    start: int = 0
+    offsets: list[int] = field(default_factory=list[int])
+
+    def add(self, index: int) -> None:
+        self.start = self.start if self.count else index
+        self.count += 1
+        self.offsets = [*self.offsets, index][-OFFSETS_SHOWN:]
+
+
+class UnknownTool(CallDetector):
+    """One invented tool, called `suspect_at` times (a suspicion) or `loop_at` (a loop, like each further call)."""
+
+    __slots__ = ("_failures", "_known", "_loop_at", "_suspect_at")
+    _failures: dict[str, _Failures]
+
+    def __init__(
+        self,
+        *,
+        suspect_at: int | None = 3,
+        loop_at: int = 5,
+        known: Collection[str] | None = None,
+        tools: Mapping[str, ToolPolicy] | None = None,
+        name: str = "unknown_tool",
+    ) -> None:
+        if loop_at <= 1:
+            raise ConfigError(f"UnknownTool(loop_at={loop_at}): one call repeats nothing; give 2 or more")
+        if suspect_at is not None and not 1 < suspect_at <= loop_at:
+            raise ConfigError(f"UnknownTool(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion")
+        if isinstance(known, str):
+            raise ConfigError(f"UnknownTool(known={known!r}): give a collection of tool names")
+        self._suspect_at = suspect_at
+        self._loop_at = loop_at
+        self._known = None if known is None else frozenset(known)
+        super().__init__(tools=tools, name=name)
+
+    def _called(self, call: Called) -> Sequence[Detection]:
+        if self._known is None or call.exempt or call.name in self._known:
+            return NOTHING
+        return self._failed(call.index, call.name, call.text)
+
+    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
+        if self._known is not None or self._tools[tool].exempt:
+            return NOTHING
+        if _UNKNOWN.search(result.text[:PHRASE_CHARS]):
+            return self._failed(index, tool, f"{tool}(...) -> {result.text}")
+        self._failures.pop(tool, None)
+        return NOTHING
+
+    def _failed(self, index: int, tool: str, shown: str) -> Sequence[Detection]:
+        failures = self._failures.get(tool) or _Failures()
+        failures.add(index)
+        remember(self._failures, tool, failures, NAMES_KEPT)
+        if failures.count >= self._loop_at:
+            return (self._detection(failures, tool, shown, "loop", self._loop_at),)
+        if self._suspect_at is not None and failures.count == self._suspect_at:
+            return (self._detection(failures, tool, shown, "suspect", self._suspect_at),)
+        return NOTHING
+
+    def _detection(self, failures: _Failures, tool: str, shown: str, level: Level, threshold: int) -> Detection:
+        return Detection(
+            detector=self.name,
+            kind="unknown_tool",
+            channel="tools",
+            level=level,
+            count=failures.count,
+            threshold=threshold,
+            start_offset=failures.start,
+            offset=failures.offsets[-1],
+            evidence=Evidence(shown[:EXCERPT_CHARS], identity(tool), len(shown), tuple(failures.offsets)),
+            message=f"{tool} was called {failures.count} times, and there is no such tool",
+        )
+
+    def _save(self) -> dict[str, Any]:
+        return {name: plain(failures) for name, failures in self._failures.items()}
+
+    def _load(self, state: Mapping[str, Any] | None) -> None:
+        self._failures = {name: _Failures(**{**failures, "offsets": list(failures["offsets"])}) for name, failures in (state or {}).items()}

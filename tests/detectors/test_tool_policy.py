@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from monitor.chunks import ToolResult
+from monitor.detectors import ToolPolicy
+from monitor.detectors.tool_policy import ToolPolicies, guess
+from monitor.errors import ConfigError
+
+
+def same(policy: ToolPolicy, one: str, other: str) -> bool:
+    return policy.outcome_of(ToolResult("a", "t", one)) == policy.outcome_of(ToolResult("b", "t", other))
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("calendar.create_event", ToolPolicy(side_effect=True)),
+        ("send_email", ToolPolicy(side_effect=True)),
+        ("mcp__mail__replyToAll", ToolPolicy(side_effect=True)),
+        ("BookFlight", ToolPolicy(side_effect=True)),
+        ("company_directory.find_email_address", ToolPolicy(idempotent=True)),
+        ("read_file", ToolPolicy(idempotent=True)),
+        ("getWeather", ToolPolicy(idempotent=True)),
+        ("think", ToolPolicy(no_op=True)),
+        ("sequential-thinking:sequentialthinking", ToolPolicy(no_op=True)),
+        ("wait", ToolPolicy(no_op=True)),
+        ("order_status", ToolPolicy()),
+        ("send_keys", ToolPolicy()),
+        ("post_search", ToolPolicy()),
+        ("wait_for_element", ToolPolicy()),
+        ("rethink_plan", ToolPolicy()),
+        ("bash", ToolPolicy()),
+        ("update_task", ToolPolicy()),
+        ("", ToolPolicy()),
+        ("工具", ToolPolicy()),
+    ],
+)
+def test_a_name_says_little_and_only_what_is_in_the_lists(name: str, policy: ToolPolicy):
+    assert guess(name) == policy
+
+
+def test_what_the_caller_says_replaces_the_guess():
+    policies = ToolPolicies({"create_event": ToolPolicy(polling=True)})
+    assert policies["create_event"] == ToolPolicy(polling=True)
+    assert policies["create_task"] == ToolPolicy(side_effect=True)
+
+
+def test_invented_names_do_not_fill_the_memory():
+    policies = ToolPolicies()
+    for number in range(1_000):
+        assert policies[f"send_{number}"].side_effect
+    assert len(policies._guessed) <= ToolPolicies.GUESSES_KEPT
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ('{"out": "ok", "pid": 17, "took": 0.2}', '{"took": 0.9, "pid": 18, "out": "ok"}', True),
+        ('{"jobs": [{"pid": 1, "state": "up"}]}', '{"jobs": [{"pid": 2, "state": "up"}]}', True),
+        ('{"out": "ok", "pid": 17}', '{"out": "no", "pid": 17}', False),
+        ("done pid: 17, took=0.2 out=ok", "done pid: 18, took=0.9 out=ok", True),
+        ("done pid: 17, out=ok", "done pid: 18, out=no", False),
+        ("the pid is unknown", "the pid is known", False),
+    ],
+)
+def test_volatile_fields_are_no_news_and_the_others_are(one: str, other: str, equal: bool):
+    assert same(ToolPolicy(volatile=("pid", "took")), one, other) is equal
+    assert not same(ToolPolicy(), one, other)
+
+
+def failing(arguments: Any) -> object:
+    raise KeyError(arguments)
+
+
+@pytest.mark.parametrize(
+    ("loop_key", "one", "other", "equal"),
+    [
+        (lambda a: a["path"], {"path": "a", "reason": "first"}, {"path": "a", "reason": "second"}, True),
+        (lambda a: a["path"], {"path": "a"}, {"path": "b"}, False),
+        (failing, {"path": "a"}, {"path": "a"}, True),
+        (failing, {"path": "a"}, {"path": "b"}, False),
+    ],
+)
+def test_a_loop_key_says_what_makes_two_calls_the_same(loop_key: Callable[[Any], object], one: Any, other: Any, equal: bool):
+    policy = ToolPolicy(loop_key=loop_key)
+    assert (policy.key_of(one) == policy.key_of(other)) is equal
+
+
+def test_a_loop_key_can_exempt_a_call():
+    assert ToolPolicy(loop_key=lambda a: None).key_of({}) is None
+    assert ToolPolicy(exempt=True).key_of({}) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"volatile": "pid"},
+        {"polling": True, "side_effect": True},
+        {"suspect_at": 1},
+        {"loop_at": 1},
+        {"suspect_at": 5, "loop_at": 4},
+    ],
+)
+def test_policies_that_mean_nothing_are_refused(options: dict[str, Any]):
+    with pytest.raises(ConfigError, match=f"{next(iter(options))}="):
+        ToolPolicy(**options)
+    with pytest.raises(ConfigError, match="takes a ToolPolicy"):
+        ToolPolicies({"read": {"exempt": True}})  # type: ignore[dict-item]
