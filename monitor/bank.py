@@ -29,6 +29,8 @@ class DetectorBank:
     All methods raise `DetectorCrash` for the first detector that fails.
     """
 
+    __slots__ = ("_all", "_of_characters", "_of_deltas", "_reasoning_feeds", "_text_feeds", "names")
+
     def __init__(self, detectors: Sequence[Detector]) -> None:
         self._all = list(detectors)
         names = [detector.name for detector in self._all]

@@ -58,6 +58,8 @@ class Guard:
     long closing a source may take.
     """
 
+    __slots__ = ("_clock", "_close_grace_s", "_core", "_entered", "_outcome", "_streams", "_watched")
+
     def __init__(
         self,
         *,

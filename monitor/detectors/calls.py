@@ -18,7 +18,7 @@ from typing import Any
 from monitor._hashing import canonical_json, identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING
-from monitor.detectors.tool_policy import ToolPolicies, ToolPolicy, is_veto
+from monitor.detectors.tool_policy import ToolPolicy, checked, is_veto, policy_of
 from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 200
@@ -79,8 +79,11 @@ class CallDetector:
 
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
         self.name = name
-        self._tools = ToolPolicies(tools)
+        self._tools = checked(tools)
         self.reset()
+
+    def _policy_of(self, tool: str) -> ToolPolicy:
+        return policy_of(tool, self._tools)
 
     @abstractmethod
     def _called(self, call: Called) -> Sequence[Detection]:
@@ -131,7 +134,7 @@ class CallDetector:
         return NOTHING
 
     def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
-        policy = self._tools[chunk.name]
+        policy = self._policy_of(chunk.name)
         key = policy.key_of(chunk.arguments)
         text = f"{chunk.name}({canonical_json(chunk.arguments) if key is None else key})"
         call = Called(self._calls, chunk.name, text, identity(text), policy, key is None)

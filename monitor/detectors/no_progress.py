@@ -129,7 +129,7 @@ class NoProgress(CallDetector):
             return NOTHING
         turn.open.remove(index)
         error = _is_error(result)
-        answer = self._answer(self._tools[tool], result, error=error)
+        answer = self._answer(self._policy_of(tool), result, error=error)
         if answer not in turn.answers:
             turn.answers.append(answer)
             del turn.answers[2:]  # two are enough to know that they differ

@@ -89,7 +89,7 @@ class ToolCallCycle(CallDetector):
     def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
         for place, item in enumerate(self._items):
             if item.index == index:
-                self._items[place] = replace(item, result=self._tools[tool].outcome_of(result))
+                self._items[place] = replace(item, result=self._policy_of(tool).outcome_of(result))
         return NOTHING
 
     def _turn_ended(self) -> Sequence[Detection]:

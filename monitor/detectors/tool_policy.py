@@ -15,6 +15,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from monitor._hashing import canonical_json, identity
@@ -34,6 +36,12 @@ TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
 """Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
 DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
 """Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server for thinking)."""
+
+
+GUESSES_KEPT = 256
+"""A model may invent names without end."""
+
+NO_POLICIES: Mapping[str, ToolPolicy] = MappingProxyType({})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -91,6 +99,7 @@ class ToolPolicy:
         return identity(f"{result.is_error}:{text}")
 
 
+@lru_cache(maxsize=GUESSES_KEPT)
 def guess(name: str) -> ToolPolicy:
     """What the name of a tool says about it."""
     part = _LAST_PART.fullmatch(name)
@@ -104,28 +113,17 @@ def guess(name: str) -> ToolPolicy:
     return ToolPolicy()
 
 
-class ToolPolicies:
-    """The policy of every tool: what the caller says of it, else what its name says."""
+def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
+    """The caller's policies by tool, or a `ConfigError` that says which is none."""
+    for name, policy in (tools or {}).items():
+        if not isinstance(policy, ToolPolicy):
+            raise ConfigError(f"tools[{name!r}] takes a ToolPolicy, not {policy!r}")
+    return dict(tools) if tools else NO_POLICIES
 
-    __slots__ = ("_given", "_guessed")
 
-    GUESSES_KEPT = 64
-    """A model may invent names without end."""
-
-    def __init__(self, given: Mapping[str, ToolPolicy] | None = None) -> None:
-        for name, policy in (given or {}).items():
-            if not isinstance(policy, ToolPolicy):
-                raise ConfigError(f"tools[{name!r}] takes a ToolPolicy, not {policy!r}")
-        self._given = dict(given or {})
-        self._guessed: dict[str, ToolPolicy] = {}
-
-    def __getitem__(self, name: str) -> ToolPolicy:
-        policy = self._given.get(name) or self._guessed.get(name)
-        if policy is None:
-            policy = guess(name)
-            if len(self._guessed) < self.GUESSES_KEPT:
-                self._guessed[name] = policy
-        return policy
+def policy_of(name: str, given: Mapping[str, ToolPolicy]) -> ToolPolicy:
+    """What the caller says of a tool, else what its name says."""
+    return given.get(name) or guess(name)
 
 
 def is_veto(result: ToolResult) -> bool:

@@ -114,7 +114,7 @@ class ToolCallRepetition(CallDetector):
         return suspect_at, loop_at
 
     def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
-        policy = self._tools[tool]
+        policy = self._policy_of(tool)
         streak = self._idle if policy.no_op else self._streak
         if index < streak.start or index not in streak.indices:
             return NOTHING

@@ -83,7 +83,7 @@ class UnknownTool(CallDetector):
         return self._failed(call.index, call.name, call.text)
 
     def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
-        if self._known is not None or self._tools[tool].exempt:
+        if self._known is not None or self._policy_of(tool).exempt:
             return NOTHING
         if _UNKNOWN.search(result.text[:PHRASE_CHARS]):
             return self._failed(index, tool, f"{tool}(...) -> {result.text}")

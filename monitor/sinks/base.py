@@ -24,6 +24,8 @@ class EventSink(Protocol):
 class FanOut:
     """Passes every event to every sink that still works."""
 
+    __slots__ = ("_sinks",)
+
     def __init__(self, sinks: Sequence[EventSink]) -> None:
         self._sinks = list(sinks)
 
