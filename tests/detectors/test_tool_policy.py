@@ -7,7 +7,7 @@ import pytest
 
 from monitor.chunks import ToolResult
 from monitor.detectors import ToolPolicy
-from monitor.detectors.tool_policy import ToolPolicies, guess
+from monitor.detectors.tool_policy import GUESSES_KEPT, checked, guess, policy_of
 from monitor.errors import ConfigError
 
 
@@ -44,16 +44,15 @@ def test_a_name_says_little_and_only_what_is_in_the_lists(name: str, policy: Too
 
 
 def test_what_the_caller_says_replaces_the_guess():
-    policies = ToolPolicies({"create_event": ToolPolicy(polling=True)})
-    assert policies["create_event"] == ToolPolicy(polling=True)
-    assert policies["create_task"] == ToolPolicy(side_effect=True)
+    given = checked({"create_event": ToolPolicy(polling=True)})
+    assert policy_of("create_event", given) == ToolPolicy(polling=True)
+    assert policy_of("create_task", given) == ToolPolicy(side_effect=True)
 
 
 def test_invented_names_do_not_fill_the_memory():
-    policies = ToolPolicies()
     for number in range(1_000):
-        assert policies[f"send_{number}"].side_effect
-    assert len(policies._guessed) <= ToolPolicies.GUESSES_KEPT
+        assert policy_of(f"send_{number}", {}).side_effect
+    assert guess.cache_info().currsize <= GUESSES_KEPT
 
 
 @pytest.mark.parametrize(
@@ -109,4 +108,4 @@ def test_policies_that_mean_nothing_are_refused(options: dict[str, Any]):
     with pytest.raises(ConfigError, match=f"{next(iter(options))}="):
         ToolPolicy(**options)
     with pytest.raises(ConfigError, match="takes a ToolPolicy"):
-        ToolPolicies({"read": {"exempt": True}})  # type: ignore[dict-item]
+        checked({"read": {"exempt": True}})  # type: ignore[dict-item]
