@@ -291,7 +291,7 @@ def tool(**options: Any) -> dict[str, ToolPolicy]:
 @pytest.mark.feature("ST-07")
 def test_equal_calls_that_repeat_their_effect_are_a_loop_though_each_answer_is_new():
     for run in (Run(tools=tool(side_effect=True)), Run()):
-        name = "work" if run.detector._tools["work"].side_effect else "calendar.create_event"
+        name = "work" if run.detector._policy_of("work").side_effect else "calendar.create_event"
         for number in range(5):
             run.call(name, {"title": "Sync"}, result=f"created {number}")
         assert run.levels == [("suspect", 3), ("loop", 5)]
