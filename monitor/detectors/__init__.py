@@ -1,7 +1,7 @@
 """What watches a run. A detector answers chunks with findings; it is pure, so every finding replays from a recording."""
 
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
-from monitor.detectors.text import ContentRepetition, TailRule, WindowRule
+from monitor.detectors.text import ContentRepetition, RecurrenceRule, TailRule, WindowRule
 from monitor.detectors.tool_repetition import ToolCallRepetition
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "ContentRepetition",
     "Detector",
     "FactDetector",
+    "RecurrenceRule",
     "TailRule",
     "TextFeed",
     "ToolCallRepetition",
