@@ -42,6 +42,13 @@ def speaks(text: str) -> bool:
     return _SPEAKS.search(text) is not None
 
 
+def words_percent(text: str) -> int:
+    """Letters, blanks and what is not ASCII, of a hundred characters; runs of blanks are one."""
+    joined = " ".join(text.split())
+    others = sum(not (character.isalpha() or character == " ") for character in joined if character < "\x80")
+    return 100 - 100 * others // max(len(joined), 1)
+
+
 def last_layout(text: str, start: int, end: int, *, fenced: bool) -> int:
     """Where the last layout line that starts behind a line break in `text[start:end]` starts; -1 if none does."""
     line = text.rfind("\n", start, end - 1) + 1

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import Fences, speaks
+from monitor.detectors.text.markdown import Fences, speaks, words_percent
 from monitor.errors import ConfigError
 
 BLOCK_CHARS = 64
@@ -143,7 +143,7 @@ class RecurrenceScanner:
         if self._fences.inside(text, base, at) and seen != self._mask:
             return None
         first = max(stop - rule.samples * BLOCK_CHARS, self._floor - base, 0)
-        if _words_percent(text[first:stop]) < rule.words_percent:
+        if words_percent(text[first:stop]) < rule.words_percent:
             self._seen = 0
             return None
         return Hit(
@@ -163,13 +163,6 @@ class RecurrenceScanner:
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
         self._floor, self._seen, self.due = int(state["floor"]), int(state["seen"]), int(state["due"])
-
-
-def _words_percent(text: str) -> int:
-    """Letters, blanks and what is not ASCII, of a hundred characters; runs of blanks are one."""
-    joined = " ".join(text.split())
-    others = sum(not (character.isalpha() or character == " ") for character in joined if character < "\x80")
-    return 100 - 100 * others // max(len(joined), 1)
 
 
 def _is_row(text: str, start: int, before: int, further: int) -> bool:
