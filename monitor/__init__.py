@@ -29,6 +29,7 @@ from monitor.conditions import TokenLimit as TokenLimit
 from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
+from monitor.detectors import SimilarMessages as SimilarMessages
 from monitor.detectors import ToolCallRepetition as ToolCallRepetition
 from monitor.detectors import default_detectors as default_detectors
 from monitor.errors import AdapterError as AdapterError
@@ -146,6 +147,7 @@ __all__ = [
     "RunStarted",
     "RunState",
     "RunTerminated",
+    "SimilarMessages",
     "SinkFailed",
     "Stop",
     "StopAtFirstLoop",
