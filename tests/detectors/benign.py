@@ -383,6 +383,88 @@ def japanese() -> str:
     )
 
 
+def services() -> str:
+    """The same twelve lines for each; only names differ."""
+    return "".join(
+        f"apiVersion: v1\nkind: Service\nmetadata:\n  name: {thing}\nspec:\n  type: ClusterIP\n  selector:\n    app: {thing}\n"
+        "  ports:\n    - name: http\n      port: 80\n      targetPort: http\n      protocol: TCP\n---\n"
+        for thing in THINGS * 3
+    )
+
+
+def build_files() -> str:
+    return "".join(
+        f"### {thing}\n\n```dockerfile\nFROM python:3.12-slim\nWORKDIR /app\nCOPY requirements.txt .\n"
+        f'RUN pip install --no-cache-dir -r requirements.txt\nCOPY . .\nCMD ["python", "-m", "{thing}"]\n```\n\n'
+        for thing in THINGS * 2
+    )
+
+
+def business_cards() -> str:
+    say = Said()
+    return "".join(
+        f"BEGIN:VCARD\nVERSION:3.0\nN:{say.who};{say.who};;;\nORG:Example Company Limited;\nTITLE:{say.what}\n"
+        f"TEL;TYPE=WORK,VOICE:+31 20 {say.rng.randrange(10**7):07}\nEMAIL;TYPE=PREF,INTERNET:{say.who}@example.com\nEND:VCARD\n"
+        for _ in range(40)
+    )
+
+
+def subtitles() -> str:
+    say = Said()
+    return "".join(
+        f"{row}\n00:{row // 20:02}:{row * 3 % 60:02},000 --> 00:{row // 20:02}:{row * 3 % 60 + 2:02},500\n"
+        f"{say.who} {say.does} the {say.what}.\n\n"
+        for row in range(1, 150)
+    )
+
+
+def minutes() -> str:
+    say = Said()
+    return "".join(
+        f"### Item {row}\n\n**Presented by:** {say.who}\n\n**Discussion:** {say.who} {say.does} the {say.what} at the {say.where}.\n\n"
+        f"**Decision:** The committee agreed to go on at the next meeting.\n\n**Action:** {say.who} to report back.\n\n"
+        for row in range(30)
+    )
+
+
+def tasks() -> str:
+    say = Said()
+    return "".join(f"- [ ] Ask {say.who} whether the {say.what} at the {say.where} is ready\n" for _ in range(90))
+
+
+def litany() -> str:
+    say = Said()
+    return "".join(f"Saint {name}, who {say.does} the {say.what},\nhave mercy on us and hear our prayer.\n\n" for name in NAMES * 3)
+
+
+def worked_steps() -> str:
+    """A count that gets on: every number is another one."""
+    return "".join(
+        f"After step {n}, the value of x is {n * n} and the value of y is {n * 7 + 3}. Their sum is {n * n + n * 7 + 3}, which is "
+        f"{'odd' if n % 2 else 'even'}.\n"
+        for n in range(1, 60)
+    )
+
+
+def training() -> str:
+    rng = random.Random(20)
+    return "".join(
+        f"Epoch {row}/60: train loss {rng.random():.4f}, validation loss {rng.random():.4f}, validation accuracy {rng.random():.4f}\n"
+        for row in range(60)
+    )
+
+
+def guitar() -> str:
+    rng = random.Random(20)
+    bars = ("".join(f"{string}|{'-'.join(rng.choices('0235-----', k=28))}|\n" for string in "eBGDAE") for _ in range(12))
+    return "```\n" + "\n".join(bars) + "```\n"
+
+
+def empty_boxes() -> str:
+    box = "\u250c" + "\u2500" * 40 + "\u2510\n" + ("\u2502" + " " * 40 + "\u2502\n") * 8 + "\u2514" + "\u2500" * 40 + "\u2518\n\n"
+    return "```\n" + box * 3 + "```\n"
+
+
 BENIGN: dict[str, Callable[[], str]] = {
     make.__name__: make
     for make in (
@@ -401,6 +483,7 @@ BENIGN: dict[str, Callable[[], str]] = {
         *(go_errors, unit_tests, sql_inserts, markdown_table, empty_form, changelog, questionnaire, dialogue, recipe_steps, bottles),
         *(twelve_days, old_macdonald, wheels_on_the_bus, chorus_song, ascii_drawing, chess_boards, emoji_grid, progress_bars, comment_bars),
         *(shouting, binary_and_hex, long_division, genome, trace_of_a_sort, hanoi, multiplication, product_descriptions, legal_clauses),
-        *(arabic, devanagari, japanese),
+        *(arabic, devanagari, japanese, services, build_files, business_cards, subtitles, minutes, tasks, litany, worked_steps, training),
+        *(guitar, empty_boxes),
     )
 }

@@ -99,11 +99,14 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[int]:
         last = end // 64 - 1 if stale[-1] else end // 64 - 2
         if sum(stale) < rule.stale_samples and not only_counts(text, sample_places(text, floor, last, rule)):
             continue
+        lines = text[max(end - 64 * rule.samples, floor) : end].encode("utf-8", "surrogatepass").split(b"\n")
+        long = [line for line in map(bytes.strip, lines) if len(line) >= 32]
+        prose = sum(map(len, long)) >= sum(len(line.strip()) for line in lines) / 2
         region = " ".join(text[max(end - 64 * rule.samples, floor) : end].split())
         others = sum(1 for letter in region if ord(letter) < 128 and not letter.isalpha() and letter != " ")
         if not all(stale) and line_states(text[:end])[-1][1]:
             continue
-        if 100 - 100 * others // len(region) >= rule.words_percent:
+        if prose and 100 - 100 * others // len(region) >= rule.words_percent:
             yield end
             floor = end
         stale = [False] * rule.samples
