@@ -33,6 +33,8 @@ EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 HEAD_CHARS = 2_048
 """Kept of a message; of the rest a hash, taken piece by piece of this size."""
+HOLD_CHARS = 256
+"""Put aside before it is joined to the piece that is being taken, which is copied each time."""
 PIECE_CHARS = 8
 """A changed word of six letters changes 13 of them."""
 COMMON = 0.7
@@ -66,6 +68,7 @@ class SimilarMessages:
         "_loop_at",
         "_near",
         "_pending",
+        "_piece",
         "_rest",
         "_suspect_at",
         "name",
@@ -73,7 +76,7 @@ class SimilarMessages:
     )
 
     need: int
-    """Code points that may be held back: a piece of the message."""
+    """Code points that may be held back."""
 
     def __init__(
         self, *, suspect_at: int | None = 3, loop_at: int = 5, equal_loop_at: int = 3, near: bool = True, name: str = "similar_messages"
@@ -102,10 +105,10 @@ class SimilarMessages:
         self._forget_turn()
 
     def _forget_turn(self) -> None:
-        self._head = self._rest = self._pending = ""
+        self._head = self._rest = self._piece = self._pending = ""
         self._length = 0
         self._deeds: dict[str, str] = {}
-        self.need = HEAD_CHARS
+        self.need = HOLD_CHARS
 
     def feed_of(self, channel: Channel) -> TextFeed | None:
         """Where the visible text goes; thinking is no message."""
@@ -120,17 +123,16 @@ class SimilarMessages:
         return NOTHING
 
     def _put_away(self) -> None:
-        pending, start = self._pending, 0
-        while len(pending) - start >= HEAD_CHARS:
-            piece = pending[start : start + HEAD_CHARS]
+        text, start = self._piece + self._pending, 0
+        while len(text) - start >= HEAD_CHARS:
+            piece = text[start : start + HEAD_CHARS]
             if self._length:
                 self._rest = identity(self._rest + piece)
             else:
                 self._head = piece
             start += HEAD_CHARS
             self._length += HEAD_CHARS
-        self._pending = pending[start:]
-        self.need = HEAD_CHARS - len(self._pending)
+        self._piece, self._pending, self.need = text[start:], "", HOLD_CHARS
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
         """Messages end with their turn; calls and results are what was done between them."""
@@ -150,9 +152,10 @@ class SimilarMessages:
         return NOTHING
 
     def _finished(self) -> Sequence[Detection]:
-        text = self._head or self._pending
-        rest = identity(self._rest + self._pending) if self._head else ""
-        length = self._length + len(self._pending)
+        self._put_away()
+        text = self._head or self._piece
+        rest = identity(self._rest + self._piece) if self._head else ""
+        length = self._length + len(self._piece)
         head = " ".join(text.split())
         found: Sequence[Detection] = NOTHING
         if head or rest:
@@ -217,7 +220,14 @@ class SimilarMessages:
             "last": list(self._last),
             "streak": [self._count, self._exact, self._between],
             "done": dict(self._done),
-            "turn": {"head": self._head, "rest": self._rest, "pending": self._pending, "length": self._length, "deeds": dict(self._deeds)},
+            "turn": {
+                "head": self._head,
+                "rest": self._rest,
+                "piece": self._piece,
+                "pending": self._pending,
+                "length": self._length,
+                "deeds": dict(self._deeds),
+            },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -230,9 +240,9 @@ class SimilarMessages:
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
         self._deeds = {str(id): str(deed) for id, deed in turn["deeds"].items()}
-        self._head, self._rest, self._pending = str(turn["head"]), str(turn["rest"]), str(turn["pending"])
-        self._length = int(turn["length"])
-        self.need = HEAD_CHARS - len(self._pending)
+        self._head, self._rest, self._length = str(turn["head"]), str(turn["rest"]), int(turn["length"])
+        self._piece, self._pending = str(turn["piece"]), str(turn["pending"])
+        self.need = HOLD_CHARS - len(self._pending)
 
 
 def _nearly_equal(one: str, other: str) -> bool:
