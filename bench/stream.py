@@ -36,7 +36,7 @@ from rich.table import Table
 
 import monitor
 from bench import _report
-from monitor.detectors import ContentRepetition
+from monitor.detectors import ContentRepetition, Detector
 
 Backend: TypeAlias = Literal["asyncio", "trio"]
 Source: TypeAlias = Callable[[Sequence[Any]], AsyncGenerator[Any, None]]
@@ -220,11 +220,18 @@ def _jobs(source: Source, items: Sequence[Any]) -> dict[str, Job]:
         "empty class wrapper": lambda: _drain(_EmptyWrapper(source(items))),
         "watch, nothing on": lambda: _drain_watched(source(items), {"detectors": None}),
         "watch, limits": lambda: _drain_watched(source(items), {"detectors": None, "stop_when": LIMITS}),
-        "watch, limits and detectors": lambda: _drain_watched(source(items), {"stop_when": LIMITS}),
+        FULL_ROW: lambda: _drain_watched(source(items), {"stop_when": LIMITS, "detectors": _two()}),
+        "watch, limits, all default detectors": lambda: _drain_watched(source(items), {"stop_when": LIMITS}),
     }
 
 
-FULL_ROW = "watch, limits and detectors"
+FULL_ROW = "watch, limits, two detectors"
+"""What the goals of time and memory are set for."""
+
+
+def _two() -> list[Detector]:
+    """The one that reads all text, and the one that reads every call."""
+    return [monitor.ContentRepetition(), monitor.ToolCallRepetition()]
 
 
 async def _timed(job: Job, chunks: int) -> float:
@@ -367,13 +374,14 @@ def _traced() -> Iterator[Callable[[], float]]:
 async def _held(plan: Plan) -> list[Held]:
     """Megabytes are millions of characters, in any script."""
     rows = []
-    for script, alphabet in _ALPHABETS.items():
+    scripts = [(script, alphabet, _two) for script, alphabet in _ALPHABETS.items()]
+    for script, alphabet, detectors in [*scripts, ("ascii, all default detectors", _ALPHABETS["ascii"], monitor.default_detectors)]:
         text = _text(MEGA // 10, alphabet)
-        async with monitor.watch(_endless(text), stop_when=LIMITS) as warm:
+        async with monitor.watch(_endless(text), stop_when=LIMITS, detectors=detectors()) as warm:
             await _read(warm, plan.chunks)  # what is made once in a process is nobody's stream
         row, read = Held(script), 0
         with _traced() as held:
-            async with monitor.watch(_endless(text), stop_when=LIMITS) as watched:
+            async with monitor.watch(_endless(text), stop_when=LIMITS, detectors=detectors()) as watched:
                 for megabytes in plan.memory_megabytes:
                     chunks = int(megabytes * MEGA / CHUNK_CHARS)
                     await _read(watched, chunks - read)

@@ -32,6 +32,7 @@ from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
 from monitor.detectors import NoProgress as NoProgress
+from monitor.detectors import SimilarMessages as SimilarMessages
 from monitor.detectors import ToolCallCycle as ToolCallCycle
 from monitor.detectors import ToolCallRepetition as ToolCallRepetition
 from monitor.detectors import ToolPolicy as ToolPolicy
@@ -160,6 +161,7 @@ __all__ = [
     "RunStarted",
     "RunState",
     "RunTerminated",
+    "SimilarMessages",
     "SinkFailed",
     "Stop",
     "StopAtFirstLoop",

@@ -79,7 +79,7 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
         "Outcome TerminateReason FinishReason Turn Usage RunState Detection Evidence",
         "Continue Nudge WithdrawTool Compact LastTurn Stop Met",
         "MonitorError ConfigError AdapterError RunFailed StoreError MissingExtra",
-        "ContentRepetition ToolCallRepetition Detector default_detectors",
+        "ContentRepetition SimilarMessages ToolCallRepetition Detector default_detectors",
         "JsonlSink LogSink MemorySink EventSink RunTerminated",
     ],
 )

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
 from monitor.detectors.no_progress import NoProgress
-from monitor.detectors.text import ContentRepetition, TailRule, WindowRule
+from monitor.detectors.similar_messages import SimilarMessages
+from monitor.detectors.text import ContentRepetition, RecurrenceRule, TailRule, WindowRule
 from monitor.detectors.tool_cycle import ToolCallCycle
 from monitor.detectors.tool_policy import ToolPolicy
 from monitor.detectors.tool_repetition import ToolCallRepetition
@@ -17,6 +18,8 @@ __all__ = [
     "Detector",
     "FactDetector",
     "NoProgress",
+    "RecurrenceRule",
+    "SimilarMessages",
     "TailRule",
     "TextFeed",
     "ToolCallCycle",
@@ -36,4 +39,5 @@ def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[
         NoProgress(tools=tools),
         UnknownTool(tools=tools),
         ContentRepetition(),
+        SimilarMessages(),
     ]

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from monitor.detectors import TailRule, WindowRule
+from monitor.detectors import RecurrenceRule, TailRule, WindowRule
+from monitor.detectors.text.markdown import speaks
 
 
 def line_states(text: str) -> list[tuple[int, bool, int]]:
@@ -82,3 +83,54 @@ def first_tail(text: str, rule: TailRule) -> tuple[int, int] | None:
             if same and lengths[period] + period >= rule.strong_chars(period):
                 return end, period
     return None
+
+
+def recurrences(text: str, rule: RecurrenceRule) -> Iterator[int]:
+    """Ends of the findings, evidence cleared after each and after what did not pass."""
+    floor, stale = 0, [False] * rule.samples
+    for end in range(128, len(text) + 1, 128):
+        if end <= floor:
+            continue
+        for block in (end // 64 - 2, end // 64 - 1):
+            alone = block % 2 == 1 and not any(stale[1:])
+            stale = [*stale[1:], not alone and is_stale(text, floor, block, rule)]
+        if sum(stale) < rule.counting_samples or not any(stale[-2:]):
+            continue
+        last = end // 64 - 1 if stale[-1] else end // 64 - 2
+        if sum(stale) < rule.stale_samples and not only_counts(text, sample_places(text, floor, last, rule)):
+            continue
+        lines = text[max(end - 64 * rule.samples, floor) : end].encode("utf-8", "surrogatepass").split(b"\n")
+        long = [line for line in map(bytes.strip, lines) if len(line) >= 32]
+        prose = sum(map(len, long)) >= sum(len(line.strip()) for line in lines) / 2
+        region = " ".join(text[max(end - 64 * rule.samples, floor) : end].split())
+        others = sum(1 for letter in region if ord(letter) < 128 and not letter.isalpha() and letter != " ")
+        if not all(stale) and line_states(text[:end])[-1][1]:
+            continue
+        if prose and 100 - 100 * others // len(region) >= rule.words_percent:
+            yield end
+            floor = end
+        stale = [False] * rule.samples
+
+
+def sample_places(text: str, floor: int, block: int, rule: RecurrenceRule) -> list[int]:
+    """All places of the block's sample within reach, in the order of the text; its own is the last."""
+    at = block * 64 + block**2 % 43
+    sample = text[at : at + rule.sample_chars]
+    first = max(at - rule.reach_chars, floor)
+    return [place for place in range(first, at) if text[place : place + rule.sample_chars] == sample] + [at]
+
+
+def only_counts(text: str, places: list[int]) -> bool:
+    new, old = text[places[-2] : places[-1]], text[places[-3] : places[-2]]
+    return [c for c in new if c not in "0123456789"] == [c for c in old if c not in "0123456789"]
+
+
+def is_stale(text: str, floor: int, block: int, rule: RecurrenceRule) -> bool:
+    places = sample_places(text, floor, block, rule)
+    at = places[-1]
+    if at <= floor or len(places) < rule.copies or not any(speaks(letter) for letter in text[at : at + rule.sample_chars]):
+        return False
+    between = text[places[-2] : at]
+    if len(between) > rule.row_chars or between.count("\n") - between.count("\n\n") != 1:
+        return True
+    return text[places[-2] + between.rindex("\n") + 1].isalpha() and only_counts(text, places)

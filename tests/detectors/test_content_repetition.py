@@ -49,11 +49,11 @@ def prose(chars: int, seed: int = 7) -> str:
 
 
 def chant_only(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=WindowRule(**numbers), tail=None)
+    return ContentRepetition(chant=WindowRule(**numbers), tail=None, recurrence=None)
 
 
 def tail_only(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=None, tail=TailRule(**numbers))
+    return ContentRepetition(chant=None, tail=TailRule(**numbers), recurrence=None)
 
 
 def fed(detector: ContentRepetition, text: str, size: int = 4) -> list[Detection]:
@@ -125,16 +125,16 @@ def test_a_chant_of_scripts_without_blanks():
 
 
 def test_watching_goes_on_behind_a_finding():
-    text = prose(500) + SENTENCE * 8 + prose(2000, seed=2) + SENTENCE * 8 + prose(500)
+    text = prose(500) + SENTENCE * 7 + prose(2000, seed=2) + SENTENCE * 7 + prose(500)
     first, second = found(text)
-    assert first.offset < 500 + 8 * len(SENTENCE)
+    assert first.offset < 500 + 7 * len(SENTENCE)
     assert second.start_offset > 2500
 
 
 # The exact tail
 
 
-@pytest.mark.parametrize(("period", "chars"), [(1, 256), (3, 256), (16, 256), (64, 256), (65, 260), (300, 1200), (1024, 4096)])
+@pytest.mark.parametrize(("period", "chars"), [(1, 160), (3, 160), (16, 160), (17, 192), (48, 192), (49, 196), (300, 1200), (1024, 4096)])
 def test_the_tail_is_found_at_its_last_character(period: int, chars: int):
     unit = "".join(random.Random(period).choices("abcdefghijklmnopqrstuvwxyz", k=period))
     text = "#" + unit * 300
@@ -248,7 +248,7 @@ def test_channels_do_not_mix():
         assert not detector.observe(ReasoningDelta(SENTENCE))
         assert not detector.observe(ToolCallDelta("a", "write", SENTENCE))
     (finding,) = [f for _ in range(3) for f in detector.observe(ReasoningDelta(SENTENCE))]
-    assert (finding.channel, finding.offset) == ("reasoning", 256)
+    assert (finding.channel, finding.offset) == ("reasoning", 4 * len(SENTENCE))
 
 
 def test_arguments_are_data_of_one_call():
@@ -263,11 +263,11 @@ def test_arguments_are_data_of_one_call():
 @pytest.mark.parametrize("end", [DONE, ToolCall("a", "read", {})])
 def test_a_finished_turn_and_a_tool_call_end_the_text(end: Any):
     detector = ContentRepetition()
-    assert not detector.observe(TextDelta(SENTENCE * 4))
+    assert not detector.observe(TextDelta(SENTENCE * 3))
     assert detector.observe(end) is NOTHING
-    assert not detector.observe(TextDelta(SENTENCE * 4))
+    assert not detector.observe(TextDelta(SENTENCE * 3))
     (finding,) = detector.observe(TextDelta(SENTENCE))
-    assert (finding.start_offset, finding.offset) == (4 * len(SENTENCE), 4 * len(SENTENCE) + 256)
+    assert (finding.start_offset, finding.offset) == (3 * len(SENTENCE), 7 * len(SENTENCE))
 
 
 def test_a_retried_stream_takes_its_text_back():

@@ -2,7 +2,7 @@
 a delta is only put aside until some rule is due; the text that rules look at is a few thousand characters that move along.
 
 The order of findings is the order of the text, whatever came in one delta: the chant is asked up to the next due point
-of the tail, then the tail. A finding clears the evidence of both, and watching goes on behind it.
+of tail and recurrence, then the tail, then the recurrence. A finding clears the evidence of all, and watching goes on behind it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from monitor.detectors.base import NOTHING
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import Fences
+from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
 from monitor.detectors.text.window import WindowRule, WindowScanner
 from monitor.verdicts import Detection
@@ -48,17 +49,26 @@ class Off:
 class Channel:
     """Feeds the rules; offsets are code points since the run began."""
 
-    __slots__ = ("_base", "_chant", "_fences", "_history", "_pending", "_report", "_tail", "_text", "need")
+    __slots__ = ("_base", "_chant", "_fences", "_history", "_pending", "_recurrence", "_report", "_tail", "_text", "need")
 
     need: int
     """Code points that have to come before a rule is due."""
 
-    def __init__(self, *, chant: WindowRule | None, tail: TailRule | None, data: bool, report: Callable[[Hit], Detection]) -> None:
+    def __init__(
+        self,
+        *,
+        chant: WindowRule | None,
+        tail: TailRule | None,
+        recurrence: RecurrenceRule | None,
+        data: bool,
+        report: Callable[[Hit], Detection],
+    ) -> None:
         self._report = report
         self._fences = Fences()
         self._chant = WindowScanner(chant, self._fences) if chant else Off()
         self._tail = TailScanner(tail, self._fences, data=data) if tail else Off()
-        self._history = max(chant.history if chant else 0, tail.history if tail else 0)
+        self._recurrence = RecurrenceScanner(recurrence, self._fences) if recurrence else Off()
+        self._history = max(rule.history if rule else 0 for rule in (chant, tail, recurrence))
         self.restart(0)
 
     @property
@@ -72,7 +82,7 @@ class Channel:
         self._base = offset
         self._fences.restart(offset)
         self._clear(offset)
-        self.need = min(self._chant.due, self._tail.due) - offset
+        self.need = self._due() - offset
 
     def feed(self, delta: str) -> Sequence[Detection]:
         """Take in the next text."""
@@ -88,24 +98,28 @@ class Channel:
         return [detection for start in slices for detection in self._look(pending[start : start + SLICE_CHARS])] or NOTHING
 
     def _look(self, piece: str) -> Sequence[Detection]:
-        chant, tail, base = self._chant, self._tail, self._base
+        chant, tail, recurrence, base = self._chant, self._tail, self._recurrence, self._base
         self._text = text = self._text + piece
         end = base + len(text)
         found: Sequence[Detection] = NOTHING
         while True:
-            upto = tail.due if tail.due < end else end
+            due = tail.due if tail.due <= recurrence.due else recurrence.due
+            upto = due if due < end else end
             hit = chant.scan(text, base, upto) if chant.ready <= upto else None
             if hit is None:
-                if tail.due > end:
+                if due > end:
                     break
-                hit = tail.scan(text, base)
+                hit = (tail if tail.due == due else recurrence).scan(text, base)
             if hit is not None:
                 found = (*found, self._report(hit))
                 self._clear(hit.end)
-        self.need = (chant.due if chant.due < tail.due else tail.due) - end
+        self.need = (chant.due if chant.due < due else due) - end
         if len(text) > self._history + SLACK_CHARS:
             self._drop_oldest()
         return found
+
+    def _due(self) -> int:
+        return min(self._chant.due, self._tail.due, self._recurrence.due)
 
     def _drop_oldest(self) -> None:
         text, end = self._text, self._base + len(self._text)
@@ -117,6 +131,7 @@ class Channel:
         """What was found is no evidence any more."""
         self._chant.restart(offset)
         self._tail.restart(offset)
+        self._recurrence.restart(offset)
 
     def snapshot(self) -> dict[str, Any]:
         """A few thousand characters of text, and positions."""
@@ -127,6 +142,7 @@ class Channel:
             "fence": [self._fences.marker, self._fences.origin, self._fences.seen],
             "chant": self._chant.snapshot(),
             "tail": self._tail.snapshot(),
+            "recurrence": self._recurrence.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -136,4 +152,5 @@ class Channel:
         self._fences.marker, self._fences.origin, self._fences.seen = str(marker), int(origin), int(seen)
         self._chant.restore(state["chant"])
         self._tail.restore(state["tail"])
-        self.need = min(self._chant.due, self._tail.due) - self.offset
+        self._recurrence.restore(state["recurrence"])
+        self.need = self._due() - self.offset

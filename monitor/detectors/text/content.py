@@ -1,10 +1,10 @@
 """Repetition in what the model writes. Failure answered: a model that chants, in its answer, its thinking or the arguments of a call,
 and is paid for every word. Seen while it is written, at the same character however the provider cuts the text.
 
-Rules: the chant (`window`) and the exact tail (`tail`), each with its numbers; what is layout and what is prose: `markdown`.
-The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule: only the exact tail
-counts there, by its weak numbers. A finding clears the evidence and watching goes on. A finished turn or a complete tool call ends
-a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
+Rules: the chant (`window`), the exact tail (`tail`) and the inexact recurrence (`recurrence`), each with its numbers; what is layout and
+what is prose: `markdown`. The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the
+rule: only the exact tail counts there, by its weak numbers. A finding clears the evidence and watching goes on. A finished turn or a
+complete tool call ends a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, Tool
 from monitor.detectors.base import NOTHING, TextFeed
 from monitor.detectors.text.channel import Channel as TextChannel
 from monitor.detectors.text.hit import Hit
+from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule
 from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
@@ -29,16 +30,17 @@ EXCERPT_CHARS = 200
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")
 CHANT = WindowRule()
 TAIL = TailRule()
+RECURRENCE = RecurrenceRule()
 _NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 
 class ContentRepetition:
     """Loops in the text of a run.
 
-    `chant=None` or `tail=None` turns a rule off; `channels` names what is watched.
+    `chant=None`, `tail=None` or `recurrence=None` turns a rule off; `channels` names what is watched.
     """
 
-    __slots__ = ("_call", "_channels", "_chant", "_tail", "_turn_start", "_watched", "feed", "name")
+    __slots__ = ("_call", "_channels", "_chant", "_recurrence", "_tail", "_turn_start", "_watched", "feed", "name")
 
     feed: Callable[[str], Sequence[Detection]]
     """Take in the next visible text and say what it completes: `feed("some text")`; the same as observing it as a `TextDelta`."""
@@ -48,6 +50,7 @@ class ContentRepetition:
         *,
         chant: WindowRule | None = CHANT,
         tail: TailRule | None = TAIL,
+        recurrence: RecurrenceRule | None = RECURRENCE,
         channels: Sequence[Channel] = WATCHED,
         name: str = "content_repetition",
     ) -> None:
@@ -59,6 +62,7 @@ class ContentRepetition:
         self.name = name
         self._chant = chant
         self._tail = tail
+        self._recurrence = recurrence
         self._watched = frozenset(channels)
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
@@ -107,7 +111,11 @@ class ContentRepetition:
         if channel not in self._channels:
             data = channel == "arguments"
             self._channels[channel] = TextChannel(
-                chant=None if data else self._chant, tail=self._tail, data=data, report=partial(self._detection, channel)
+                chant=None if data else self._chant,
+                tail=self._tail,
+                recurrence=None if data else self._recurrence,
+                data=data,
+                report=partial(self._detection, channel),
             )
         return self._channels[channel]
 

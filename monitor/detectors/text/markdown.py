@@ -6,6 +6,7 @@ Rules, all looked at lazily, only where something already repeats or where text 
 - a line that starts with a letter is prose; a blank line is nothing; every other line is layout: bullets, numbers, `#`, `>`, `|`,
   dividers, indentation, brackets, tags, fences;
 - inside a code fence every line is layout;
+- drawings are made of blanks, punctuation, boxes and blocks; everything else speaks;
 - a fence opens with a line that starts (up to three blanks in) with three backticks or tildes, and closes with a line
   that has nothing else, as in CommonMark. A line longer than `FENCE_LINE_CHARS` is no fence.
 """
@@ -20,13 +21,32 @@ FENCE_LINE_CHARS = 200
 MAX_INDENT = 3
 """Blanks before a fence; four make an indented code block (CommonMark)."""
 
+LEADERS = frozenset(" \t\n\r\u00a0.-_=*~\u00b7\u2022\u2026\u2500\u2501\u2550")
+"""What people fill a line with, as long as it takes: padding, leaders, rules. Other characters make bars of up to 120 (comments)."""
+
 _MARKERS = ("```", "~~~")
 _WORD = re.compile(r"[^\W_]")
+_SPEAKS = re.compile(
+    r"[^\s!-/:-@\[-`{-~\u00a1-\u00bf\u2000-\u206f\u2190-\u25ff\u2b00-\u2bff\u3000-\u303f\ufe0f\uff01-\uff0f\U0001f7e0-\U0001f7eb]"
+)
+"""Anything but blanks, punctuation, arrows, boxes, blocks, squares and discs."""
 
 
 def has_word(text: str) -> bool:
     """Whether at least one character is a letter or digit of any script."""
     return _WORD.search(text) is not None
+
+
+def speaks(text: str) -> bool:
+    """Whether at least one character is not what drawings are made of: a letter, a digit, a smiley."""
+    return _SPEAKS.search(text) is not None
+
+
+def words_percent(text: str) -> int:
+    """Letters, blanks and what is not ASCII, of a hundred characters; runs of blanks are one."""
+    joined = " ".join(text.split())
+    others = sum(not (character.isalpha() or character == " ") for character in joined if character < "\x80")
+    return 100 - 100 * others // max(len(joined), 1)
 
 
 def last_layout(text: str, start: int, end: int, *, fenced: bool) -> int:

@@ -1,10 +1,14 @@
 """The exact tail: the text ends in copies of one unit. Failure answered: loops whose unit is longer than the distances of a
 chant (modern models repeat paragraphs of 140 to 300 characters) or so short that windows overlap (`1111...`, `felt felt felt`).
 
-Rule: the last characters are periodic with a period of 1 to 1024, for at least 4 periods and at least 256 characters. A unit without any
-letter or digit (rule lines, padding, dot leaders) and one made of layout lines only (see `markdown`) need 12 periods and 512 characters:
-people write ten equal rows, and the longest fill in 440 texts that must stay quiet has 338. Four copies: llama.cpp's proposal and
-`research/quality.md`; 0 of 417 plain texts flagged.
+Rule: the last characters are periodic with a period of 1 to 1024, for at least 4 periods and at least 192 characters, or 160 where the
+period has up to 16 (a word, ten times; 0.142857... to 150 digits and bars of 120 characters stay below). Four copies: llama.cpp's proposal
+and `research/quality.md`. In the recorded texts that must stay quiet no unit that speaks repeats for more than 90 characters. More is asked
+
+- of 12 copies and 512 characters: one leader character (blanks, dots, rules: the longest in 440 texts has 338), units made of layout lines
+  only (see `markdown`; people write ten equal rows), short units that go on from a blob (base64 of regular bytes), channels of data;
+- of 40 copies and 512 characters: one line of data again and again; programs print one for each of a batch (33 in the same texts);
+- of 12 copies and 384 characters: drawn units, several characters none of which speaks (the longest in the same texts has 95).
 
 How: every 128 characters the last few are looked up in the text before; long periods less often (every 1024 for the longest), since their
 runs are longer too. Each place found suggests a period; one comparison of slices refutes or confirms it. A confirmed run is followed, one
@@ -19,11 +23,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import Fences, has_word, only_layout
+from monitor.detectors.text.markdown import LEADERS, Fences, only_layout, speaks
 from monitor.errors import ConfigError
 
 OFFSETS_SHOWN = 12
 """Places listed in the evidence; a one-character unit has hundreds."""
+DATA_STARTS = frozenset("<[{(|\"'")
+BLOB_PERIOD = 8
+"""Base64 writes one to three equal bytes as four characters or one, patterns of two and six bytes as eight."""
+BLOB_CHARS = 24
+"""Letters and digits without a blank that make a blob of what follows them; longer than words."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -32,12 +41,19 @@ class TailRule:
 
     max_period_chars: int = 1024
     copies: int = 4
-    min_chars: int = 256
+    min_chars: int = 192
+    short_chars: int = 16
+    """Periods up to this need `short_min_chars` only."""
+    short_min_chars: int = 160
     weak_copies: int = 12
     weak_min_chars: int = 512
-    """`weak`: without words, or layout only, or in a channel of data."""
+    """`weak`: fill, or layout only, or in a channel of data."""
+    printed_copies: int = 40
+    """For a single line of data, that is one that starts with a bracket, a quotation mark or a bar."""
+    drawn_min_chars: int = 384
+    """Drawn units of several characters; 12 copies as well."""
     step_chars: int = 128
-    """A power of two; at most half of `min_chars`, so that a sample falls into the run before it is long enough."""
+    """A power of two; so far below `min_chars` that a sample falls into the run before it is long enough."""
     sample_chars: int = 16
     tries: int = 32
     """Periods tried a sample; bounds the cost on fills, where the sample occurs everywhere."""
@@ -46,8 +62,12 @@ class TailRule:
         """Refuse numbers with which a run could be missed."""
         if self.copies <= 1 or self.weak_copies < self.copies or self.weak_min_chars < self.min_chars or self.max_period_chars < 1:
             raise ConfigError(f"{self}: at least 2 copies, a period of at least 1, and the weak numbers not below the others")
-        if self.step_chars.bit_count() != 1 or self.min_chars - self.step_chars < self.min_chars // self.copies + self.sample_chars:
-            raise ConfigError(f"{self}: step_chars must be a power of two and leave room in min_chars for one copy and a sample")
+        if not self.short_min_chars <= self.min_chars or not self.min_chars <= self.drawn_min_chars <= self.weak_min_chars:
+            raise ConfigError(f"{self}: short_min_chars, min_chars, drawn_min_chars, weak_min_chars must not fall")
+        long_room = self.min_chars - self.step_chars >= self.min_chars // self.copies + self.sample_chars
+        short_room = self.short_min_chars - self.step_chars >= self.short_chars + self.sample_chars
+        if self.step_chars.bit_count() != 1 or not long_room or not short_room:
+            raise ConfigError(f"{self}: step_chars must be a power of two and leave room in the least runs for one copy and a sample")
 
     @property
     def history(self) -> int:
@@ -60,11 +80,15 @@ class TailRule:
 
     def strong_chars(self, period: int) -> int:
         """Characters that make a run of words a loop."""
-        return max(self.copies * period, self.min_chars)
+        return max(self.copies * period, self.short_min_chars if period <= self.short_chars else self.min_chars)
 
     def weak_chars(self, period: int) -> int:
         """Characters that make a run of fill, layout or data a loop."""
         return max(self.weak_copies * period, self.weak_min_chars)
+
+    def drawn_chars(self, period: int) -> int:
+        """Characters that make a run of drawing a loop."""
+        return max(self.weak_copies * period, self.drawn_min_chars)
 
 
 class TailScanner:
@@ -149,15 +173,22 @@ class TailScanner:
                 while start > limit and text[start - 1] == text[start - 1 + period]:
                     start -= 1
                 self._period, self._start, self._checked = period, start + base, at
-                self._needed = rule.weak_chars(period) if self._is_weak(text, base, at) else enough
+                self._needed = self._enough(text, base, at)
                 return
 
-    def _is_weak(self, text: str, base: int, at: int) -> bool:
-        stop = at - base
-        start = stop - self._period
-        if self._data or not has_word(text[start:stop]):
-            return True
-        return only_layout(text, start - 1, stop, fenced=self._fences.inside(text, base, at))
+    def _enough(self, text: str, base: int, at: int) -> int:
+        """Characters that make the followed run a loop: it depends on what the unit is."""
+        rule, period, start, stop = self._rule, self._period, self._start - base, at - base
+        unit = text[stop - period : stop]
+        if self._data or (period == 1 and unit in LEADERS):
+            return rule.weak_chars(period)
+        if not speaks(unit):
+            return rule.drawn_chars(period) if period > 1 else rule.strong_chars(period)
+        if period <= BLOB_PERIOD and _is_blob(text[max(start - BLOB_CHARS, self._floor - base, 0) : start]):
+            return rule.weak_chars(period)
+        if only_layout(text, stop - period - 1, stop, fenced=self._fences.inside(text, base, at)):
+            return max(rule.weak_chars(period), rule.printed_copies * period if _is_line_of_data(unit) else 0)
+        return rule.strong_chars(period)
 
     def _hit(self, unit: str, end: int) -> Hit:
         period, start = self._period, self._start
@@ -178,3 +209,12 @@ class TailScanner:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self.due = int(state["floor"]), int(state["sample"]), int(state["due"])
         self._period, self._start, self._checked, self._needed = (int(number) for number in state["run"])
+
+
+def _is_blob(before: str) -> bool:
+    return len(before) == BLOB_CHARS and before.isascii() and before.replace("+", "").replace("/", "").isalnum()
+
+
+def _is_line_of_data(unit: str) -> bool:
+    end = unit.find("\n")
+    return unit.find("\n", end + 1) < 0 and unit[(end + 1) % len(unit)] in DATA_STARTS

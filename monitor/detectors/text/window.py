@@ -143,10 +143,10 @@ class WindowScanner:
                 if at > last:
                     break
             low = at - reach
-            places = _count_back(text, at, at + length, repeats, low if low > floor else floor)
-            if places >= self._enough:
+            count = len(_places_back(text, at, at + length, repeats, low if low > floor else floor))
+            if count >= self._enough:
                 armed = at + reach + step
-            if places == repeats:
+            if count == repeats:
                 break
             at += step
         self._sample, self._armed = at + base, armed + base
@@ -168,34 +168,34 @@ class WindowScanner:
             self._group = group = min(self._group, self._sample - first + 1)
             core = first + group - 1
             low = max(core - self._reach, self._floor, base)
-            if _count_back(text, core - base, stop - base, rule.repeats, low - base) < rule.repeats:
+            if group == 1 and not _may_be_chant(text[first - base : stop - base], rule.unit_chars):
+                self._window += 1
+                continue
+            places = _places_back(text, core - base, stop - base, rule.repeats, low - base)
+            if len(places) < rule.repeats:
                 self._window += group
                 self._group = 2 * group
             elif group > 1:
                 self._group = group // 2
             else:
-                hit = self._judge(text, base)
+                hit = self._judge(text, base, places)
                 if hit is not None:
                     return hit
                 self._window += 1
         self._window = -1
         return None
 
-    def _judge(self, text: str, base: int) -> Hit | None:
+    def _judge(self, text: str, base: int, places: list[int]) -> Hit | None:
         """The window has enough places: is it a chant?"""
         rule = self._rule
-        at = self._window - base
+        places.reverse()
+        at = places[-1]
         stop = at + rule.window_chars
         window = text[at:stop]
-        if _is_short_unit(window, rule.unit_chars) or not has_word(window):
-            return None
-        places = [at]
-        while len(places) < rule.repeats:
-            places.append(text.rfind(window, 0, places[-1] + rule.window_chars - 1))
-        places.reverse()
         if at - places[0] > rule.near_chars * (rule.repeats - 1):
-            between = {text[one:other] for one, other in pairwise(places)}
-            if at - places[0] > (rule.far_chars or 0) * (rule.repeats - 1) or len(between) > rule.far_texts:
+            if at - places[0] > (rule.far_chars or 0) * (rule.repeats - 1):
+                return None
+            if len({text[one:other] for one, other in pairwise(places)}) > rule.far_texts:
                 return None
         if text.find("\n", places[0], stop) >= 0:
             layout = last_layout(text, places[0], stop, fenced=self._fences.inside(text, base, stop + base))
@@ -229,14 +229,21 @@ class WindowScanner:
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
 
 
-def _count_back(text: str, start: int, stop: int, most: int, low: int) -> int:
-    """How often `text[start:stop]` stands from `low` up to and with itself; counted up to `most`."""
-    needle, last, place = text[start:stop], stop - start - 1, start
-    for count in range(1, most):
+def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[int]:
+    """Where `text[start:stop]` stands from `low` up to and with itself, the last first; up to `most` places."""
+    needle, last, places = text[start:stop], stop - start - 1, [start]
+    place = start
+    for _ in range(1, most):
         place = text.rfind(needle, low, place + last)
         if place < 0:
-            return count
-    return most
+            break
+        places.append(place)
+    return places
+
+
+def _may_be_chant(window: str, unit_chars: int) -> bool:
+    """What is asked of the window itself, before its places are looked for."""
+    return has_word(window) and not _is_short_unit(window, unit_chars)
 
 
 def _is_short_unit(window: str, unit_chars: int) -> bool:

@@ -1,0 +1,280 @@
+"""The same message turn after turn. Failure answered: an agent that sends one edit again and again against the same failure, or says
+"I will now do it" and does nothing; each message by itself is a fine one, and without tool calls nothing else looks at more than one.
+
+Rules:
+
+- a message is the visible text of one turn, runs of blanks taken as one; turns without text are no messages;
+- equal: the whole text is (beyond 2048 characters by its hash). Nearly equal: prose of at least 64 characters, of whose pieces of 8
+  characters seven in ten are common (one word in fourteen has changed), and what is beyond 2048 characters is equal. Prose: three in four
+  characters are letters or blanks; filled forms, JSON and edits resemble one another by nature;
+- what was done between two messages, calls and their results, has to be the same each time, or the count starts anew: "Done." after
+  different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
+- three equal messages of at least 64 characters with nothing done between are a loop: in 644 recorded runs that must stay quiet no message
+  without calls came twice in a row. Short and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: answers
+  repeat in a conversation, drafts and polite phrases resemble one another. With the same calls and results between, five equal ones are a
+  loop and nothing less is anything: runs that call tools recover, and their calls have detectors of their own. "Three messages in a row",
+  whatever they say, is no rule; `research/quality.md` calls it unusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monitor._hashing import canonical_json, identity
+from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.detectors.base import NOTHING, TextFeed
+from monitor.detectors.text.markdown import words_percent
+from monitor.errors import ConfigError
+from monitor.verdicts import Channel, Detection, Evidence, Level
+
+SNAPSHOT_VERSION = 1
+EXCERPT_CHARS = 200
+"""As `Evidence.excerpt` says."""
+HEAD_CHARS = 2_048
+"""Kept of a message; of the rest a hash, taken piece by piece of this size."""
+HOLD_CHARS = 256
+"""Put aside before it is joined to the piece that is being taken, which is copied each time."""
+PIECE_CHARS = 8
+"""A changed word of six letters changes 13 of them."""
+COMMON = 0.7
+"""Of all pieces, those that both messages have: (n - 13) / (n + 13) for one word changed in n characters."""
+WORDS_PERCENT = 75
+LONG_CHARS = 64
+"""A sentence; shorter messages are answers."""
+DEEDS_KEPT = 64
+"""Calls and results between two messages; what comes after them is only counted."""
+OFFSETS_SHOWN = 20
+
+
+class SimilarMessages:
+    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it;
+    equal ones of some length, with nothing done between, are a loop at `equal_loop_at`. `near=False`: only equal ones count.
+
+    Offsets are the numbers of the messages in the run.
+    """
+
+    __slots__ = (
+        "_between",
+        "_count",
+        "_deeds",
+        "_done",
+        "_equal_loop_at",
+        "_exact",
+        "_head",
+        "_index",
+        "_last",
+        "_length",
+        "_loop_at",
+        "_near",
+        "_pending",
+        "_piece",
+        "_rest",
+        "_suspect_at",
+        "name",
+        "need",
+    )
+
+    need: int
+    """Code points that may be held back."""
+
+    def __init__(
+        self, *, suspect_at: int | None = 3, loop_at: int = 5, equal_loop_at: int = 3, near: bool = True, name: str = "similar_messages"
+    ) -> None:
+        if loop_at <= 1 or equal_loop_at <= 1:
+            raise ConfigError(
+                f"SimilarMessages(loop_at={loop_at}, equal_loop_at={equal_loop_at}): one message repeats nothing; give 2 or more"
+            )
+        if suspect_at is not None and not 1 < suspect_at <= loop_at:
+            raise ConfigError(f"SimilarMessages(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion")
+        self.name = name
+        self._suspect_at = suspect_at
+        self._loop_at = loop_at
+        self._equal_loop_at = equal_loop_at
+        self._near = near
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._index = -1
+        self._last = ("", "", 0)
+        self._count = 0
+        self._exact = True
+        self._between: list[str] | None = None
+        self._done: dict[str, str] = {}
+        self._forget_turn()
+
+    def _forget_turn(self) -> None:
+        self._head = self._rest = self._piece = self._pending = ""
+        self._length = 0
+        self._deeds: dict[str, str] = {}
+        self.need = HOLD_CHARS
+
+    def feed_of(self, channel: Channel) -> TextFeed | None:
+        """Where the visible text goes; thinking is no message."""
+        return self if channel == "text" else None
+
+    def feed(self, text: str) -> Sequence[Detection]:
+        """Take in the next text of the message; what it is worth shows at its end."""
+        self._pending += text
+        self.need -= len(text)
+        if self.need <= 0:
+            self._put_away()
+        return NOTHING
+
+    def _put_away(self) -> None:
+        text, start = self._piece + self._pending, 0
+        while len(text) - start >= HEAD_CHARS:
+            piece = text[start : start + HEAD_CHARS]
+            if self._length:
+                self._rest = identity(self._rest + piece)
+            else:
+                self._head = piece
+            start += HEAD_CHARS
+            self._length += HEAD_CHARS
+        self._piece, self._pending, self.need = text[start:], "", HOLD_CHARS
+
+    def observe(self, chunk: Chunk) -> Sequence[Detection]:
+        """Messages end with their turn; calls and results are what was done between them."""
+        match chunk:
+            case TextDelta():
+                return self.feed(chunk.text)
+            case ToolCall():
+                _remember(self._deeds, chunk.id, f"{chunk.name}({canonical_json(chunk.arguments)})")
+            case ToolResult() if self._deeds or self._done:
+                _remember(self._done, chunk.id, f"{chunk.is_error}:{chunk.text}")
+            case StreamRetried():
+                self._forget_turn()
+            case TurnFinished():
+                return self._finished()
+            case _:
+                pass
+        return NOTHING
+
+    def _finished(self) -> Sequence[Detection]:
+        self._put_away()
+        text = self._head or self._piece
+        rest = identity(self._rest + self._piece) if self._head else ""
+        length = self._length + len(self._piece)
+        head = " ".join(text.split())
+        found: Sequence[Detection] = NOTHING
+        if head or rest:
+            found = self._compared(head, rest, length)
+            self._done = {}
+        for id, deed in self._deeds.items():
+            _put(self._done, id, deed)
+        self._forget_turn()
+        return found
+
+    def _compared(self, head: str, rest: str, length: int) -> Sequence[Detection]:
+        between, (last, last_rest, _) = sorted(self._done.values()), self._last
+        self._index += 1
+        same = rest == last_rest and head == last
+        if not same and not (self._near and not between and rest == last_rest and _nearly_equal(head, last)):
+            self._count, self._exact, self._between = 1, True, None
+        elif self._between in (None, between):
+            self._count += 1
+            self._exact = self._exact and same
+        else:
+            self._count, self._exact = 2, same
+        if self._count > 1:
+            self._between = between
+        self._last = (head, rest, length)
+        level = self._level()
+        return NOTHING if level is None else (self._detection(*level),)
+
+    def _level(self) -> tuple[Level, int] | None:
+        sure = self._exact and not self._between and self._last[2] >= LONG_CHARS
+        loop_at = min(self._equal_loop_at, self._loop_at) if sure else self._loop_at
+        if self._count >= loop_at:
+            return "loop", loop_at
+        return ("suspect", self._count) if self._count == self._suspect_at and not self._between else None
+
+    def _detection(self, level: Level, threshold: int) -> Detection:
+        count, (head, rest, length) = self._count, self._last
+        alike = "equal" if self._exact else "nearly equal"
+        done = ", with the same calls and results between them" if self._between else ""
+        return Detection(
+            detector=self.name,
+            kind="equal_messages" if self._exact else "similar_messages",
+            channel="messages",
+            level=level,
+            count=count,
+            threshold=threshold,
+            start_offset=self._index - count + 1,
+            offset=self._index,
+            evidence=Evidence(
+                excerpt=head[:EXCERPT_CHARS],
+                xxhash=identity(head + rest),
+                length=length,
+                offsets=tuple(range(self._index - min(count, OFFSETS_SHOWN) + 1, self._index + 1)),
+            ),
+            message=f"{count} {alike} messages of {length} characters in a row{done}",
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as JSON data: at most three times 2048 characters, and hashes."""
+        return {
+            "version": SNAPSHOT_VERSION,
+            "index": self._index,
+            "last": list(self._last),
+            "streak": [self._count, self._exact, self._between],
+            "done": dict(self._done),
+            "turn": {
+                "head": self._head,
+                "rest": self._rest,
+                "piece": self._piece,
+                "pending": self._pending,
+                "length": self._length,
+                "deeds": dict(self._deeds),
+            },
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `snapshot` was taken."""
+        if state.get("version") != SNAPSHOT_VERSION:
+            raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
+        turn, (head, rest, length), (count, exact, between) = state["turn"], state["last"], state["streak"]
+        self._index, self._last = int(state["index"]), (str(head), str(rest), int(length))
+        self._count, self._exact = int(count), bool(exact)
+        self._between = None if between is None else [str(deed) for deed in between]
+        self._done = {str(id): str(deed) for id, deed in state["done"].items()}
+        self._deeds = {str(id): str(deed) for id, deed in turn["deeds"].items()}
+        self._head, self._rest, self._length = str(turn["head"]), str(turn["rest"]), int(turn["length"])
+        self._piece, self._pending = str(turn["piece"]), str(turn["pending"])
+        self.need = HOLD_CHARS - len(self._pending)
+
+
+def _nearly_equal(one: str, other: str) -> bool:
+    """Whether two messages, blanks collapsed, are prose and have most of their pieces in common."""
+    if min(len(one), len(other)) < max(LONG_CHARS, COMMON * max(len(one), len(other))):
+        return False
+    if not _may_be_near(one, other) or min(words_percent(one), words_percent(other)) < WORDS_PERCENT:
+        return False
+    pieces, others = _pieces(one), _pieces(other)
+    common = len(pieces & others)
+    return common >= COMMON * (len(pieces) + len(others) - common)
+
+
+def _may_be_near(one: str, other: str) -> bool:
+    """A first look at sixteen pieces: where seven in ten are common, eight in ten of these should be."""
+    step = max(len(one) // 16, 1)
+    starts = range(0, len(one) - PIECE_CHARS + 1, step)
+    return sum(one[start : start + PIECE_CHARS] in other for start in starts) * 2 >= len(starts)
+
+
+def _pieces(text: str) -> set[str]:
+    return {text[at : at + PIECE_CHARS] for at in range(len(text) - PIECE_CHARS + 1)}
+
+
+def _remember(deeds: dict[str, str], id: str, deed: str) -> None:
+    """A call or result delivered twice is one; without an id each is one of its own."""
+    xxhash = identity(deed)
+    _put(deeds, f"{id}:{xxhash}" if id else f"#{len(deeds)}", xxhash)
+
+
+def _put(deeds: dict[str, str], key: str, xxhash: str) -> None:
+    if key in deeds or len(deeds) < DEEDS_KEPT:
+        deeds[key] = xxhash
+    else:
+        deeds["more"] = identity(deeds.get("more", "") + xxhash)

@@ -1,0 +1,189 @@
+"""Inexact recurrence: almost nothing new for two thousand characters. Failure answered: loops that no exact rule sees, because a counter
+advances in them or a word changes - "let me try one more time" and the same plan, step 147 of a puzzle that needs eleven, a list whose
+letters go on. Their period is 150 to 1300 characters; what they have in common is that nothing is said any more.
+
+Rule: of the last 36 samples of 20 characters (one in 64 characters, 2300 in all) at least 28 stood three times in the 5000 characters
+before them; 22 are enough where what stands from one such place to the next is the same but for digits. Recorded loops reach 32 to 36,
+recorded texts that must stay quiet 8, and of texts made to be difficult JSON 29, YAML 25, a questionnaire with five fixed answers 24.
+To tell loops from these:
+
+- a sample that does not speak (see `markdown`) counts as new: padding, rules;
+- one that stood a single line before, at most 160 characters away, counts as new: rows of a list, a log or a table resemble one another.
+  Unless the line starts with a letter, and nothing but digits has changed since the line before: a counter makes no row of prose;
+- three in four characters must be letters or blanks (runs of blanks are one), or not ASCII: 80 to 100 % of loops are, of HTML, JSON and
+  logs 50 to 75 %;
+- half of it must stand in lines of 32 bytes or more (eleven characters of Chinese): of loops 68 to 100 % do, of YAML and printed JSON at
+  most 12, of build files 28, of the questionnaire 44;
+- inside a code fence all 36 samples must have stood there: configuration differs in names alone, but it differs.
+
+What this cannot tell from a loop: one letter written out for fifteen people, the same but for name and place.
+
+How: samples are looked up in the text before, two at each multiple of 128 characters, where the tail rule looks as well. Most are not found
+and end there; the second counts as new, unlooked, if all before it are. They stand at uneven distances, or rows of a fitting width would
+show the same place again and again. Text that is no prose clears the evidence, so that its words are not counted again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.detectors.text.hit import Hit
+from monitor.detectors.text.markdown import Fences, speaks, words_percent
+from monitor.errors import ConfigError
+
+BLOCK_CHARS = 64
+"""One sample is taken of each block."""
+SPREAD = 43
+"""Where in its block: the square of the block's number modulo this prime, which repeats after 2752 characters at the earliest."""
+STEP_CHARS = 2 * BLOCK_CHARS
+LEAST_COPIES = 3
+"""Two distances between them, to be compared."""
+LEAST_SAMPLES = 2
+"""Of one step."""
+LATEST = 0b11
+"""The samples of the latest step: one of them must be stale as well, so that what is shown is at hand."""
+LINE_BYTES = 32
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RecurrenceRule:
+    """Numbers of the recurrence rule; distances in code points."""
+
+    samples: int = 36
+    stale_samples: int = 28
+    """How many of them must have stood there before."""
+    counting_samples: int = 22
+    """How many, where nothing but digits changes. Some samples hold the counter: a period of 76 leaves 25."""
+    copies: int = 4
+    """At least 3. How often a stale sample stands there, with itself."""
+    sample_chars: int = 20
+    """Short, so that counters seldom fall into one; long enough that prose does not repeat it (corpus: 16 to 24 do alike)."""
+    reach_chars: int = 5_000
+    """How far back is looked; four copies of a plan of 1250 characters."""
+    row_chars: int = 160
+    """Lines up to this may resemble the line before."""
+    words_percent: int = 75
+    """Letters and blanks among the characters."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        if (
+            not 1 <= self.counting_samples <= self.stale_samples <= self.samples
+            or self.samples < LEAST_SAMPLES
+            or self.copies < LEAST_COPIES
+        ):
+            raise ConfigError(f"{self}: counting_samples <= stale_samples <= samples, samples at least 2, copies at least 3")
+        if not 1 <= self.sample_chars <= BLOCK_CHARS - SPREAD + 1 or self.reach_chars < self.sample_chars:
+            raise ConfigError(f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them")
+
+    @property
+    def history(self) -> int:
+        """How far back of the text's end the scanner may look."""
+        return max(self.reach_chars, self.samples * BLOCK_CHARS) + STEP_CHARS
+
+
+class RecurrenceScanner:
+    """Looks for stale text in one channel. Pull based: call `scan` when the text has reached `due`."""
+
+    __slots__ = ("_fences", "_floor", "_mask", "_rule", "_seen", "due")
+
+    def __init__(self, rule: RecurrenceRule, fences: Fences) -> None:
+        self._rule = rule
+        self._fences = fences
+        self._mask = (1 << rule.samples) - 1
+        self.restart(0)
+
+    def restart(self, offset: int) -> None:
+        """Text before `offset` is no evidence any more."""
+        self._floor = offset
+        self._seen = 0
+        self.due = (offset // STEP_CHARS + 1) * STEP_CHARS
+
+    def scan(self, text: str, base: int) -> Hit | None:
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`."""
+        at = self.due
+        self.due = at + STEP_CHARS
+        block = at // BLOCK_CHARS - 2
+        self._seen = seen = (self._seen << 2 | self._is_stale(text, base, block) << 1) & self._mask
+        if seen:
+            self._seen = seen = seen | self._is_stale(text, base, block + 1)
+            if seen & LATEST and seen.bit_count() >= self._rule.counting_samples:
+                return self._judge(text, base, at)
+        return None
+
+    def _is_stale(self, text: str, base: int, block: int) -> bool:
+        rule = self._rule
+        start = block * BLOCK_CHARS + block * block % SPREAD - base
+        low = max(start - rule.reach_chars, self._floor - base, 0)
+        # What is not there is found out sooner than by rfind.
+        if start <= low or text.find(text[start : start + rule.sample_chars], low, start + rule.sample_chars - 1) < 0:
+            return False
+        places = self._places(text, start, low)
+        if len(places) < rule.copies or not speaks(text[start : start + rule.sample_chars]):
+            return False
+        return start - places[1] > rule.row_chars or not _is_row(text, *places[:3])
+
+    def _places(self, text: str, start: int, low: int) -> list[int]:
+        """Where the sample at `start` stands, the latest first; no more than count."""
+        length = self._rule.sample_chars
+        sample, places = text[start : start + length], [start]
+        while len(places) < self._rule.copies:
+            place = text.rfind(sample, low, places[-1] + length - 1)
+            if place < 0:
+                break
+            places.append(place)
+        return places
+
+    def _judge(self, text: str, base: int, at: int) -> Hit | None:
+        """Enough is stale: is it a loop?"""
+        rule, seen, stop = self._rule, self._seen, at - base
+        block = at // BLOCK_CHARS - (1 if seen & 1 else 2)
+        start = block * BLOCK_CHARS + block * block % SPREAD - base
+        places = self._places(text, start, max(start - rule.reach_chars, self._floor - base, 0))
+        if seen.bit_count() < rule.stale_samples and not _only_counts(text, *places[:3]):
+            return None
+        if self._fences.inside(text, base, at) and seen != self._mask:
+            return None
+        first = max(stop - rule.samples * BLOCK_CHARS, self._floor - base, 0)
+        if words_percent(text[first:stop]) < rule.words_percent or not _has_long_lines(text[first:stop]):
+            self._seen = 0
+            return None
+        return Hit(
+            kind="recurrence",
+            unit=text[start : start + rule.sample_chars],
+            count=len(places),
+            threshold=rule.copies,
+            start=places[-1] + base,
+            end=at,
+            offsets=tuple(place + base for place in reversed(places)),
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Positions only; the text is its owner's."""
+        return {"floor": self._floor, "seen": self._seen, "due": self.due}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `snapshot`."""
+        self._floor, self._seen, self.due = int(state["floor"]), int(state["seen"]), int(state["due"])
+
+
+def _is_row(text: str, start: int, before: int, further: int) -> bool:
+    """Whether the sample at `start` stands a line below the one at `before`, in a row that says something else."""
+    lines = text.count("\n", before, start) - text.count("\n\n", before, start)
+    if lines != 1:
+        return False
+    return not text[text.rfind("\n", before, start) + 1].isalpha() or not _only_counts(text, start, before, further)
+
+
+def _only_counts(text: str, start: int, before: int, further: int) -> bool:
+    """Whether nothing but digits has changed from one place to the next."""
+    return text[before:start].translate(_NO_DIGITS) == text[further:before].translate(_NO_DIGITS)
+
+
+def _has_long_lines(text: str) -> bool:
+    """Whether at least half of the bytes, blanks around lines aside, stand in lines of `LINE_BYTES` or more."""
+    lengths = [len(line.strip()) for line in text.encode("utf-8", "surrogatepass").split(b"\n")]
+    return 2 * sum(length for length in lengths if length >= LINE_BYTES) >= sum(lengths)

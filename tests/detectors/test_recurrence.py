@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitor.chunks import StreamRetried, TextDelta, ToolCallDelta, TurnFinished
+from monitor.detectors import ContentRepetition, RecurrenceRule
+from monitor.errors import ConfigError
+from monitor.reasons import FinishReason
+from monitor.testing import cut
+from monitor.verdicts import Detection
+from tests.detectors import reference
+from tests.detectors.benign import BENIGN
+from tests.detectors.test_content_repetition import CUTS, found, prose
+from tests.detectors.test_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
+
+MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
+
+
+def words(chars: int, seed: int = 7) -> str:
+    """Prose whose digits are letters."""
+    return prose(chars, seed).translate({ord("0") + digit: chr(ord("a") + digit) for digit in range(10)})
+
+
+def alone(**numbers: Any) -> ContentRepetition:
+    return ContentRepetition(chant=None, tail=None, recurrence=RecurrenceRule(**numbers))
+
+
+def kinds(text: str) -> set[str]:
+    return {finding.kind for finding in found(text)}
+
+
+# Loops with something new in every round
+
+
+def jug_steps(rounds: int) -> str:
+    steps = [
+        "**Fill the 12-liter jug** completely again.",
+        "**Pour from the 12-liter jug into the 6-liter jug** until the 6-liter jug is full, which leaves 6 liters in the large one.",
+        "**Empty the 6-liter jug**.",
+        "**Pour the 6 liters from the 12-liter jug into the 6-liter jug**. Now the 6-liter jug is full and the other is empty again.",
+    ]
+    return "".join(f"{number + 1}. {steps[number % 4]}\n" for number in range(4 * rounds))
+
+
+def one_more_time(rounds: int) -> str:
+    again = ["one more time", "once more, carefully", "again from the start", "a last time", "with fresh eyes", "another way"]
+    plan = (
+        "First I read the configuration file and write down which keys it has. Then I compare them with the keys that the parser knows, "
+        "and add what is missing there. After that I run the tests and look at the first one that fails.\n\n"
+        "The test still fails, and I do not see why, since the keys are all there and the parser reads every one of them.\n\n"
+    )
+    return "".join(f"Let me try {again[turn * turn % 6]}:\n\n{plan}" for turn in range(rounds))
+
+
+def counter_in_prose(rounds: int) -> str:
+    return "".join(f"Attempt number {i}: let me read the config again and see what happens now. " for i in range(rounds))
+
+
+def counter_in_lines(rounds: int) -> str:
+    return "".join(
+        f"Step {i}: I will now look at the whole configuration once more, since the {i + 1} tries before this one have all failed.\n"
+        for i in range(rounds)
+    )
+
+
+def reworded(rounds: int) -> str:
+    rng = random.Random(2)
+
+    def one(*words: str) -> str:
+        return rng.choice(words)
+
+    return "".join(
+        f"{one('Wait', 'Hmm', 'But wait')}, the man has to take the sheep across first, because the wolf would eat it otherwise. "
+        f"{one('So', 'Then', 'Therefore')} he rows the sheep over and comes back alone, which leaves the wolf and the cabbage. "
+        f"{one('Alternatively', 'Or', 'Maybe')} he could take the cabbage and return with the sheep, but that is the same again. "
+        for _ in range(rounds)
+    )
+
+
+def chinese(rounds: int) -> str:
+    plan = "我需要再次检查配置文件和所有的测试结果"
+    then = "然后重新运行程序看看问题是不是已经解决"
+    else_ = "如果没有解决就从头开始"
+    return "".join(f"第{i}步先{plan}{then}{else_}\n" for i in range(rounds))
+
+
+LOOPS = {make.__name__: make for make in (jug_steps, one_more_time, counter_in_prose, counter_in_lines, reworded, chinese)}
+
+
+@pytest.mark.feature("ST-09", "GL-04")
+@pytest.mark.parametrize("kind", LOOPS)
+def test_a_loop_with_something_new_in_every_round_is_seen(kind: str):
+    (finding, *_) = found(prose(1000) + "\n\n" + LOOPS[kind](80))
+    assert finding.kind in {"recurrence", "chant"}
+    assert finding.offset < 8000
+
+
+@pytest.mark.parametrize("size", CUTS)
+def test_what_a_finding_says(size: int):
+    text = prose(1000) + "\n\n" + jug_steps(20)
+    (finding, *_) = watched(alone(), cut(text, size))
+    assert (finding.kind, finding.level, finding.channel, finding.count, finding.threshold) == ("recurrence", "loop", "text", 4, 4)
+    assert finding.offset % 128 == 0
+    assert finding.evidence.length == 20
+    assert all(text[at : at + 20] == finding.evidence.excerpt for at in finding.evidence.offsets)
+    assert finding.start_offset == finding.evidence.offsets[0] > 1000
+
+
+def test_the_fourth_round_is_none_and_the_sixth_is_enough():
+    plan = words(600, seed=3)
+    text = "".join(f"\n\nAttempt {turn}. {plan}" for turn in range(7))
+    assert watched(alone(), [text[: 4 * len(plan)]]) == []
+    (finding,) = watched(alone(), [text])
+    assert finding.offset <= 6 * (len(plan) + 13)
+
+
+@pytest.mark.parametrize(("distance", "fires"), [(1200, True), (1700, False)])
+def test_four_copies_have_to_lie_within_reach(distance: int, fires: bool):
+    plan = words(distance, seed=3)
+    assert bool(watched(alone(), [plan * 12])) is fires
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.95, True), (0.5, False)])
+def test_most_of_it_has_to_be_old(share: float, fires: bool):
+    old = words(int(500 * share), seed=3)
+    text = "".join(old + words(500 - len(old), seed=turn + 10) for turn in range(20))
+    assert bool(watched(alone(), [text])) is fires
+
+
+def test_rows_that_say_something_else_are_no_loop_but_a_counter_alone_says_nothing():
+    names = [words(900, seed)[800:830] for seed in range(60)]
+    rows = "".join(f"The request of the following customer was taken and handled: {name}\n" for name in names)
+    assert watched(alone(), [rows]) == []
+    assert watched(alone(), [counter_in_lines(60)])
+    assert watched(alone(), ["".join(f"- {line}\n" for line in counter_in_lines(60).splitlines())]) == []
+
+
+def test_in_a_fence_everything_has_to_be_old():
+    text = jug_steps(16)
+    assert watched(alone(), [text])
+    assert watched(alone(), ["```\n" + text]) == []
+    assert watched(alone(), ["```\n" + one_more_time(1) * 16])
+    assert watched(alone(), ["```\nx = 1\n```\n" + text])
+
+
+def test_arguments_are_data():
+    detector = ContentRepetition()
+    for delta in cut('{"text": "' + jug_steps(30), 50):
+        assert not detector.observe(ToolCallDelta("a", "write", delta))
+
+
+def test_it_can_be_switched_off_and_numbers_that_mean_nothing_are_refused():
+    assert watched(ContentRepetition(recurrence=None), [jug_steps(30)]) == []
+    one = {"samples": 1, "stale_samples": 1, "counting_samples": 1}
+    for numbers in ({"copies": 2}, {"stale_samples": 37}, {"counting_samples": 0}, one, {"sample_chars": 23}, {"reach_chars": 10}):
+        with pytest.raises(ConfigError, match="RecurrenceRule"):
+            RecurrenceRule(**numbers)
+
+
+def test_a_retried_stream_takes_its_evidence_back():
+    detector, plain = alone(), alone()
+    for one in (detector, plain):
+        one.observe(TextDelta(prose(900)))
+        one.observe(TurnFinished(FinishReason.DONE))
+    detector.observe(TextDelta(jug_steps(6)))
+    detector.observe(StreamRetried("connection lost"))
+    assert detector.snapshot() == plain.snapshot()
+
+
+# Benign
+
+
+@pytest.mark.feature("GL-03")
+@pytest.mark.parametrize("kind", BENIGN)
+def test_quiet_on(kind: str):
+    assert found(f"Here it is:\n\n{BENIGN[kind]()}\nThat was it.\n") == []
+
+
+@pytest.mark.feature("GL-03")
+@pytest.mark.parametrize("kind", BENIGN)
+def test_quiet_in_a_fence_as_well(kind: str):
+    assert found(f"Here it is:\n\n```\n{BENIGN[kind]()}\n```\nThat was it.\n") == []
+
+
+# The same as the plain rule, for any cut
+
+
+def nearly_periodic(rng: random.Random) -> str:
+    """Rounds of a few lines or one paragraph, with counters, changes and noise; fences and rows now and then."""
+    words = ["alpha", "beta", "(x)", "12", "gamma", "delta.", "\u6211\u4eec", "=", "=>", "\U0001f600"]
+    out: list[str] = []
+    for _ in range(rng.randint(1, 4)):
+        lines = [" ".join(rng.choices(words, k=rng.randint(3, 30))) for _ in range(rng.randint(1, 4))]
+        end, counted = rng.choice(["\n", "\n\n", " ", "\n- "]), rng.random() < 0.5
+        for turn in range(rng.randint(2, 60)):
+            out += [f"{turn if counted else ''}{line if rng.random() > 0.1 else line[::-1]}{end}" for line in lines]
+            if len(out) > 200:
+                break
+        if rng.random() < 0.3:
+            out.append(rng.choice(["\n```\n", "\n~~~\n", "\n" + "-" * 300 + "\n"]))
+    return "".join(out)
+
+
+@MANY
+@given(st.integers(0, 2**60), st.data())
+@pytest.mark.feature("ST-09")
+def test_it_is_the_plain_rule_however_the_text_is_cut(seed: int, data: st.DataObject):
+    rng = random.Random(seed)
+    text = nearly_periodic(rng)
+    samples = data.draw(st.integers(2, 36))
+    stale = data.draw(st.integers(1, samples))
+    numbers = {
+        "samples": samples,
+        "stale_samples": stale,
+        "counting_samples": data.draw(st.integers(1, stale)),
+        "copies": data.draw(st.integers(3, 5)),
+        "sample_chars": data.draw(st.integers(3, 22)),
+        "reach_chars": data.draw(st.sampled_from([100, 700, 5000])),
+        "words_percent": data.draw(st.sampled_from([0, 60, 77, 90])),
+    }
+    expected = list(reference.recurrences(text, RecurrenceRule(**numbers)))
+    assert [finding.offset for finding in watched(alone(**numbers), pieces(rng, text))] == expected
+    assert earliest_arrivals(alone(**numbers), text) == expected
+
+
+@MANY
+@given(st.integers(0, 2**60))
+def test_with_all_rules_any_cut_gives_the_same(seed: int):
+    rng = random.Random(seed)
+    text = nearly_periodic(rng)
+    whole = watched(ContentRepetition(), [text])
+    assert watched(ContentRepetition(), pieces(rng, text)) == whole
+    assert earliest_arrivals(ContentRepetition(), text) == [finding.offset for finding in whole]
+    for finding in whole:
+        assert_true_to_the_text(text, finding)
+
+
+@given(st.integers(0, 2**60))
+def test_restored_is_never_interrupted(seed: int):
+    rng = random.Random(seed)
+    text = prose(rng.randrange(900), seed) + rng.choice(list(LOOPS.values()))(80) + nearly_periodic(rng)
+    interrupted, whole = ContentRepetition(), ContentRepetition()
+    findings: list[Detection] = []
+    for delta in cut(text, [rng.randint(1, 300), rng.randint(0, 20), 1]):
+        got = list(interrupted.feed(delta))
+        assert got == list(whole.feed(delta))
+        findings += got
+        if rng.random() < 0.1:
+            state = json.loads(json.dumps(interrupted.snapshot()))
+            interrupted = ContentRepetition()
+            interrupted.restore(state)
+    assert findings
