@@ -544,7 +544,7 @@ async def _closings(backend: Backend, plan: Plan) -> Closing:
     closing = Closing(backend, [], 0)
     for _ in range(plan.closes):
         source = _Chanting(pieces, backend)
-        async with monitor.watch(source.stream(), stop_when=LIMITS) as watched:
+        async with monitor.watch(source.stream(), stop_when=LIMITS, detectors=_two()) as watched:
             await _drain(watched)
         closing.us.append((source.closed - source.handed_over) * 1e6)
         closing.pulled_too_many += source.pulled - completes

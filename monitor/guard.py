@@ -32,7 +32,7 @@ from monitor.verdicts import Stop, Verdict
 
 T = TypeVar("T")
 
-KEEP_TEXT_CHARS = 3_000
+KEEP_TEXT_CHARS = 2_000
 """Text of a turn that is kept, in code points: a page, so that a stream costs the same memory however long it runs."""
 CLOSE_GRACE_S = 2.0
 """How long closing a source may take, in seconds. Real SDKs take below a millisecond."""
