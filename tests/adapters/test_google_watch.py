@@ -46,6 +46,14 @@ async def _watch(client: AsyncClient, **options: Any) -> monitor.Watch[types.Gen
     return watch
 
 
+async def _abort_when_asked(watch: monitor.Watch[Any], server: LocalGemini, *, number: int) -> None:
+    """Once the server has the request, and has sent what it will send before it stalls."""
+    while len(server.requests) <= number:
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.02)
+    watch.abort("enough")
+
+
 def _outcome(watch: monitor.Watch[Any]) -> monitor.Outcome:
     return watch.outcome
 
@@ -66,15 +74,16 @@ async def test_a_stream_that_chants_is_stopped_and_the_server_sees_the_connectio
 async def test_an_idle_provider_and_an_abort_close_the_connection(transport: str, script: list[Any]) -> None:
     with LocalGemini([script]) as server:
         async with sdk(server, transport) as client:
-            idle = _outcome(await _watch(client, stop_when=monitor.IdleTimeout(0.05)))
+            idle = _outcome(await _watch(client, stop_when=monitor.IdleTimeout(0.3)))
             assert idle.reason is Reason.IDLE_TIMEOUT
             await server.wait_closed_async(0, timeout_s=CLOSE_S)
 
             watch = monitor.watch(stream(client))
-            asyncio.get_running_loop().call_later(0.05, watch.abort, "enough")
+            aborting = asyncio.create_task(_abort_when_asked(watch, server, number=1))
             async with watch as watched:
                 async for _ in watched:
                     pass
+            await aborting
             assert _outcome(watch).reason is Reason.ABORTED
             await server.wait_closed_async(1, timeout_s=CLOSE_S)
 
