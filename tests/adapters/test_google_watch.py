@@ -48,8 +48,7 @@ async def _watch(client: AsyncClient, **options: Any) -> monitor.Watch[types.Gen
 
 async def _abort_when_asked(watch: monitor.Watch[Any], server: LocalGemini, *, number: int) -> None:
     """Once the server has the request, and has sent what it will send before it stalls."""
-    while len(server.requests) <= number:
-        await asyncio.sleep(0.005)
+    await asyncio.to_thread(server.wait_request, number)
     await asyncio.sleep(0.02)
     watch.abort("enough")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,8 +153,7 @@ async def test_a_client_that_leaves_is_seen_at_once(transport: str, script: Scri
         async with sdk(server, transport) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(received, client)
-                while not server.requests:
-                    await anyio.sleep(0.005)
+                await anyio.to_thread.run_sync(server.wait_request)
                 await anyio.sleep(0.03)  # the answer has begun, where there is one
                 group.cancel_scope.cancel()
             left_at = time.perf_counter()
