@@ -47,7 +47,12 @@ def test_stream() -> None:
     assert places == {(backend, source) for backend in ("asyncio", "trio") for source in ("never suspends", "one turn a chunk")}
     assert all(row["us"]["median"] > 0 for row in data["costs"] + data["decoding"] + data["peers"])
     assert [age["megabytes"] for age in data["ages"]] == [0.01, 0.05]
-    assert {row["script"]: len(row["kilobytes"]) for row in data["held"]} == {"ascii": 2, "cjk": 2, "emoji": 2}
+    assert {row["script"]: len(row["kilobytes"]) for row in data["held"]} == {
+        "ascii": 2,
+        "cjk": 2,
+        "emoji": 2,
+        "ascii, all default detectors": 2,
+    }
     assert {(crowd["backend"], crowd["streams"]) for crowd in data["crowds"]} == {
         ("asyncio", 2),
         ("asyncio", 20),
