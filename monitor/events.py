@@ -6,11 +6,13 @@ Events mark transitions; a chunk by itself is none. `at_s` is seconds since the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from monitor._codec import Codec
+from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
+from monitor.reasons import TerminateReason
 from monitor.verdicts import Detection, Stop
 
 
@@ -89,6 +91,114 @@ class StreamFailed:
 
 
 @dataclass(slots=True, frozen=True)
+class ChunkReceived:
+    """A piece of the model's answer. Only `Supervisor.stream` yields these; sinks are spared them."""
+
+    at_s: float
+    turn: int
+    chunk: Chunk
+
+
+@dataclass(slots=True, frozen=True)
+class RetryScheduled:
+    """The model call failed, and will be made again."""
+
+    at_s: float
+    turn: int
+    attempt: int
+    """Which attempt that will be; the first retry is 2."""
+    after_s: float
+    why: str
+
+
+@dataclass(slots=True, frozen=True)
+class ToolStarted:
+    """A call of the model is being carried out."""
+
+    at_s: float
+    turn: int
+    call: ToolCall
+
+
+@dataclass(slots=True, frozen=True)
+class ToolFinished:
+    """It has its result."""
+
+    at_s: float
+    turn: int
+    result: ToolResult
+    after_s: float
+    """Since it was started."""
+
+
+@dataclass(slots=True, frozen=True)
+class OutputEmitted:
+    """The model has emitted a declared output."""
+
+    at_s: float
+    turn: int
+    name: str
+    value: Any
+    overwritten: bool
+    """It was there before, with this or another value."""
+
+
+@dataclass(slots=True, frozen=True)
+class PlanUpdated:
+    """The model has changed its plan, or the state of a step."""
+
+    at_s: float
+    turn: int
+    plan: str
+    """The plan with the states of its steps, as the model reads it."""
+
+
+@dataclass(slots=True, frozen=True)
+class Nudged:
+    """The model has been told something: what it repeats, or what is missing."""
+
+    at_s: float
+    turn: int
+    text: str
+
+
+@dataclass(slots=True, frozen=True)
+class ToolWithdrawn:
+    """A tool is not offered any more."""
+
+    at_s: float
+    turn: int
+    tool: str
+    text: str
+    """What the model was told."""
+
+
+@dataclass(slots=True, frozen=True)
+class LastTurnStarted:
+    """The run was about to end, and gets one more turn."""
+
+    at_s: float
+    reason: TerminateReason
+    """How it ends if that turn does not reach the goal."""
+    seconds: float
+    """The time it has."""
+
+
+@dataclass(slots=True, frozen=True)
+class Paused:
+    """A person is being asked; deadlines stand still."""
+
+    at_s: float
+
+
+@dataclass(slots=True, frozen=True)
+class Resumed:
+    """The person has answered; deadlines go on."""
+
+    at_s: float
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -152,6 +262,17 @@ Event: TypeAlias = (
     | ResultUnmatched
     | DetectionRaised
     | StreamFailed
+    | ChunkReceived
+    | RetryScheduled
+    | ToolStarted
+    | ToolFinished
+    | OutputEmitted
+    | PlanUpdated
+    | Nudged
+    | ToolWithdrawn
+    | LastTurnStarted
+    | Paused
+    | Resumed
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -169,6 +290,17 @@ EVENT_TYPES = (
     ResultUnmatched,
     DetectionRaised,
     StreamFailed,
+    ChunkReceived,
+    RetryScheduled,
+    ToolStarted,
+    ToolFinished,
+    OutputEmitted,
+    PlanUpdated,
+    Nudged,
+    ToolWithdrawn,
+    LastTurnStarted,
+    Paused,
+    Resumed,
     AbortRequested,
     StopDecided,
     StreamClosed,

@@ -46,6 +46,10 @@ class Turn:
     raw_finish_reason: str | None = None
     stopped: Stop | None = None
     """Why the turn is not a good one, or why the run ended in it; `None`: it ended well."""
+    loop_offset: int | None = None
+    """Where in the visible text the copies of a loop begin, in code points: `text[:loop_offset]` is fit for the history, while a
+    model that reads its own loop goes on with it. `None`: no loop was seen in the text.
+    """
     model_error: ModelError | None = None
     """The failed call, classed, if the stream failed."""
     error: RecordableError = None
@@ -68,16 +72,22 @@ class Outcome:
     evidence: Detection | Met | None = None
     """The detection that ended the run, or, for a composed condition, the tree of what was true."""
     output: Any = None
+    """The declared outputs: an instance of the declared model, or a dict; `None` unless all are there."""
     emitted: dict[str, Any] = field(default_factory=dict)
+    """The outputs that were emitted, by name; also where the run failed."""
     missing: list[str] = field(default_factory=list)
+    """Declared outputs that were not."""
     text: str = ""
     """Visible text of the last turn, its first `keep_text_chars` code points."""
     usage: Usage = field(default_factory=Usage)
     usage_estimated: bool = False
     """Part of `usage` is an estimate, because the provider did not report it."""
+    cost_usd: float = 0.0
+    """What `usage` costs by the prices that were given, in US dollars; 0 without any."""
     turns: int = 0
     elapsed_s: float = 0.0
     recovered_from: TerminateReason | None = None
+    """The run was about to end for this, and a last turn reached the goal."""
     closed: bool = True
     """The source of the last stream is known to be closed (or ended by itself)."""
     chunks_after_decision: int = 0

@@ -9,7 +9,8 @@ The rules of this file:
    abort wins, then loops, then limits.
 2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work; a `RunState` is built only at
    transitions, and `deadline` says when the next look is due.
-3. `deadline` is a lower bound in the harness's clock: before it, no condition can have become true by time alone. After
+3. A stream may be over before the run is: `ends_stream` is set with `stop`, and where a policy that nudges met text that loops.
+4. `deadline` is a lower bound in the harness's clock: before it, no condition can have become true by time alone. After
    it, `must_stop(now)` looks for real and either ends the run or moves `deadline` on. An abort sets it to minus infinity.
 """
 
@@ -17,14 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from monitor.assignment import Assignment, LastTurnRule
 from monitor.bank import DetectorBank, DetectorCrash
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
 from monitor.chunks import check as check_chunk
+from monitor.budget import Budget
 from monitor.conditions.base import Condition
+from monitor.conditions.deadlines import Timeout
 from monitor.detectors.base import Detector
+from monitor.endings import StreamEnd, failed, left
+from monitor.endings import finished as ended
 from monitor.errors import AdapterError, describe
 from monitor.events import (
     AbortRequested,
@@ -32,7 +38,12 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    LastTurnStarted,
+    OutputEmitted,
+    Paused,
+    PlanUpdated,
     ResultUnmatched,
+    Resumed,
     RunStarted,
     RunTerminated,
     StopDecided,
@@ -44,39 +55,35 @@ from monitor.events import (
 )
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
-from monitor.policy import Policy, TurnPolicy
+from monitor.pauses import Pauses
+from monitor.policy import Policy, TurnPolicy, stop_for
+from monitor.prices import Price
 from monitor.reasons import FinishReason, TerminateReason
+from monitor.reply import LoopedText, Part, Reply, loop_start
 from monitor.schedule import Schedule
+from monitor.spending import NOTHING, Spending
 from monitor.state import Phase, RunState, Usage
 from monitor.tally import TurnTally, keep_limit
-from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.warner import Warner
 
 T = TypeVar("T")
 
 HOLD_CHARS = 256
 """Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
 
-_BAD_FINISH = {
-    FinishReason.LENGTH: (TerminateReason.TRUNCATED, "the output limit cut the answer off"),
-    FinishReason.MALFORMED: (TerminateReason.INVALID_STREAM, "the provider could not read what its model wrote"),
-    FinishReason.BLOCKED: (TerminateReason.BLOCKED, "a filter of the provider refused the prompt or the answer"),
-}
-
-
-@dataclass(slots=True, frozen=True)
-class StreamEnd:
-    """How the last stream ended."""
-
-    failure: Stop | None = None
-    """Why that was no good end."""
-    error: BaseException | None = None
-    """The exception behind it."""
-    void: bool = False
-    """The attempt failed as such: the next stream is the same turn again, and what this one contributed does not count."""
-    left: bool = False
-    """The caller left it before its end."""
-    may_go_on: bool = False
-    """It is no good end of a run, but the model may well be asked to go on: its output limit cut it off."""
+_WRITTEN = ("text", "reasoning", "arguments")
+"""Channels in which a loop goes on for as long as the stream does."""
+_OWN_WORD = frozenset(
+    {
+        TerminateReason.GOAL,
+        TerminateReason.ABORTED,
+        TerminateReason.CANCELLED,
+        TerminateReason.CLOSED_BY_CALLER,
+        TerminateReason.ERROR,
+    }
+)
+"""Endings of a last turn that are the run's; after any other the run ends as it would have without it."""
 
 
 class RunCore:
@@ -85,30 +92,47 @@ class RunCore:
     __slots__ = (
         "_abort_told",
         "_abort_why",
+        "_spending",
+        "_assignment",
         "_bank",
         "_began",
         "_closing",
         "_condition",
+        "_cut",
+        "_cuts",
         "_decided_at",
         "_emit",
+        "_found",
         "_free_chars",
         "_goal",
         "_keep_chars",
         "_last",
+        "_last_turn",
+        "_loop",
         "_model_calls",
+        "_offsets",
         "_outcome",
+        "_parent",
+        "_pauses",
         "_phase",
         "_policy",
+        "_recovering",
+        "_reply",
+        "_retry_delay_s",
         "_schedule",
         "_stop_error",
+        "_supervised",
         "_tally",
+        "_task_done",
         "_told",
         "_tool_calls",
+        "_tools_called",
         "_turns",
-        "_usage",
-        "_usage_estimated",
+        "_unweighed",
         "_verdicts",
+        "_warner",
         "deadline",
+        "ends_stream",
         "open_calls",
         "replanned",
         "stop",
@@ -124,13 +148,26 @@ class RunCore:
         policy: Policy,
         emit: Callable[[Event], None],
         keep_text_chars: int | None = None,
+        price: Price | None = None,
+        budgets: Sequence[Budget] = (),
+        assignment: Assignment | None = None,
+        last_turn: LastTurnRule | None = None,
+        cuts: bool = False,
+        supervised: bool = False,
+        parent: RunCore | None = None,
     ) -> None:
+        """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left although the run goes on.
+        `supervised`: the harness makes the model calls itself, so replies are put together, and an empty one is a failed attempt.
+        `parent`: the run whose tool this one is.
+        """
         self.deadline = math.inf
         """When to look again, in the harness's clock."""
         self.waiting_since = 0.0
         """When the pending read began, in the harness's clock; the harness sets it before every read."""
         self.stop: Stop | None = None
         """Why the run ends, once that is decided."""
+        self.ends_stream = False
+        """The running stream is to be left: the run ends, or the turn is cut."""
         self.turn: Turn | None = None
         """The last turn that ended."""
         self.open_calls: list[ToolCall] = []
@@ -139,23 +176,35 @@ class RunCore:
         """Called when `deadline` may have come closer; the harness moves its alarm."""
 
         self._condition = stop_when
-        self._schedule = Schedule(stop_when)
+        self._schedule = Schedule(stop_when, price=price, budgets=budgets)
+        self._warner = Warner()
         self._bank = DetectorBank(detectors)
         self._policy = policy
         self._emit = emit
         self._keep_chars = keep_limit(keep_text_chars)
+        self._spending = Spending(price, budgets)
+        self._assignment = assignment
+        self._last_turn = last_turn
+        self._cuts = cuts
+        self._supervised = supervised
+        self._parent = parent
 
         self._began = 0.0
         self._phase: Phase = "before_call"
         self._turns = self._model_calls = self._tool_calls = 0
-        self._usage = Usage()
-        self._usage_estimated = False
+        self._tools_called: tuple[str, ...] = ()
+        self._pauses = Pauses()
+        self._retry_delay_s = 0.0
+        self._task_done: bool | None = None
         self._verdicts: list[Verdict] = []
         self._goal: str | None = None
         self._abort_why: str | None = None
         self._abort_told = False
         self._last: StreamEnd | None = None
+        self._unweighed: Turn | None = None  # the assignment has not seen it yet
         self._told = False  # somebody has been told by `check` how the last stream failed
+        self._found: Stop | None = None  # the loop behind the policy's latest verdict
+        self._recovering: Stop | None = None  # how the run ends if its last turn does not reach the goal
         self._stop_error: BaseException | None = None
         self._decided_at = 0.0
         self._closing: StreamClosed | None = None
@@ -163,6 +212,10 @@ class RunCore:
 
         self._tally = TurnTally(number=0, keep_chars=self._keep_chars, started_at=0.0)
         self._free_chars = 0
+        self._cut: Detection | None = None  # the loop that the running turn is cut for
+        self._loop: Detection | None = None  # the loop in the running turn's text, whatever follows from it
+        self._offsets: dict[Channel, int] = {"text": 0, "reasoning": 0}  # of the channels, where the running turn began
+        self._reply = Reply(self._offsets)
 
     # ------------------------------------------------------------------ the run
 
@@ -182,6 +235,8 @@ class RunCore:
         before, self._last = self._last, None
         retried = before.failure if before is not None and before.void else None
         self._told, self._closing = False, None
+        self._cut = self._loop = None
+        self.ends_stream = False
         if retried is not None:
             self._tool_calls -= len(self._tally.calls)
             self._find(self._bank.fact, StreamRetried(retried.reason.value), now)
@@ -193,10 +248,27 @@ class RunCore:
         self.open_calls.clear()
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
+        self._reply = Reply(dict(self._offsets))
         self._emit(TurnStarted(self._at(now), self._turns, self._model_calls))
         self.waiting_since = now
         self._look(now, waiting=True)
         return True
+
+    def begin_last_turn(self, now: float) -> None:
+        """One more turn for a run that is about to end: conditions are off, but for the last turn's own time. Budgets and an abort
+        still count.
+        """
+        rule = self._last_turn or LastTurnRule()
+        cause = self.stop or self._found
+        assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
+        self._recovering = cause
+        self.stop, self.ends_stream = None, False
+        self._verdicts.clear()
+        self._condition = Timeout(self._at(now) - self._pauses.total_s(now) + rule.seconds)
+        self._schedule = Schedule(self._condition, self._schedule.price, self._spending.budgets)
+        self.deadline = math.inf
+        self._emit(LastTurnStarted(self._at(now), cause.reason, rule.seconds))
+        self._look(now, waiting=False)
 
     def first_chunk(self, now: float) -> None:
         """The stream delivered its first object."""
@@ -216,6 +288,10 @@ class RunCore:
             return
         check_chunk(chunk)
         if isinstance(chunk, ReasoningDelta):
+            if self._supervised:
+                self._take_text(now)
+                self._reply.add_reasoning(chunk)
+            self._tally.reasoning_chars += len(chunk.text)
             self._find(self._bank.reasoning, chunk, now)
             self._spend(self._tally.count(chunk.text), now)
         elif isinstance(chunk, ToolCallDelta):
@@ -240,6 +316,8 @@ class RunCore:
         known = next((c for c in self.open_calls if call is None or c.id == call), None)
         if known is not None:
             self.open_calls.remove(known)
+            if known.name not in self._tools_called:
+                self._tools_called += (known.name,)
             result = ToolResult(known.id, known.name, text, is_error)
         else:
             self._emit(ResultUnmatched(self._at(now), call))
@@ -266,14 +344,26 @@ class RunCore:
             self._look(now, waiting=False)
         if model_error is not None:
             self._emit(StreamFailed(self._at(now), self._turns, model_error))
-        self._last = self._stream_end(finished=finished, must_finish=must_finish, error=error, model_error=model_error)
         tally = self._tally
-        self._usage += tally.usage
-        self._usage_estimated |= tally.usage_estimated
-        self.turn = tally.ended(stopped=self.stop or self._last.failure, error=error, model_error=model_error)
+        if model_error is not None:
+            last = failed(error, model_error)
+        elif self._cut is not None or not finished:
+            last = left(self._cut)
+        else:
+            last = ended(tally, must_finish=must_finish, must_answer=self._supervised)
+        self._last = last
+        self._spending.settle(tally.usage, estimated=tally.usage_estimated)
+        loop_offset = loop_start(self._loop, self._offsets["text"]) if self._loop is not None and self._loop.channel == "text" else None
+        self.turn = turn = tally.ended(stopped=self.stop or last.failure, error=error, model_error=model_error, loop_offset=loop_offset)
         self._phase = "after_call"
-        self._emit(TurnEnded(self._at(now), self.turn))
-        return self.turn
+        self._emit(TurnEnded(self._at(now), turn))
+        if not last.void:
+            self._unweighed = turn
+            self._offsets["text"] += tally.text_chars
+            self._offsets["reasoning"] += tally.reasoning_chars
+            if tally.finish is None:
+                self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)  # a turn that was cut is over for the detectors as well
+        return turn
 
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
         """The source had to be closed, and was (or not). `since`: when somebody began to close it."""
@@ -281,15 +371,59 @@ class RunCore:
         self._closing = StreamClosed(self._at(now), self._turns, closed, now - since, chunks_dropped, note)
         self._emit(self._closing)
 
+    def answer(self, call: ToolCall, now: float) -> ToolResult | None:
+        """Carry out a call of one of the run's own tools, and take its result in; `None`: it is none of them."""
+        assignment = self._assignment
+        answer = assignment.answer(call) if assignment is not None else None
+        if assignment is None or answer is None:
+            return None
+        if not answer.is_error:
+            self._tell_of(assignment, call, now)
+        self.tool_result(call.id, answer.text, now, is_error=answer.is_error)
+        return ToolResult(call.id, call.name, answer.text, answer.is_error)
+
+    def _tell_of(self, assignment: Assignment, call: ToolCall, now: float) -> None:
+        if assignment.outputs is not None and call.name == assignment.outputs.spec.name and assignment.outputs.last is not None:
+            emitted = assignment.outputs.last
+            self._emit(OutputEmitted(self._at(now), self._turns, emitted.name, emitted.value, emitted.overwritten))
+        elif assignment.plan is not None and call.name == assignment.plan.spec.name:
+            self._emit(PlanUpdated(self._at(now), self._turns, assignment.plan.render()))
+
+    def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """The parts of the last turn's message, fit for the history. Only where the run is supervised."""
+        return self._reply.parts(loop=self._loop, looped=looped)
+
+    def pause(self, now: float) -> None:
+        """A person is being asked: deadlines stand still until `resume`. Pauses nest."""
+        if self._pauses.begin(now):
+            self._emit(Paused(self._at(now)))
+            self._look(now, waiting=False)
+
+    def resume(self, now: float) -> None:
+        """The person has answered."""
+        if self._pauses.end(now):
+            self._emit(Resumed(self._at(now)))
+            self._look(now, waiting=False)
+
+    def will_retry(self, delay_s: float) -> None:
+        """The next attempt at the failed turn begins in so many seconds."""
+        self._retry_delay_s += delay_s
+
+    def judged(self, now: float, *, done: bool) -> None:
+        """A judge says whether the task is done."""
+        self._task_done = done
+        self._look(now, waiting=False)
+
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
         if self._outcome is not None:
             return self._ending(None)
         if self._phase != "streaming":
             self._phase = "before_call"
+            self._weigh(now)
         self._look(now, waiting=False)
         if self.stop is not None:
-            return self.stop
+            return self._last_chance() or self.stop
         last = self._last
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
             self._told = True
@@ -313,6 +447,33 @@ class RunCore:
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
         self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
 
+    def _weigh(self, now: float) -> None:
+        """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""
+        turn, self._unweighed = self._unweighed, None
+        assignment, last = self._assignment, self._last
+        if turn is None or last is None or assignment is None or self._abort_why is not None or self.stop is not None:
+            return
+        verdict: Verdict = assignment.reached() or Continue()
+        if isinstance(verdict, Continue) and not turn.tool_calls and self._cut is None and (last.failure is None or last.may_go_on):
+            verdict = assignment.stopped_calling(cut_off=last.failure)
+        if self._recovering is not None:
+            verdict = self._recovered(verdict)
+        self._follow(verdict, now)
+
+    def _recovered(self, verdict: Verdict) -> Stop:
+        """The last turn is over: the goal, or what was to be the end before it."""
+        assert self._recovering is not None  # noqa: S101 - the caller has looked
+        if isinstance(verdict, Stop) and verdict.reason is TerminateReason.TERMINATED and verdict.value == "success":
+            return replace(verdict, reason=TerminateReason.GOAL)
+        return verdict if isinstance(verdict, Stop) and verdict.reason is TerminateReason.GOAL else self._recovering
+
+    def _last_chance(self) -> LastTurn | None:
+        """A last turn instead of the end, once, where the rule has one for this end."""
+        rule, stop = self._last_turn, self.stop
+        if rule is None or stop is None or self._assignment is None or self._recovering is not None or stop.reason not in rule.after:
+            return None
+        return LastTurn(self._assignment.last_words(stop), tuple(spec.name for spec in self._assignment.last_tools))
+
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
         """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
         if self._outcome is not None:
@@ -325,23 +486,31 @@ class RunCore:
         elif stop is not fallback:
             error = self._last.error if self._last is not None else None
         closing, turn = self._closing, self.turn
+        ok = succeeded(stop.reason) or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
+        self._spending.post()
+        usage, cost_usd = self._spending.total()
+        if self._parent is not None:
+            self._parent.nested_ended(self, usage, cost_usd, now)
         self._outcome = Outcome(
-            ok=succeeded(stop.reason),
+            ok=ok,
             reason=stop.reason,
             detail=stop.detail,
             source=stop.source,
             limit=stop.limit,
             value=stop.value,
             evidence=stop.evidence,
+            **(self._assignment.result() if self._assignment is not None else {}),
             text=turn.text if turn else "",
-            usage=self._usage,
-            usage_estimated=self._usage_estimated,
+            usage=usage,
+            usage_estimated=self._spending.estimated,
+            cost_usd=cost_usd,
             turns=self._turns,
             elapsed_s=self._at(now),
+            recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
             closed=closing.closed if closing else True,
             chunks_after_decision=closing.chunks_dropped if closing else 0,
             closed_after_s=closing.after_s if closing else None,
-            error=None if succeeded(stop.reason) else error,
+            error=None if ok else error,
         )
         self._emit(RunTerminated(self._at(now), self._outcome))
         return self._outcome
@@ -368,14 +537,24 @@ class RunCore:
     def state(self, now: float, *, waiting: bool) -> RunState:
         """The run as numbers. `waiting`: a read is pending since `waiting_since`."""
         tally = self._tally if self._phase == "streaming" else None
+        usage, cost_usd = self._spending.total(tally.usage if tally else NOTHING)
+        outputs, plan = (self._assignment.outputs, self._assignment.plan) if self._assignment is not None else (None, None)
         return RunState(
             elapsed_s=now - self._began,
             phase=self._phase,
             turns=self._turns - (self._last is not None and self._last.void),
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
-            usage=self._usage + tally.usage if tally else self._usage,
-            usage_estimated=self._usage_estimated or (tally is not None and tally.usage_estimated),
+            usage=usage,
+            usage_estimated=self._spending.estimated or (tally is not None and tally.usage_estimated),
+            cost_usd=cost_usd,
+            paused_s=self._pauses.total_s(now),
+            paused=self._pauses.running,
+            retry_delay_s=self._retry_delay_s,
+            tools_called=self._tools_called,
+            missing_outputs=tuple(outputs.missing) if outputs is not None else None,
+            plan_done=plan.done if plan is not None else None,
+            task_done=self._task_done,
             stream_started_s=tally.started_at - self._began if tally else None,
             first_chunk_seen=tally is not None and tally.first_chunk_seen,
             waiting_since_s=self.waiting_since - self._began if waiting and tally else None,
@@ -394,22 +573,52 @@ class RunCore:
                 self._emit(AbortRequested(self._at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
             return
-        if self._condition is None:
+        stop = self._spent(now)
+        if stop is not None:
+            self._decide(stop, now)
+            self.replanned()
+            return
+        if self._condition is None and not self._spending.budgets:
             return
         state = self.state(now, waiting=waiting)
         try:
-            stop = self._condition.evaluate(state)
+            stop = self._condition.evaluate(state) if self._condition is not None else None
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
                 self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+                self._warn(state)
             elif not isinstance(stop, Stop):
                 raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
-            self.fail(error, self._condition.name, now)
+            self.fail(error, self._condition.name if self._condition is not None else "budget", now)
         else:
             if stop is not None:
                 self._decide(stop, now)
             self.replanned()
+
+    def _spent(self, now: float) -> Stop | None:
+        """What was used, told to the budgets and to the run whose tool this one is. A limit of theirs ends this run as well."""
+        running = self._tally.usage if self._phase == "streaming" else NOTHING
+        stop = self._spending.post(running)
+        parent = self._parent
+        if parent is not None and (ending := parent.nested(self, *self._spending.total(running), now)) is not None:
+            return Stop(TerminateReason.ABORTED, f"the run that called this one ends: {ending.detail}", ending.source, ending.limit, ending.value)
+        return stop
+
+    def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
+        """A run that a tool of this one started has used so much by now. Why this run ends, if it does."""
+        self._spending.nested(id(child), usage, usd)
+        self._look(now, waiting=False)
+        return self.stop
+
+    def nested_ended(self, child: RunCore, usage: Usage, usd: float, now: float) -> None:
+        """It has ended."""
+        self.nested(child, usage, usd, now)
+        self._spending.nested_ended(id(child))
+
+    def _warn(self, state: RunState) -> None:
+        for warning in self._warner.look(self._condition, self._spending.budgets, state):
+            self._emit(warning)
 
     def _plan(self, state: RunState) -> None:
         self._schedule.plan(state)
@@ -420,11 +629,18 @@ class RunCore:
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
             self.stop = stop
+            self.ends_stream = True
             self.deadline = -math.inf
             self._decided_at = now
             self._emit(StopDecided(self._at(now), stop))
 
     def _ending(self, fallback: Stop | None) -> Stop:
+        stop = self._how_it_ends(fallback)
+        if self._recovering is not None and stop.reason not in _OWN_WORD:
+            return self._recovering
+        return stop
+
+    def _how_it_ends(self, fallback: Stop | None) -> Stop:
         if self.stop is not None:
             return self.stop
         if fallback is not None:
@@ -437,28 +653,10 @@ class RunCore:
         if last is None or last.left:
             where = "before any stream was read" if last is None else "before the stream had ended"
             return Stop(TerminateReason.CLOSED_BY_CALLER, f"the caller left {where}", "caller")
+        missing = ", ".join(self._assignment.result().get("missing", ())) if self._assignment is not None else ""
+        if missing:
+            return Stop(TerminateReason.MISSING_OUTPUTS, f"the run ended without {missing}", "outputs", value=missing)
         return Stop(TerminateReason.STREAM_ENDED, "the stream came to its end", "provider")
-
-    def _stream_end(self, *, finished: bool, must_finish: bool, error: BaseException | None, model_error: ModelError | None) -> StreamEnd:
-        if model_error is not None:
-            wait = f"; it asks to wait {model_error.retry_after_s:g} s" if model_error.retry_after_s is not None else ""
-            said = model_error.code or model_error.status
-            return StreamEnd(Stop(model_error.reason, model_error.message + wait, "provider", value=said), error, void=True)
-        if not finished:
-            return StreamEnd(Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller"), left=True)
-        finish = self._tally.finish
-        if finish is None:
-            detail = "the stream stopped without a finish reason: the answer is not complete"
-            return StreamEnd(Stop(TerminateReason.TRUNCATED, detail, "provider"), void=True) if must_finish else StreamEnd()
-        if finish.finish_reason not in _BAD_FINISH:
-            return StreamEnd()
-        reason, detail = _BAD_FINISH[finish.finish_reason]
-        said = finish.raw_finish_reason or finish.finish_reason.value
-        return StreamEnd(
-            Stop(reason, f"{detail} ({said})", "provider"),
-            void=finish.finish_reason is FinishReason.MALFORMED,
-            may_go_on=finish.finish_reason is FinishReason.LENGTH,
-        )
 
     # ------------------------------------------------------------------ chunks
 
@@ -468,6 +666,7 @@ class RunCore:
         if isinstance(chunk, ToolCall):
             self._tool_calls += 1
             self.open_calls.append(chunk)
+            self._reply.add_call(chunk)
             self._spend(tally.add_call(chunk), now)
         elif isinstance(chunk, UsageReport):
             tally.report(chunk)
@@ -477,6 +676,8 @@ class RunCore:
             self._tool_calls -= len(tally.calls)
             self.open_calls.clear()
             tally.roll_back()
+            self._reply.restart()
+            self._loop = None
             self._emit(AttemptRetried(self._at(now), self._turns, chunk.reason))
         self._find(self._bank.fact, chunk, now)
         if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
@@ -493,7 +694,9 @@ class RunCore:
             return
         for detection in found:
             self._emit(DetectionRaised(self._at(now), self._turns, detection))
-            self._follow(self._verdict_on(detection, now), now)
+            if detection.level == "loop" and detection.channel in _WRITTEN:
+                self._loop = detection
+            self._follow(self._verdict_on(detection, now), now, detection)
 
     def _verdict_on(self, detection: Detection, now: float) -> Verdict:
         try:
@@ -505,12 +708,18 @@ class RunCore:
             return Continue()
         return verdict
 
-    def _follow(self, verdict: Verdict, now: float) -> None:
+    def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
         if isinstance(verdict, Stop):
             if self._abort_why is None:  # the user's abort wins
                 self._decide(verdict, now)
         elif not isinstance(verdict, Continue):
             self._verdicts.append(verdict)
+            if detection is None:
+                return
+            self._found = stop_for(detection)
+            if self._cuts and self._phase == "streaming" and detection.level == "loop" and detection.channel in _WRITTEN:
+                self._cut = detection
+                self.ends_stream = True
 
     def _tell_policy(self, now: float) -> None:
         if isinstance(self._policy, TurnPolicy):
@@ -523,6 +732,8 @@ class RunCore:
         """Visible text is held back until somebody needs it: a detector, a token limit, or the next fact."""
         text = self._tally.take()
         if text:
+            if self._supervised:
+                self._reply.add_text(text)
             self._find(self._bank.text, text, now)
             self._spend(self._tally.count(text), now)
         self._free_chars = min(self._schedule.free_chars, self._bank.need, HOLD_CHARS)

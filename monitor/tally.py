@@ -29,6 +29,7 @@ class TurnTally:
         "first_chunk_seen",
         "number",
         "parts",
+        "reasoning_chars",
         "started_at",
         "text",
         "text_chars",
@@ -44,6 +45,7 @@ class TurnTally:
         self.text = ""
         """The visible text before that, as far as it is kept."""
         self.text_chars = 0
+        self.reasoning_chars = 0
         self.calls: list[ToolCall] = []
         self.finish: TurnFinished | None = None
         self._keep_chars = keep_chars
@@ -95,7 +97,7 @@ class TurnTally:
         self.parts.clear()
         self.calls.clear()
         self.text = ""
-        self.text_chars = 0
+        self.text_chars = self.reasoning_chars = 0
         self.finish = None
 
     @property
@@ -110,7 +112,9 @@ class TurnTally:
         """The provider has not reported all of `usage`."""
         return self._void_estimated or self._unreported_eighths > 0 or not self._has_report
 
-    def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
+    def ended(
+        self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None, loop_offset: int | None = None
+    ) -> Turn:
         """The turn as the caller sees it."""
         return Turn(
             number=self.number,
@@ -122,6 +126,7 @@ class TurnTally:
             finish_reason=self.finish.finish_reason if self.finish else None,
             raw_finish_reason=self.finish.raw_finish_reason if self.finish else None,
             stopped=stopped,
+            loop_offset=loop_offset,
             model_error=model_error,
             error=error,
         )

@@ -1,0 +1,140 @@
+"""What a run is held to: its declared outputs, its plan, and its own word that it is done.
+
+Pure: it carries out the run's own tools (`emit_value`, `update_plan`, `terminate`) and says, after each turn, whether the run
+has got where it should, needs a push, or has to be given up. Core and harness do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.chunks import ToolCall
+from monitor.models import ToolSpec
+from monitor.outputs import Answer, Outputs, Terminate
+from monitor.plan import PlanState
+from monitor.reasons import TerminateReason
+from monitor.verdicts import Nudge, Stop, Verdict
+
+MAX_NUDGES = 3
+"""How often a model that stops with outputs missing is told so. Elsewhere this is unlimited, which loops."""
+
+
+@dataclass(slots=True, frozen=True)
+class LastTurnRule:
+    """One more turn for a run that is about to end without its goal.
+
+    `seconds`: the time of that turn, its own. `after`: the endings that are worth one; spent money and a user's abort are not.
+    """
+
+    seconds: float = 60.0
+    after: frozenset[TerminateReason] = frozenset(
+        {
+            TerminateReason.MAX_TURNS,
+            TerminateReason.TIMEOUT,
+            TerminateReason.IDLE_TIMEOUT,
+            TerminateReason.MODEL_CALL_LIMIT,
+            TerminateReason.TOOL_CALL_LIMIT,
+            TerminateReason.MISSING_OUTPUTS,
+        }
+    )
+
+
+class Assignment:
+    """The part of one run that knows what it is for."""
+
+    __slots__ = ("_driven", "_max_nudges", "_nudges", "_summary_asked", "outputs", "plan", "terminate")
+
+    def __init__(self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES) -> None:
+        self.outputs = outputs
+        self.plan = plan
+        self.terminate = Terminate(outputs)
+        self._max_nudges = max_nudges
+        self._nudges = 0
+        self._driven: object = None
+        self._summary_asked = False
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The run's own tools."""
+        return (*self.last_tools, *([self.plan.spec] if self.plan is not None else []))
+
+    @property
+    def last_tools(self) -> tuple[ToolSpec, ...]:
+        """Those of them that a last turn is left with."""
+        return (*([self.outputs.spec] if self.outputs is not None else []), self.terminate.spec)
+
+    def answer(self, call: ToolCall) -> Answer | None:
+        """Carry out a call of one of the run's own tools; `None`: it is none."""
+        for part in (self.outputs, self.plan, self.terminate):
+            if part is not None and call.name == part.spec.name:
+                return part.call(call.arguments)
+        return None
+
+    def reached(self) -> Stop | None:
+        """Has the model done what it should, or said that it is done?"""
+        if self.terminate.status == "failure":
+            return self._terminated()
+        if self.plan is not None and not self.plan.done:
+            return None
+        if self.outputs is not None and self.outputs.complete:
+            return Stop(TerminateReason.GOAL, "every declared output was emitted", "outputs", value=", ".join(self.outputs.emitted))
+        return self._terminated() if self.terminate.status is not None else None
+
+    def stopped_calling(self, *, cut_off: Stop | None = None) -> Verdict:
+        """The turn called no tool: is that the end, or is something missing? `cut_off`: why its text is no whole answer."""
+        if self.plan is not None and not self.plan.done:
+            return self._drive(self.plan)
+        if self.outputs is not None and self.outputs.missing:
+            missing = ", ".join(self.outputs.missing)
+            return self._nudge(self.outputs.nudge_text(), f"the model stopped without emitting {missing}", "outputs", missing)
+        if cut_off is not None:
+            return cut_off
+        if self.plan is not None and self.plan.steps and not self._summary_asked:
+            self._summary_asked = True
+            return Nudge(self.plan.summary_prompt())
+        return Stop(TerminateReason.GOAL, self._reached(), "plan" if self.plan is not None else "model")
+
+    def _terminated(self) -> Stop:
+        status = self.terminate.status
+        return Stop(TerminateReason.TERMINATED, f"the model ended the run with {status}: {self.terminate.reason}", "terminate", value=status)
+
+    def _reached(self) -> str:
+        if self.plan is None:
+            return "the model gave its answer"
+        blocked = ", ".join(step.title for step in self.plan.blocked)
+        return f"the plan is done, apart from what was blocked: {blocked}" if blocked else "the plan is done"
+
+    def _drive(self, plan: PlanState) -> Verdict:
+        """The next active step drives the turn. The same one again, with nothing changed, is a nudge like any other."""
+        now = plan.snapshot()
+        if now != self._driven:
+            self._driven = now
+            return Nudge(plan.step_text())
+        step = plan.active.title if plan.active else "none"
+        return self._nudge(plan.step_text(), f"the model stopped with its plan unfinished, at: {step}", "plan", step)
+
+    def _nudge(self, text: str, detail: str, source: str, value: str) -> Verdict:
+        if self._max_nudges is not None and self._nudges >= self._max_nudges:
+            said = f"{detail}, after {self._nudges} nudges" if self._nudges else detail
+            return Stop(TerminateReason.MISSING_OUTPUTS, said, source, limit=self._max_nudges, value=value)
+        self._nudges += 1
+        return Nudge(text)
+
+    def last_words(self, stop: Stop) -> str:
+        """What the model is told before its last turn."""
+        if self.outputs is not None and self.outputs.missing:
+            still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
+        else:
+            still = "give your final answer now"
+        return (
+            f"This is your last turn, because {stop.detail}. No other tools are available: {still}, "
+            f"or call {self.terminate.spec.name} with status failure and say why."
+        )
+
+    def result(self) -> Mapping[str, Any]:
+        """What the outcome says of it: `output`, `emitted`, `missing`."""
+        if self.outputs is None:
+            return {}
+        return {"output": self.outputs.output, "emitted": dict(self.outputs.emitted), "missing": list(self.outputs.missing)}
