@@ -45,6 +45,7 @@ from monitor.errors import MonitorError as MonitorError
 from monitor.errors import RecordedError as RecordedError
 from monitor.errors import RunFailed as RunFailed
 from monitor.errors import StoreError as StoreError
+from monitor.errors import ToolError as ToolError
 from monitor.events import AbortRequested as AbortRequested
 from monitor.events import AttemptRetried as AttemptRetried
 from monitor.events import DetectionRaised as DetectionRaised
@@ -92,6 +93,10 @@ from monitor.sinks import LogSink as LogSink
 from monitor.sinks import MemorySink as MemorySink
 from monitor.state import RunState as RunState
 from monitor.state import Usage as Usage
+from monitor.tools import FunctionTool as FunctionTool
+from monitor.tools import Tool as Tool
+from monitor.tools import ToolContext as ToolContext
+from monitor.tools import tool as tool
 from monitor.verdicts import Compact as Compact
 from monitor.verdicts import Continue as Continue
 from monitor.verdicts import Detection as Detection
@@ -128,6 +133,7 @@ __all__ = [
     "FinishReason",
     "FirstChunk",
     "FirstChunkTimeout",
+    "FunctionTool",
     "Guard",
     "IdleTimeout",
     "JsonlSink",
@@ -177,10 +183,13 @@ __all__ = [
     "TextDelta",
     "Timeout",
     "TokenLimit",
+    "Tool",
     "ToolCall",
     "ToolCallCycle",
     "ToolCallDelta",
     "ToolCallRepetition",
+    "ToolContext",
+    "ToolError",
     "ToolPolicy",
     "ToolResult",
     "ToolSpec",
@@ -202,6 +211,7 @@ __all__ = [
     "default_detectors",
     "event_codec",
     "message_codec",
+    "tool",
     "verdict_codec",
     "watch",
 ]

@@ -6,6 +6,7 @@
       AdapterError      a provider object or a recorded file cannot be read as a stream
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
       StoreError        stored data cannot be read or written
+      ToolError         raised by a tool: its message is what the model reads
       RecordedError     stands for an exception of another process, read back from JSON; never raised by the library
 
 A run that ends is an `Outcome`, not an exception.
@@ -70,6 +71,10 @@ class RunFailed(MonitorError):
 
 class StoreError(MonitorError):
     """Stored data cannot be read or written."""
+
+
+class ToolError(MonitorError):
+    """A tool did not do what it was asked. The message goes to the model as it stands, so it should say what to do instead."""
 
 
 class RecordedError(MonitorError):

@@ -1,0 +1,202 @@
+"""What a tool is, and carrying out the calls of one model response.
+
+Whatever a call runs into is an answer that the model can read, with `is_error` set: no such tool, arguments that do not fit, an
+exception. Three things are no answer and go on to the caller: a cancellation from outside, an exception that ends programs
+(`KeyboardInterrupt`, `SystemExit`), and an exception of the caller's own `finished`.
+
+Every call runs in a task of its own. That is how a cancellation from outside, which reaches that task by its group, is told from
+one that leaks out of the tool's own work (an `asyncio.CancelledError` of something it awaited), which is an error of the tool and
+must not pass for the end of the run. A tool's context variables stay its own, too.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+
+from monitor._codec import text_of
+from monitor.chunks import ToolCall, ToolResult
+from monitor.errors import ConfigError, ToolError, describe, message_of
+from monitor.models import ToolSpec
+
+RESERVED = frozenset({"emit_value", "terminate", "update_plan"})
+"""Tools that the run itself answers."""
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""What OpenAI, Anthropic and Gemini all take for a tool's name."""
+NAMES_SHOWN = 30
+"""So many tools are named to a model that called one which is not there."""
+EXCERPT_CHARS = 100
+"""So much of what the model wrote wrongly is shown to it."""
+
+
+@dataclass(slots=True, frozen=True)
+class ToolContext:
+    """What a tool may know of the call that it answers."""
+
+    call: ToolCall
+    run: object = None
+    """The run that makes the call; a nested run takes its limits and its abort from it."""
+
+
+class Tool(Protocol):
+    """Something that a model can call.
+
+    Optional: `alone = True`: no other call is carried out at the same time.
+    """
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+        ...
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
+        """Answer. Text goes to the model as it is, anything else as JSON. An exception is an error result: `ToolError` with its
+        message as it is, any other with its type.
+        """
+        ...
+
+
+async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: object = None) -> ToolResult:
+    """The answer to one call, whatever the call runs into."""
+    (result,) = await carry_out_all([call], tools, run)
+    return result
+
+
+async def carry_out_all(
+    calls: Sequence[ToolCall],
+    tools: Mapping[str, Tool],
+    run: object = None,
+    finished: Callable[[ToolResult, float], object] | None = None,
+) -> list[ToolResult]:
+    """The answers to the calls of one model response, in the order of the calls, whichever is ready first.
+
+    Calls run side by side. One of a tool that is `alone` waits for those before it, and those after it wait for it.
+    `finished` is told each result when it is there, with the seconds that it took.
+    """
+    results: list[ToolResult] = []
+    for alone, group in itertools.groupby(calls, lambda call: getattr(tools.get(call.name), "alone", False)):
+        together = list(group)
+        for batch in [[call] for call in together] if alone else [together]:
+            results += await _side_by_side(batch, tools, run, finished)
+    return results
+
+
+async def _side_by_side(
+    calls: Sequence[ToolCall],
+    tools: Mapping[str, Tool],
+    run: object,
+    finished: Callable[[ToolResult, float], object] | None,
+) -> list[ToolResult]:
+    results = [_failed(call, "Error: it ended without an answer") for call in calls]
+    fatal: list[BaseException] = []
+
+    async def answer(index: int, call: ToolCall) -> None:
+        try:
+            begun = anyio.current_time()
+            results[index] = await _answer(call, tools, run)
+            if finished is not None:
+                finished(results[index], anyio.current_time() - begun)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again below, bare: the caller must not find it in a group
+            fatal.append(error)
+            group.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for index, call in enumerate(calls):
+                group.start_soon(answer, index, call, name=f"tool {call.name}")
+    finally:
+        if fatal:
+            raise fatal[0]
+    return results
+
+
+async def _answer(call: ToolCall, tools: Mapping[str, Tool], run: object) -> ToolResult:
+    """Raises what is no answer: see the module."""
+    cancelled = anyio.get_cancelled_exc_class()
+    try:
+        tool = tools.get(call.name)
+        if tool is None:
+            raise ToolError(_unknown(call.name, tools))
+        arguments = _arguments(call.arguments)
+        return ToolResult(call.id, call.name, text_of(await tool.call(arguments, ToolContext(call, run))))
+    except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
+        return _failed(call, _error_text(error, cancelled))
+    except BaseException as error:
+        leaves = list(_leaves(error))
+        for leaf in leaves:
+            if not isinstance(leaf, Exception | cancelled):
+                raise
+        if anyio.current_effective_deadline() == -math.inf:  # we are told to end
+            raise next(leaf for leaf in leaves if isinstance(leaf, cancelled)) from None
+        return _failed(call, _error_text(error, cancelled))
+
+
+def _failed(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, call.name, text, is_error=True)
+
+
+def _unknown(name: str, tools: Mapping[str, Tool]) -> str:
+    """In words that `UnknownTool` knows, too."""
+    text = f"unknown tool {excerpt(name)}."
+    if not tools:
+        return f"{text} There are no tools; answer without one."
+    if close := difflib.get_close_matches(name[: 2 * EXCERPT_CHARS], tools, n=1):
+        text += f" Did you mean {close[0]}?"
+    names = sorted(tools)
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"{text} The tools are: {', '.join(names[:NAMES_SHOWN])}{more}."
+
+
+def _arguments(given: Any) -> Mapping[str, Any]:
+    """A copy: what a tool does to its arguments must not change the history. A model that has none to give may write nothing at all."""
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}
+    if not isinstance(given, Mapping):
+        raise ToolError(f"the arguments must be one JSON object; these are not: {excerpt(given)}")
+    return copy.deepcopy(dict(given))
+
+
+def excerpt(value: object) -> str:
+    """The beginning of what a model wrote, quoted."""
+    text = repr(value[: EXCERPT_CHARS + 1]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= EXCERPT_CHARS else f"{text[:EXCERPT_CHARS]}..."
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _error_text(error: BaseException, cancelled: type[BaseException]) -> str:
+    """Of a group, what is in it: "unhandled errors in a TaskGroup" helps nobody."""
+    return f"Error: {'; '.join(dict.fromkeys(_one_error(leaf, cancelled) for leaf in _leaves(error)))}"
+
+
+def _one_error(error: BaseException, cancelled: type[BaseException]) -> str:
+    if isinstance(error, cancelled):
+        return "something that the tool waited for was cancelled"
+    return (message_of(error) if isinstance(error, ToolError) else "") or describe(error)
+
+
+def check_name(name: object) -> str:
+    """`name`, if every provider takes it for a tool."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(
+            f"{excerpt(name)} cannot be the name of a tool: letters, digits, _ and -, beginning with a letter or _, at most 64; give name="
+        )
+    if name in RESERVED:
+        raise ConfigError(f"a tool cannot be called {name!r}: the run answers that one itself; give another name=")
+    return name

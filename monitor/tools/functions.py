@@ -1,0 +1,260 @@
+"""Python functions as tools.
+
+- **What the model is told** comes from the signature and the docstring: the docstring is the description, whole; each parameter's
+  schema is its annotation's, by pydantic, so `Annotated[int, Field(ge=1, description="...")]`, `Literal`, `Optional` and nested
+  models mean what they mean there. A parameter without annotation takes anything.
+- **What the model sends** is checked as pydantic checks in its lax mode: "3" is taken for an `int`, 3 is not taken for a `str`.
+  A key that is no parameter is an error. What is left out has the function's own default.
+- **Where it runs**: an `async` function in the event loop; any other in a worker thread, with the caller's context variables.
+  A thread cannot be stopped: on a timeout or a cancellation nobody waits for it any longer, and its answer is dropped. At most as many
+  threads run at once as anyio's default limiter allows (40).
+- **What it answers** is anything: text as it is, the rest as JSON. `None` is `null`, but "done" where the function is declared
+  `-> None`: there it is no result that was looked for and not found.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, overload
+
+import anyio
+import anyio.to_thread
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from monitor.errors import ConfigError, ToolError, describe
+from monitor.models import ToolSpec
+from monitor.tools._schema import portable
+from monitor.tools.base import NAME, Tool, ToolContext, check_name, excerpt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ERRORS_SHOWN = 8
+"""Of more mistakes in one call, these are named to the model."""
+
+
+class FunctionTool(Generic[P, R]):
+    """A function that a model can call. Calling the tool itself calls the function, as if it were no tool.
+
+    `alone`: no other call is carried out at the same time. `timeout_s`: a call that takes longer is an error result.
+    A parameter annotated `ToolContext` is given the context and is not shown to the model, and neither is what a
+    `functools.partial` has bound.
+
+    `ConfigError`: what the function takes cannot be described to a model, or it has no name that every provider takes.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        alone: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        self.fn: Callable[P, R] = fn.fn if isinstance(fn, FunctionTool) else fn
+        self.__wrapped__ = self.fn
+        function = _function_of(self.fn)
+        self.__doc__ = inspect.getdoc(function)
+        self.alone = alone
+        self.timeout_s = _seconds(timeout_s)
+        name = check_name(_name_of(self.fn) if name is None else name)
+        self._arguments = _Arguments(name, self.fn, function)
+        self.spec = ToolSpec(name, (self.__doc__ or "") if description is None else description, self._arguments.schema)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<FunctionTool {self.spec.name}>"
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
+        """What the function answers. Arguments that do not fit, and a timeout, are a `ToolError`."""
+        wanted = self._arguments.read(arguments, context)
+        if self.timeout_s is None:
+            return await self._run(wanted)
+        with anyio.move_on_after(self.timeout_s):
+            return await self._run(wanted)
+        raise ToolError(f"{self.spec.name} did not answer within {self.timeout_s:g} s")
+
+    async def _run(self, arguments: dict[str, Any]) -> object:
+        started = functools.partial(cast("Callable[..., Any]", self.fn), **arguments)
+        answer = started() if _is_async(self.fn) else await anyio.to_thread.run_sync(started, abandon_on_cancel=True)
+        if inspect.isawaitable(answer):  # also what a plain function handed back, e.g. a lambda or a decorator around an async one
+            answer = await answer
+        return "done" if answer is None and self._arguments.answers_nothing else answer
+
+
+class _Arguments:
+    """The parameters of a function: their schema, and reading what a model sent for them."""
+
+    __slots__ = ("_context", "_fields", "_model", "answers_nothing", "schema")
+
+    def __init__(self, name: str, fn: Callable[..., Any], function: Callable[..., Any]) -> None:
+        try:
+            signature = inspect.signature(fn)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{name}: its signature cannot be read ({error}); wrap it in a function of your own") from None
+        self.answers_nothing = signature.return_annotation in (None, "None")
+        self._context: list[str] = []
+        self._fields: dict[str, str] = {}
+        """The parameter of each field. The fields have names of our own: `schema`, `copy` and `_x` are fine for a parameter."""
+        bound = fn.keywords if isinstance(fn, functools.partial) else {}
+        fields: dict[str, Any] = {}
+        for parameter in signature.parameters.values():
+            if parameter.name in bound:
+                continue
+            annotation = _annotation(name, parameter, getattr(function, "__globals__", {}))
+            if annotation is ToolContext:
+                self._context.append(parameter.name)
+                continue
+            field = f"p{len(fields)}"
+            self._fields[field] = parameter.name
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[field] = Annotated[annotation, Field(alias=parameter.name)], default
+        try:
+            self._model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+            written = self._model.model_json_schema(schema_generator=_QuietJsonSchema)
+        except (PydanticUserError, NameError, TypeError, ValueError) as error:
+            raise ConfigError(f"{name}: its parameters cannot be described to a model: {error}") from error
+        written.pop("description", None)
+        self.schema = portable(written)
+
+    def read(self, given: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """The arguments for the function, or a `ToolError` that says what is wrong, by field."""
+        try:
+            model = self._model.model_validate(dict(given))
+        except ValidationError as error:
+            raise ToolError(self._complaint(error)) from None
+        read = {name: getattr(model, field) for field, name in self._fields.items() if field in model.model_fields_set}
+        return read | dict.fromkeys(self._context, context)
+
+    def _complaint(self, error: ValidationError) -> str:
+        found = error.errors(include_url=False, include_context=False)
+        lines = []
+        for item in found[:ERRORS_SHOWN]:
+            where = ".".join(map(str, item["loc"])) or "arguments"
+            match item["type"]:
+                case "missing":
+                    what = "is required"
+                case "extra_forbidden":
+                    what = "is not known"
+                case _:
+                    what = f"{item['msg']}, not {excerpt(item['input'])}"
+            lines.append(f"{where}: {what}")
+        if len(found) > ERRORS_SHOWN:
+            lines.append(f"and {len(found) - ERRORS_SHOWN} more")
+        takes = ", ".join(self._fields.values()) or "none"
+        return f"invalid arguments: {'; '.join(lines)}. Arguments of {self._model.__name__}: {takes}."
+
+
+class _QuietJsonSchema(GenerateJsonSchema):
+    """A default that JSON cannot hold is not shown; that is no reason to warn."""
+
+    ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
+
+
+@overload
+def tool(fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, alone: bool = False, timeout_s: float | None = None
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    alone: bool = False,
+    timeout_s: float | None = None,
+) -> Any:
+    """Decorator: this function is a tool. `@tool`, or `@tool(timeout_s=30, alone=True)`; the options are those of `FunctionTool`."""
+
+    def wrap(fn: Callable[..., Any]) -> FunctionTool[..., Any]:
+        return FunctionTool(fn, name=name, description=description, alone=alone, timeout_s=timeout_s)
+
+    return wrap if fn is None else wrap(fn)
+
+
+def as_tools(given: Iterable[Callable[..., Any] | Tool]) -> dict[str, Tool]:
+    """Tools by name. Functions become `FunctionTool`. `ConfigError`: what is no tool; a name twice, reserved or not portable."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(f"tools={excerpt(given)}: give a list of functions and tools")
+    tools: dict[str, Tool] = {}
+    for item in given:
+        made = _as_tool(item)
+        name = check_name(made.spec.name)
+        if name in tools:
+            raise ConfigError(f"two tools are called {name!r}; give one of them another name=")
+        tools[name] = made
+    return tools
+
+
+def _as_tool(item: Any) -> Tool:
+    if isinstance(getattr(item, "spec", None), ToolSpec) and callable(getattr(item, "call", None)):
+        return cast("Tool", item)
+    return FunctionTool(item)
+
+
+def _function_of(fn: Any) -> Callable[..., Any]:
+    """The function behind a partial, a bound method, a callable object or a decorator: where the docstring and the globals are."""
+    if isinstance(fn, type) or not callable(fn):
+        raise ConfigError(f"{excerpt(fn)} is no tool: give a function, or an object with `spec` and `call`")
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    function: Callable[..., Any] = inspect.unwrap(getattr(fn, "__func__", fn))
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{function.__qualname__} is a generator: a tool gives one answer; return a list")
+    return function
+
+
+def _name_of(fn: Any) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    name: str | None = getattr(fn, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise ConfigError(f"{excerpt(fn)} has no name; give name=")
+    return name
+
+
+def _is_async(fn: Any) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+
+
+def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, Any]) -> Any:
+    """What the parameter takes. `ConfigError`: nothing that a model could send by name."""
+    what = f"{tool}: the parameter {parameter.name!r}"
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise ConfigError(f"{what} is {parameter.kind.description}, but a model sends named arguments of known names")
+    if parameter.annotation is parameter.empty and parameter.name in ("self", "cls"):
+        raise ConfigError(f"{what} belongs to an object; give the bound method, e.g. tools=[obj.{tool}]")
+    if not NAME.fullmatch(parameter.name):
+        raise ConfigError(f"{what}: not every provider takes this name; use letters, digits and _, at most 64")
+    if isinstance(parameter.default, FieldInfo):
+        raise ConfigError(f"{what} has a Field() as its default; write Annotated[type, Field(...)] = default")
+    if parameter.annotation is parameter.empty:
+        return Any
+    holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        return typing.get_type_hints(holder, globalns=dict(globals_), include_extras=True)[parameter.name]
+    except Exception as error:  # noqa: BLE001 - an annotation is code, and may fail as it likes
+        raise ConfigError(
+            f"{what}: its annotation {parameter.annotation!r} cannot be read ({describe(error)}); "
+            "the types of a tool are imported or defined at the top of its module"
+        ) from None
+
+
+def _seconds(timeout_s: float | None) -> float | None:
+    if timeout_s is not None and (isinstance(timeout_s, bool) or not 0 < timeout_s < math.inf):
+        raise ConfigError(f"timeout_s={timeout_s!r}: give seconds above 0, or None for no timeout")
+    return timeout_s
