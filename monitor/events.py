@@ -89,6 +89,18 @@ class StreamFailed:
 
 
 @dataclass(slots=True, frozen=True)
+class LimitWarning:
+    """A limit is nearly used up. Told once a run for each limit."""
+
+    at_s: float
+    source: str
+    """The condition by name, or `Budget`."""
+    value: float | int
+    """What is used, in the unit of the limit."""
+    limit: float | int
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -152,6 +164,7 @@ Event: TypeAlias = (
     | ResultUnmatched
     | DetectionRaised
     | StreamFailed
+    | LimitWarning
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -169,6 +182,7 @@ EVENT_TYPES = (
     ResultUnmatched,
     DetectionRaised,
     StreamFailed,
+    LimitWarning,
     AbortRequested,
     StopDecided,
     StreamClosed,
