@@ -9,6 +9,7 @@ A loop of several model calls is one `Guard`.
 
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
+from monitor.budget import Budget as Budget
 from monitor.chunks import Chunk as Chunk
 from monitor.chunks import ReasoningDelta as ReasoningDelta
 from monitor.chunks import StreamRetried as StreamRetried
@@ -20,14 +21,19 @@ from monitor.chunks import TurnFinished as TurnFinished
 from monitor.chunks import UsageReport as UsageReport
 from monitor.chunks import chunk_codec as chunk_codec
 from monitor.conditions import Condition as Condition
+from monitor.conditions import CostLimit as CostLimit
 from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
 from monitor.conditions import IdleTimeout as IdleTimeout
 from monitor.conditions import MaxModelCalls as MaxModelCalls
 from monitor.conditions import MaxToolCalls as MaxToolCalls
 from monitor.conditions import MaxTurns as MaxTurns
+from monitor.conditions import OutputsComplete as OutputsComplete
+from monitor.conditions import PlanComplete as PlanComplete
 from monitor.conditions import Predicate as Predicate
+from monitor.conditions import TaskDone as TaskDone
 from monitor.conditions import Timeout as Timeout
 from monitor.conditions import TokenLimit as TokenLimit
+from monitor.conditions import ToolCalled as ToolCalled
 from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
@@ -51,6 +57,7 @@ from monitor.events import AttemptRetried as AttemptRetried
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
+from monitor.events import LimitWarning as LimitWarning
 from monitor.events import ResultUnmatched as ResultUnmatched
 from monitor.events import RunStarted as RunStarted
 from monitor.events import RunTerminated as RunTerminated
@@ -84,6 +91,7 @@ from monitor.policy import Ladder as Ladder
 from monitor.policy import ObserveOnly as ObserveOnly
 from monitor.policy import Policy as Policy
 from monitor.policy import StopAtFirstLoop as StopAtFirstLoop
+from monitor.prices import Price as Price
 from monitor.reasons import FinishReason as FinishReason
 from monitor.reasons import TerminateReason as TerminateReason
 from monitor.run import RunCore as RunCore
@@ -116,6 +124,7 @@ __all__ = [
     "AdapterError",
     "AssistantMessage",
     "AttemptRetried",
+    "Budget",
     "Chunk",
     "Clock",
     "Compact",
@@ -123,6 +132,7 @@ __all__ = [
     "ConfigError",
     "ContentRepetition",
     "Continue",
+    "CostLimit",
     "Detection",
     "DetectionRaised",
     "Detector",
@@ -139,6 +149,7 @@ __all__ = [
     "JsonlSink",
     "Ladder",
     "LastTurn",
+    "LimitWarning",
     "LogSink",
     "MaxModelCalls",
     "MaxToolCalls",
@@ -156,8 +167,11 @@ __all__ = [
     "Nudge",
     "ObserveOnly",
     "Outcome",
+    "OutputsComplete",
+    "PlanComplete",
     "Policy",
     "Predicate",
+    "Price",
     "Reasoning",
     "ReasoningDelta",
     "RecordedError",
@@ -178,6 +192,7 @@ __all__ = [
     "StreamFailed",
     "StreamRetried",
     "SystemClock",
+    "TaskDone",
     "TerminateReason",
     "Text",
     "TextDelta",
@@ -188,6 +203,7 @@ __all__ = [
     "ToolCallCycle",
     "ToolCallDelta",
     "ToolCallRepetition",
+    "ToolCalled",
     "ToolContext",
     "ToolError",
     "ToolPolicy",

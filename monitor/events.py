@@ -199,6 +199,18 @@ class Resumed:
 
 
 @dataclass(slots=True, frozen=True)
+class LimitWarning:
+    """A limit is nearly used up. Told once a run for each limit."""
+
+    at_s: float
+    source: str
+    """The condition by name, or `Budget`."""
+    value: float | int
+    """What is used, in the unit of the limit."""
+    limit: float | int
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -273,6 +285,7 @@ Event: TypeAlias = (
     | LastTurnStarted
     | Paused
     | Resumed
+    | LimitWarning
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -301,6 +314,7 @@ EVENT_TYPES = (
     LastTurnStarted,
     Paused,
     Resumed,
+    LimitWarning,
     AbortRequested,
     StopDecided,
     StreamClosed,

@@ -1,40 +1,68 @@
-"""When the conditions of a run must be looked at again: at which moment, and after how much more text."""
+"""When the limits of a run must be looked at again: at which moment, and after how much more text."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 
 from monitor._tokens import MOST_EIGHTHS_PER_CHAR
+from monitor.budget import Budget
 from monitor.conditions.base import Condition
+from monitor.prices import Price
 from monitor.state import RunState
+
+BUDGET_LOOK_TOKENS = 256
+"""Others may spend from the same budget meanwhile, so it is looked at at least this often. n runs overdraw it together by at
+most n times as much; a look costs a few microseconds, and 256 tokens are seconds of a stream.
+"""
 
 
 class Schedule:
-    """The next look at a condition."""
+    """The next look at a condition and at budgets."""
 
     __slots__ = (
+        "_budgets",
         "_condition",
         "_headroom_eighths",
         "deadline_s",
+        "price",
     )
 
-    def __init__(self, condition: Condition | None) -> None:
+    def __init__(self, condition: Condition | None, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
         self.deadline_s = math.inf
         """Before it, in seconds since the run began, the condition cannot have become true by time alone."""
+        self.price = price
+        """Of the model that streams: what turns dollars into tokens. Without one no cost is counted down."""
         self._condition = condition
+        self._budgets = tuple(budgets)
         self._headroom_eighths: int | None = None
 
     def plan(self, state: RunState) -> None:
-        """Work the next look out anew."""
-        if self._condition is None:
+        """Work the next look out anew. What `state` has used must be counted in the budgets already."""
+        if self._condition is None and not self._budgets:
             return
-        deadline_s, headroom = self._condition.deadline(state), self._condition.token_headroom(state)
-        self.deadline_s = math.inf if deadline_s is None else deadline_s
+        headrooms: list[int | None] = []
+        if self._condition is not None:
+            deadline_s = self._condition.deadline(state)
+            self.deadline_s = math.inf if deadline_s is None else deadline_s
+            headrooms += [self._condition.token_headroom(state), self._tokens_for(self._condition.cost_headroom(state))]
+        for budget in self._budgets:
+            tokens, usd = budget.remaining_tokens, budget.remaining_usd
+            if tokens is not None or usd is not None:
+                headrooms += [tokens, self._tokens_for(usd), BUDGET_LOOK_TOKENS]
+        headroom = min((room for room in headrooms if room is not None), default=None)
         self._headroom_eighths = None if headroom is None else 8 * headroom
 
+    def _tokens_for(self, usd: float | None) -> int | None:
+        """Output tokens that so many dollars buy: a stream writes output."""
+        if usd is None or self.price is None or self.price.output <= 0:
+            return None
+        tokens = usd / self.price.output * 1_000_000
+        return math.floor(tokens) if tokens < sys.maxsize else None
+
     def spend(self, eighths: int) -> bool:
-        """So many eighths of a token have come since the last call. True: a token limit may have been passed."""
+        """So many eighths of a token have come since the last call. True: a limit may have been passed."""
         if self._headroom_eighths is None:
             return False
         self._headroom_eighths -= eighths
@@ -42,7 +70,7 @@ class Schedule:
 
     @property
     def free_chars(self) -> int:
-        """Characters that may come before the text must be looked at, so that no token limit is overrun unseen."""
+        """Characters that may come before the text must be looked at, so that no limit is overrun unseen."""
         if self._headroom_eighths is None:
             return sys.maxsize
         return max(0, self._headroom_eighths // MOST_EIGHTHS_PER_CHAR)

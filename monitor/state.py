@@ -69,3 +69,19 @@ class RunState:
     """The running stream has delivered something."""
     waiting_since_s: float | None = None
     """Since when the provider owes the next chunk; `None` while the caller is at work."""
+    cost_usd: float = 0.0
+    """What `usage` costs by the price table of the run; 0 without one."""
+    paused_s: float = 0.0
+    """Seconds that the run stood still while a person was asked, the running pause included."""
+    paused: bool = False
+    """A person is being asked just now."""
+    retry_delay_s: float = 0.0
+    """Seconds spent waiting before another attempt, because a provider failed or asked for it."""
+    tools_called: tuple[str, ...] = ()
+    """Names of the tools that have answered, each once."""
+    missing_outputs: tuple[str, ...] | None = None
+    """Declared outputs that are not emitted yet; `None`: none are declared."""
+    plan_done: bool | None = None
+    """No step of the plan is left to do; `None`: there is no plan."""
+    task_done: bool | None = None
+    """What the judge said last; `None`: it was not asked yet."""

@@ -8,7 +8,12 @@ from monitor.conditions.base import condition_from_dict as condition_from_dict
 from monitor.conditions.deadlines import FirstChunkTimeout as FirstChunkTimeout
 from monitor.conditions.deadlines import IdleTimeout as IdleTimeout
 from monitor.conditions.deadlines import Timeout as Timeout
+from monitor.conditions.facts import OutputsComplete as OutputsComplete
+from monitor.conditions.facts import PlanComplete as PlanComplete
 from monitor.conditions.facts import Predicate as Predicate
+from monitor.conditions.facts import TaskDone as TaskDone
+from monitor.conditions.facts import ToolCalled as ToolCalled
+from monitor.conditions.limits import CostLimit as CostLimit
 from monitor.conditions.limits import MaxModelCalls as MaxModelCalls
 from monitor.conditions.limits import MaxToolCalls as MaxToolCalls
 from monitor.conditions.limits import MaxTurns as MaxTurns

@@ -1,21 +1,28 @@
 """What a condition is, and how conditions combine.
 
-A condition reads a `RunState` and keeps nothing itself, so it can be shared by any number of runs. Three questions:
+A condition reads a `RunState` and keeps nothing itself, so it can be shared by any number of runs. The questions:
 
 - `evaluate(state)`: is it true now? Then a `Stop` with reason, limit, value and source.
 - `deadline(state)`: when would it become true if nothing else happened? The harness sleeps until the earliest.
-- `token_headroom(state)`: how many more tokens could come before it might become true? The core counts down.
+- `token_headroom(state)`, `cost_headroom(state)`: how many more tokens could come, how many more dollars be spent,
+  before it might become true? The core counts both down.
+- `progress(state)`: how far each limit is used up. The core warns before one is reached.
 
-`a | b` is true when one is (the one that became true first gives the reason; in doubt the one written first), `a & b`
-when all are (the first gives the reason), `~a` when `a` is not. Every `Stop` of a composition carries the tree.
+`a | b` is true when one is, `a & b` when all are (the first gives the reason), `~a` when `a` is not. Every `Stop` of a
+composition carries the tree.
+
+When several things are true at the same look, the user's abort wins, then loops, then limits. Among the parts of `a | b`
+the one that became true first gives the reason: a timed one became true at its deadline, any other one now. In doubt it
+is the one written first.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any, ClassVar
 
 from monitor._codec import tag_of
@@ -54,6 +61,14 @@ class Condition(ABC):
         """Tokens that can still come before it might become true; `None`: it does not depend on tokens."""
         return None
 
+    def cost_headroom(self, state: RunState) -> float | None:
+        """US dollars that can still be spent before it might become true; `None`: it does not depend on the cost."""
+        return None
+
+    def progress(self, state: RunState) -> Sequence[Met]:
+        """How far each limit is used up, `value` of `limit`: always the same limits in the same order. Empty: nothing to warn of."""
+        return ()
+
     def met(self, state: RunState) -> Met:
         """Whether it is true, as a node of the tree in a `Stop`."""
         stop = self.evaluate(state)
@@ -63,7 +78,8 @@ class Condition(ABC):
         """Plain JSON data; `condition_from_dict` is the inverse."""
         if not _is_dataclass(type(self)):
             raise ConfigError(f"condition {self.name!r} is no dataclass and so has no JSON form")
-        return {"type": tag_of(type(self)), **{name: getattr(self, name) for name in _field_names(type(self))}}
+        values = {name: getattr(self, name) for name in _field_names(type(self))}
+        return {"type": tag_of(type(self)), **{name: v.value if isinstance(v, Enum) else v for name, v in values.items()}}
 
     def __or__(self, other: Condition) -> Condition:
         if not isinstance(other, Condition):
@@ -97,6 +113,9 @@ class _Composition(Condition, ABC):
     def met(self, state: RunState) -> Met:
         return Met(self.name, met=self.evaluate(state) is not None, parts=tuple(part.met(state) for part in self.parts))
 
+    def progress(self, state: RunState) -> Sequence[Met]:
+        return [met for part in self.parts for met in part.progress(state)]
+
     def to_dict(self) -> dict[str, Any]:
         return {"type": tag_of(type(self)), "parts": [part.to_dict() for part in self.parts]}
 
@@ -129,6 +148,9 @@ class AnyOf(_Composition):
 
     def token_headroom(self, state: RunState) -> int | None:
         return min((h for part in self.parts if (h := part.token_headroom(state)) is not None), default=None)
+
+    def cost_headroom(self, state: RunState) -> float | None:
+        return min((h for part in self.parts if (h := part.cost_headroom(state)) is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -165,10 +187,16 @@ class AllOf(_Composition):
             default=None,
         )
 
+    def cost_headroom(self, state: RunState) -> float | None:
+        return min(
+            (h for part in self.parts if part.evaluate(state) is None and (h := part.cost_headroom(state)) is not None),
+            default=None,
+        )
+
 
 @dataclass(frozen=True)
 class Not(Condition):
-    """`~a`. It has no deadline: it is looked at when something happens."""
+    """`~a`. It has no deadline, and nothing of it is counted down: it is looked at when something happens."""
 
     part: Condition
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
-from monitor.verdicts import Stop
+from monitor.verdicts import Met, Stop
 
 ROUNDING_S = 1e-6
 """Times are differences of large floats: a deadline is met within a microsecond."""
@@ -18,7 +19,7 @@ ROUNDING_S = 1e-6
 
 @dataclass(frozen=True)
 class _Timed(Condition):
-    """True from `deadline(state)` on."""
+    """True from `_due(state)` on. While a person is asked the clock stands still: no deadline comes closer."""
 
     seconds: float
 
@@ -29,34 +30,59 @@ class _Timed(Condition):
             raise ConfigError(f"{type(self).__name__} takes a finite number of seconds that is not negative, not {self.seconds!r}")
 
     @abstractmethod
-    def deadline(self, state: RunState) -> float | None: ...
+    def _due(self, state: RunState) -> float | None:
+        """When it becomes true, in seconds since the run began; `None`: its clock does not run."""
 
     @abstractmethod
     def _stop(self, state: RunState) -> Stop: ...
 
+    def deadline(self, state: RunState) -> float | None:
+        return None if state.paused else self._due(state)
+
     def evaluate(self, state: RunState) -> Stop | None:
-        deadline = self.deadline(state)
-        return None if deadline is None or state.elapsed_s < deadline - ROUNDING_S else self._stop(state)
+        due = self._due(state)
+        return None if due is None or state.elapsed_s < due - ROUNDING_S else self._stop(state)
 
 
 @dataclass(frozen=True)
 class Timeout(_Timed):
-    """The whole run, in seconds: opening, streaming, tools and the caller's own time between turns."""
+    """The whole run, in seconds: opening, streaming, tools and the caller's own time between turns.
 
-    def deadline(self, state: RunState) -> float | None:
-        return self.seconds
+    Time in which a person is asked does not count. `exclude_retry_delays`: nor does what is spent waiting before another
+    attempt, because a provider failed or asked for it.
+    """
+
+    exclude_retry_delays: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.exclude_retry_delays, bool):
+            raise ConfigError(f"Timeout.exclude_retry_delays must be True or False, not {self.exclude_retry_delays!r}")
+
+    def _excluded(self, state: RunState) -> float:
+        return state.paused_s + state.retry_delay_s if self.exclude_retry_delays else state.paused_s
+
+    def _due(self, state: RunState) -> float | None:
+        return self.seconds + self._excluded(state)
 
     def _stop(self, state: RunState) -> Stop:
-        detail = f"the run took {state.elapsed_s:.3g} s, the limit is {self.seconds:g} s"
-        return Stop(TerminateReason.TIMEOUT, detail, self.name, self.seconds, state.elapsed_s)
+        excluded_s = self._excluded(state)
+        active_s = state.elapsed_s - excluded_s
+        apart = f" ({excluded_s:.3g} s of waiting do not count)" if excluded_s else ""
+        detail = f"the run took {active_s:.3g} s{apart}, the limit is {self.seconds:g} s"
+        return Stop(TerminateReason.TIMEOUT, detail, self.name, self.seconds, active_s)
+
+    def progress(self, state: RunState) -> Sequence[Met]:
+        met = self.evaluate(state) is not None
+        return (Met(self.name, met=met, value=max(0.0, state.elapsed_s - self._excluded(state)), limit=self.seconds),)
 
 
 @dataclass(frozen=True)
 class IdleTimeout(_Timed):
     """How long the provider may be silent, in seconds. The caller's own time between chunks does not count."""
 
-    def deadline(self, state: RunState) -> float | None:
-        return None if state.waiting_since_s is None else state.waiting_since_s + self.seconds
+    def _due(self, state: RunState) -> float | None:
+        return None if state.waiting_since_s is None or state.paused else state.waiting_since_s + self.seconds
 
     def _stop(self, state: RunState) -> Stop:
         idle_s = state.elapsed_s - (state.waiting_since_s or 0.0)
@@ -68,8 +94,8 @@ class IdleTimeout(_Timed):
 class FirstChunkTimeout(_Timed):
     """How long a stream may take to deliver its first chunk, in seconds, opening and SDK retries included."""
 
-    def deadline(self, state: RunState) -> float | None:
-        if state.stream_started_s is None or state.first_chunk_seen:
+    def _due(self, state: RunState) -> float | None:
+        if state.stream_started_s is None or state.first_chunk_seen or state.paused:
             return None
         return state.stream_started_s + self.seconds
 

@@ -14,6 +14,16 @@ from monitor.state import RunState
 from monitor.verdicts import Stop
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _checked(reason: object, whose: str) -> TerminateReason:
+    if not isinstance(reason, str) or reason not in set(TerminateReason):
+        raise ConfigError(f"{whose} takes a TerminateReason as its reason, not {reason!r}")
+    return TerminateReason(reason)
+
+
 @dataclass(frozen=True)
 class Predicate(Condition):
     """The caller's own question. Asked at the transitions of a run (turns, tool calls, results, usage), not at every chunk.
@@ -32,10 +42,8 @@ class Predicate(Condition):
             raise ConfigError(f"Predicate takes a function of the run's state, not {fn!r}")
         if inspect.iscoroutinefunction(fn):
             raise ConfigError(f"Predicate takes a plain function, and {fn!r} is asynchronous")
-        if reason not in set(TerminateReason):
-            raise ConfigError(f"Predicate takes a TerminateReason as its reason, not {reason!r}")
         object.__setattr__(self, "fn", fn)
-        object.__setattr__(self, "reason", TerminateReason(reason))
+        object.__setattr__(self, "reason", _checked(reason, "Predicate"))
         object.__setattr__(self, "label", name or getattr(fn, "__name__", None))
 
     @property
@@ -47,3 +55,47 @@ class Predicate(Condition):
 
     def to_dict(self) -> dict[str, Any]:
         raise ConfigError(f"Predicate {self.name!r} holds a Python function and has no JSON form")
+
+
+@dataclass(frozen=True)
+class ToolCalled(Condition):
+    """The tool of this name has answered, well or not: checked after its result."""
+
+    tool: str
+    reason: TerminateReason = field(default=TerminateReason.CONDITION_MET, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not _is_name(self.tool):
+            raise ConfigError(f"ToolCalled takes the name of a tool, not {self.tool!r}")
+        object.__setattr__(self, "reason", _checked(self.reason, "ToolCalled"))
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if self.tool not in state.tools_called:
+            return None
+        return Stop(self.reason, f"tool {self.tool!r} was called", self.name, value=self.tool)
+
+
+@dataclass(frozen=True)
+class OutputsComplete(Condition):
+    """All declared outputs are emitted. Never true of a run that declares none."""
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if state.missing_outputs is None or state.missing_outputs:
+            return None
+        return Stop(TerminateReason.GOAL, "all declared outputs are emitted", self.name)
+
+
+@dataclass(frozen=True)
+class PlanComplete(Condition):
+    """No step of the plan is left to do. Never true of a run without a plan."""
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        return Stop(TerminateReason.GOAL, "no step of the plan is left to do", self.name) if state.plan_done else None
+
+
+@dataclass(frozen=True)
+class TaskDone(Condition):
+    """The judge said that the task is done. Never true of a run without a judge."""
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        return Stop(TerminateReason.GOAL, "the judge said that the task is done", self.name) if state.task_done else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from monitor._numbers import ROUNDING_USD, is_finite
 from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
-from monitor.verdicts import Stop
+from monitor.verdicts import Met, Stop
 
 
 def _at_least_one(name: str, value: object) -> None:
@@ -31,6 +33,9 @@ class MaxTurns(Condition):
         detail = f"{state.turns} turns are done, the limit is {self.turns}"
         return Stop(TerminateReason.MAX_TURNS, detail, self.name, self.turns, state.turns)
 
+    def progress(self, state: RunState) -> Sequence[Met]:
+        return (Met(self.name, met=self.evaluate(state) is not None, value=state.turns, limit=self.turns),)
+
 
 @dataclass(frozen=True)
 class MaxModelCalls(Condition):
@@ -47,6 +52,9 @@ class MaxModelCalls(Condition):
         detail = f"{state.model_calls} model calls are done, the limit is {self.calls}"
         return Stop(TerminateReason.MODEL_CALL_LIMIT, detail, self.name, self.calls, state.model_calls)
 
+    def progress(self, state: RunState) -> Sequence[Met]:
+        return (Met(self.name, met=self.evaluate(state) is not None, value=state.model_calls, limit=self.calls),)
+
 
 @dataclass(frozen=True)
 class MaxToolCalls(Condition):
@@ -62,6 +70,9 @@ class MaxToolCalls(Condition):
             return None
         detail = f"the model asked for tool call {state.tool_calls}, the limit is {self.calls}"
         return Stop(TerminateReason.TOOL_CALL_LIMIT, detail, self.name, self.calls, state.tool_calls)
+
+    def progress(self, state: RunState) -> Sequence[Met]:
+        return (Met(self.name, met=self.evaluate(state) is not None, value=state.tool_calls, limit=self.calls),)
 
 
 @dataclass(frozen=True)
@@ -98,3 +109,34 @@ class TokenLimit(Condition):
     def token_headroom(self, state: RunState) -> int | None:
         room = [limit - getattr(state.usage, name) for name, limit in self._limits() if limit is not None and name != "input_tokens"]
         return max(0, min(room)) if room else None
+
+    def progress(self, state: RunState) -> Sequence[Met]:
+        used = [(getattr(state.usage, name), limit) for name, limit in self._limits() if limit is not None]
+        return [Met(self.name, met=value > limit, value=value, limit=limit) for value, limit in used]
+
+
+@dataclass(frozen=True)
+class CostLimit(Condition):
+    """At most so many US dollars over the run, by the price table of the run; without one nothing is known to cost anything.
+
+    While a stream runs, what the provider has not reported yet counts by estimate; its report makes it exact.
+    """
+
+    usd: float
+
+    def __post_init__(self) -> None:
+        if not is_finite(self.usd) or self.usd <= 0:
+            raise ConfigError(f"CostLimit takes a finite number of US dollars above 0, not {self.usd!r}; leave it out for no limit")
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if state.cost_usd <= self.usd + ROUNDING_USD:
+            return None
+        about = "about " if state.usage_estimated else ""
+        detail = f"{about}{state.cost_usd:.4g} USD are spent, the limit is {self.usd:g} USD"
+        return Stop(TerminateReason.COST_LIMIT, detail, self.name, self.usd, state.cost_usd)
+
+    def cost_headroom(self, state: RunState) -> float | None:
+        return max(0.0, self.usd - state.cost_usd)
+
+    def progress(self, state: RunState) -> Sequence[Met]:
+        return (Met(self.name, met=self.evaluate(state) is not None, value=state.cost_usd, limit=self.usd),)

@@ -8,13 +8,13 @@ from typing import Any
 import structlog
 
 from monitor._codec import tag_of
-from monitor.events import Event, RunTerminated, SinkFailed, StopDecided, StreamFailed, event_codec
+from monitor.events import Event, LimitWarning, RunTerminated, SinkFailed, StopDecided, StreamFailed, event_codec
 
-_LOUD = (StopDecided, StreamFailed, SinkFailed)
+_LOUD = (LimitWarning, StopDecided, StreamFailed, SinkFailed)
 
 
 class LogSink:
-    """One line an event: what went wrong as a warning, how the run ended as info, the rest as debug."""
+    """One line an event: what goes or went wrong as a warning, how the run ended as info, the rest as debug."""
 
     def emit(self, event: Event) -> None:
         """Log `event` with its fields."""

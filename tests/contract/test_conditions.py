@@ -18,15 +18,20 @@ from monitor.conditions import (
     AllOf,
     AnyOf,
     Condition,
+    CostLimit,
     FirstChunkTimeout,
     IdleTimeout,
     MaxModelCalls,
     MaxToolCalls,
     MaxTurns,
     Not,
+    OutputsComplete,
+    PlanComplete,
     Predicate,
+    TaskDone,
     Timeout,
     TokenLimit,
+    ToolCalled,
     condition_from_dict,
 )
 from monitor.reasons import TerminateReason
@@ -43,12 +48,17 @@ SAMPLES: dict[type[Condition], list[Condition]] = {
     MaxModelCalls: [MaxModelCalls(2)],
     MaxToolCalls: [MaxToolCalls(2)],
     TokenLimit: [TokenLimit(50), TokenLimit(input_tokens=50), TokenLimit(output_tokens=50)],
-    Timeout: [Timeout(5), Timeout(2.5)],
+    CostLimit: [CostLimit(50), CostLimit(0.5)],
+    Timeout: [Timeout(5), Timeout(2.5), Timeout(5, exclude_retry_delays=True)],
     IdleTimeout: [IdleTimeout(5)],
     FirstChunkTimeout: [FirstChunkTimeout(5)],
     Predicate: [Predicate(many_calls), Predicate(many_calls, reason=TerminateReason.PAUSED, name="calls")],
-    AnyOf: [Timeout(5) | MaxToolCalls(2), IdleTimeout(5) | ~TokenLimit(50)],
-    AllOf: [Timeout(5) & MaxToolCalls(2), IdleTimeout(5) & (MaxTurns(2) | TokenLimit(50))],
+    ToolCalled: [ToolCalled("finish"), ToolCalled("give_up", reason=TerminateReason.PAUSED)],
+    OutputsComplete: [OutputsComplete()],
+    PlanComplete: [PlanComplete()],
+    TaskDone: [TaskDone()],
+    AnyOf: [Timeout(5) | MaxToolCalls(2), IdleTimeout(5) | ~TokenLimit(50), CostLimit(50) | OutputsComplete()],
+    AllOf: [Timeout(5) & MaxToolCalls(2), IdleTimeout(5) & (MaxTurns(2) | TokenLimit(50)), ToolCalled("finish") & CostLimit(50)],
     Not: [~Timeout(5), ~(Timeout(5) & MaxToolCalls(2))],
 }
 ALL = [pytest.param(sample, id=sample.name) for samples in SAMPLES.values() for sample in samples]
@@ -77,8 +87,16 @@ def states() -> Iterator[RunState]:
                 tool_calls=much,
                 usage=Usage(much, much, total_tokens=2 * much),
                 usage_estimated=much == 1,
+                cost_usd=float(much),
+                retry_delay_s=much / 4,
+                tools_called=("finish", "give_up")[:much],
+                missing_outputs=(None, ("risk",), ())[min(much, 2)],
+                plan_done=(None, False, True)[min(much, 2)],
+                task_done=(None, False, True)[min(much, 2)],
             )
             yield state
+            yield replace(state, paused_s=much / 2)
+            yield replace(state, paused_s=much / 2, paused=True)
             if phase == "streaming":
                 yield replace(state, stream_started_s=0.0)
                 yield replace(state, stream_started_s=0.0, waiting_since_s=0.0)
@@ -121,7 +139,10 @@ def test_the_tree_says_whether_it_is_true(condition: Condition):
 @pytest.mark.parametrize("condition", ALL)
 def test_the_same_question_has_the_same_answer(condition: Condition):
     def answers() -> list[object]:
-        return [(condition.evaluate(state), condition.deadline(state), condition.token_headroom(state)) for state in STATES]
+        return [
+            (condition.evaluate(state), condition.deadline(state), condition.token_headroom(state), condition.progress(state))
+            for state in STATES
+        ]
 
     assert answers() == answers()
 
@@ -129,9 +150,20 @@ def test_the_same_question_has_the_same_answer(condition: Condition):
 @pytest.mark.parametrize("condition", ALL)
 def test_a_deadline_is_a_moment_and_a_headroom_a_count(condition: Condition):
     for state in STATES:
-        deadline, headroom = condition.deadline(state), condition.token_headroom(state)
+        deadline, headroom, dollars = condition.deadline(state), condition.token_headroom(state), condition.cost_headroom(state)
         assert deadline is None or (deadline >= 0)
         assert headroom is None or (type(headroom) is int and headroom >= 0)
+        assert dollars is None or dollars >= 0
+
+
+@pytest.mark.parametrize("condition", ALL)
+def test_it_tells_of_the_same_limits_in_the_same_order_at_every_moment(condition: Condition):
+    """So that each can be warned of once."""
+    seen = [condition.progress(state) for state in STATES]
+    assert len({tuple((met.condition, met.limit) for met in used) for used in seen}) == 1
+    assert all(
+        isinstance(met.value, int | float) and met.value >= 0 and isinstance(met.limit, int | float) for used in seen for met in used
+    )
 
 
 @pytest.mark.parametrize("condition", ALL)

@@ -20,6 +20,7 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    LimitWarning,
     ResultUnmatched,
     RunStarted,
     RunTerminated,
@@ -56,6 +57,7 @@ EVENTS: list[Event] = [
         0.4, 1, Detection("c", "chant", "text", "loop", 12, 10, 0, 60, Evidence("\x00\ud800", "0" * 16, 2, (0, 9)), "it repeats")
     ),
     StreamFailed(0.5, 1, ModelError(ErrorKind.NETWORK, "gone %s {}", status=503)),
+    LimitWarning(0.55, "max_turns", 24, 30),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),
     StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),
