@@ -1,0 +1,528 @@
+"""Supervisor: drive a whole agent run to its goal, or to an honest reason.
+
+    supervisor = monitor.Supervisor(monitor.model("google:gemini-2.5-flash"), tools=[search], outputs={"summary": str})
+    outcome = await supervisor.run("What changed in anyio 4.11?")
+
+A `Supervisor` is a description and can be used any number of times; a `Run` is one use of it, and holds the state. `RunCore`
+decides, `SourceStream` reads and closes; this performs. The rules of this file:
+
+1. No task of ours outlives the call that started it, and none runs while the caller's body does: the run goes on only when
+   somebody asks for its next event. So there is no scope, timeout or task group around a `yield`.
+2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort, and is left in order.
+3. What happened goes into the history once, whole: a message with the results of its calls, whatever interrupted them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+import anyio
+
+from monitor._codec import to_plain
+from monitor._wait import Clock, SystemClock, Wait, make_wait
+from monitor.assignment import MAX_NUDGES, Assignment, LastTurnRule
+from monitor.budget import Budget
+from monitor.chunks import Chunk, ToolCall, ToolResult
+from monitor.conditions import Condition, CostLimit
+from monitor.conditions.base import leaves
+from monitor.detectors import default_detectors
+from monitor.detectors.base import Detector
+from monitor.errors import ConfigError, ToolError
+from monitor.events import (
+    ChunkReceived,
+    Event,
+    Nudged,
+    RetryScheduled,
+    ToolFinished,
+    ToolStarted,
+    ToolWithdrawn,
+)
+from monitor.guard import CLOSE_GRACE_S, KEEP_TEXT_CHARS, ending_by
+from monitor.instructions import render, run_instructions
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
+from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
+from monitor.outcome import Outcome, Turn
+from monitor.outputs import Outputs, preflight
+from monitor.parts import check_part, parts
+from monitor.plan import Plan
+from monitor.policy import Ladder, Policy
+from monitor.prices import Price, price_of
+from monitor.reasons import TerminateReason
+from monitor.reply import LoopedText
+from monitor.retries import Retries
+from monitor.run import RunCore
+from monitor.sinks.base import EventSink, FanOut
+from monitor.stream import SourceStream
+from monitor.tools.base import Tool, ToolContext, as_tools, carry_out_all, check_name
+from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
+
+_DEFAULT: Any = object()
+
+
+class Supervisor:
+    """What a run is to do, with what, and within which limits.
+
+    `model`: any `Model`, e.g. `monitor.model("google:gemini-2.5-flash")`. `instructions`: the system prompt, a template whose
+    `variables` are filled in. `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`. `outputs`: what the run
+    must emit, as a dict of types or a pydantic model class. `stop_when`: a condition. `budget`: tokens and money, shared with
+    whoever else is given it. `prices`: a `Price`, or one for each model name, for `CostLimit` and budgets in US dollars.
+    `detectors`: a list replaces the default ones, `None` is off. `policy`: what follows from a detection; by default the `Ladder`.
+    `plan`: the steps of the task. `last_turn`: `None` is off. `max_nudges`: how often missing outputs are asked for. `retries`: of
+    failed model calls. `looped_text`: what becomes of text that looped before it goes back to the model.
+    `model_settings` are passed to the provider as they are. `history`: messages that come before the task.
+    Detectors, policy and plan are copied for every run.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        instructions: str | None = None,
+        variables: Mapping[str, object] | None = None,
+        tools: Sequence[Callable[..., Any] | Tool] = (),
+        tool_choice: ToolChoice = "auto",
+        outputs: Mapping[str, Any] | type | None = None,
+        stop_when: Condition | None = None,
+        budget: Budget | None = None,
+        prices: Mapping[str, Price] | Price | None = None,
+        detectors: Sequence[Detector] | None = _DEFAULT,
+        policy: Policy | None = None,
+        plan: Plan | None = None,
+        last_turn: LastTurnRule | None = _DEFAULT,
+        max_nudges: int | None = MAX_NUDGES,
+        retries: Retries | None = _DEFAULT,
+        looped_text: LoopedText = "trim",
+        model_settings: Mapping[str, Any] | None = None,
+        history: Sequence[Message] = (),
+        sinks: Sequence[EventSink] = (),
+        clock: Clock | None = None,
+        keep_text_chars: int | None = KEEP_TEXT_CHARS,
+        close_grace_s: float | None = CLOSE_GRACE_S,
+    ) -> None:
+        check_part("model", model, "stream")
+        if stop_when is not None and not isinstance(stop_when, Condition):
+            raise ConfigError(f"stop_when takes a condition such as monitor.MaxTurns(30), not {stop_when!r}")
+        if budget is not None and not isinstance(budget, Budget):
+            raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
+        if policy is not None:
+            check_part("policy", policy, "decide")
+        if max_nudges is not None and max_nudges < 0:
+            raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
+        self.model = model
+        self.outputs = Outputs(outputs) if outputs is not None else None
+        self.plan = plan
+        self.tools = as_tools(tools)
+        self.price = price_of(prices, model.name)
+        preflight(self.outputs, tool_choice=tool_choice)
+        _must_know_prices(self.price, stop_when, budget, model)
+        self.instructions = run_instructions(
+            render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=bool(self.tools)
+        )
+        self.tool_choice: ToolChoice = tool_choice
+        self.stop_when = stop_when
+        self.budget = budget
+        self.detectors = default_detectors() if detectors is _DEFAULT else parts("detectors", detectors or (), "observe")
+        self.policy = policy or Ladder()
+        self.last_turn = LastTurnRule() if last_turn is _DEFAULT else last_turn
+        self.max_nudges = max_nudges
+        self.retries = Retries() if retries is _DEFAULT else retries or Retries(0)
+        self.looped_text: LoopedText = looped_text
+        self.model_settings = dict(model_settings or {})
+        self.history = tuple(history)
+        self.sinks = parts("sinks", sinks, "emit")
+        self.clock: Clock = clock or SystemClock()
+        self.keep_text_chars = keep_text_chars
+        self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
+
+    async def run(self, task: str | UserMessage) -> Outcome:
+        """Drive one run to its end. However it ends, that is an `Outcome`; a cancellation from outside goes on."""
+        async with Run(self, task, streams=False) as run:
+            async for _ in run:
+                pass
+        return run.outcome
+
+    def stream(self, task: str | UserMessage) -> Run:
+        """The same, event by event: `async with supervisor.stream(task) as run: async for event in run`."""
+        return Run(self, task, streams=True)
+
+    def as_tool(self, *, name: str, description: str) -> Tool:
+        """This supervisor as a tool of another one: a call is a run, bound by the caller's abort, limits and budget.
+
+        The tool takes one argument, `task`. Its result is the emitted outputs, or the text of the answer; a run that did not
+        reach its goal is an error result that names the reason.
+        """
+        return _Subagent(self, name, description)
+
+
+class Run:
+    """One run of a supervisor: an async iterator of its events, the last of which is `RunTerminated`."""
+
+    def __init__(self, supervisor: Supervisor, task: str | UserMessage, *, streams: bool, parent: Run | None = None) -> None:
+        if not isinstance(task, str | UserMessage):
+            raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
+        self._supervisor = supervisor
+        self._parent = parent
+        self._clock = parent._clock if parent is not None else supervisor.clock
+        self._now = self._clock.now
+        self._streams = streams
+        self._events: deque[Event] = deque()
+        self._sinks = FanOut(supervisor.sinks)
+        plan = supervisor.plan.fresh() if supervisor.plan is not None else None
+        outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
+        self._assignment = Assignment(outputs, plan, max_nudges=supervisor.max_nudges)
+        self._core = RunCore(
+            stop_when=supervisor.stop_when,
+            detectors=copy.deepcopy(supervisor.detectors),
+            policy=copy.deepcopy(supervisor.policy),
+            emit=self._emit,
+            keep_text_chars=supervisor.keep_text_chars,
+            price=supervisor.price,
+            budgets=self._budgets(),
+            assignment=self._assignment,
+            last_turn=supervisor.last_turn,
+            cuts=True,
+            supervised=True,
+            parent=parent._core if parent is not None else None,
+        )
+        first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
+        self.history: list[Message] = [*supervisor.history, first]
+        """The messages of the run so far. Do not change it while the run goes on."""
+        if plan is not None and (step := self._assignment.first_step()) is not None:
+            self._say(step)
+        self._phase: RunPhase = "idle"
+        self._streams_opened = 0
+        self._withdrawn: set[str] = set()
+        self._only: tuple[str, ...] | None = None
+        self._reading: SourceStream[Any] | None = None
+        self._waiting: Wait | None = None
+        self._children: set[Run] = set()
+        self._driver: AsyncGenerator[None, None] | None = None
+        self._outcome: Outcome | None = None
+
+    @property
+    def phase(self) -> RunPhase:
+        """`idle` before the block is entered, `running` in it, then `finished`, or `error` where an exception ended it."""
+        return self._phase
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended. Before it has, it is a `ConfigError` to ask."""
+        if self._outcome is None:
+            raise ConfigError("the outcome is known when the run has ended")
+        return self._outcome
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run now: whatever it is waiting for is interrupted, the connection closed. From any task, thread or signal handler."""
+        self._core.abort(why)
+        for child in tuple(self._children):
+            child.abort(why)
+        self._wake()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find the run in their `ToolContext`."""
+        self._core.pause(self._now())
+        try:
+            yield
+        finally:
+            self._core.resume(self._now())
+
+    # ------------------------------------------------------------------ the block and the iteration
+
+    async def __aenter__(self) -> Self:
+        if self._phase != "idle":
+            raise ConfigError(f"this run is {self._phase}: a run is used once, begin another with supervisor.stream()")
+        self._phase = "running"
+        if self._parent is not None:
+            self._parent._children.add(self)
+        self._core.begin(self._now())
+        self._driver = self._drive()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if self._driver is not None:
+                await self._driver.aclose()
+        finally:
+            self._end(ending_by(error), error if isinstance(error, Exception) else None)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._driver is None:
+            raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
+        while not self._events:
+            if self._outcome is not None:
+                raise StopAsyncIteration
+            try:
+                await self._driver.__anext__()
+            except StopAsyncIteration:
+                self._end(None, None)
+            except Exception as error:  # noqa: BLE001 - a tool's or a model's own code, which nobody else has caught
+                self._core.fail(error, "run", self._now())
+                self._end(None, None)
+        return self._events.popleft()
+
+    def _end(self, ending: Stop | None, error: Exception | None) -> None:
+        if self._outcome is not None:
+            return
+        parent = self._parent
+        if parent is not None:
+            if parent._core.must_stop(self._now()):
+                ending = None if parent._core.stop is None else Stop(TerminateReason.ABORTED, parent._core.stop.detail, parent._core.stop.source)
+            parent._children.discard(self)
+        self._outcome = self._core.terminate(self._now(), ending, error)
+        self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
+        if parent is not None:
+            parent._wake()
+
+    # ------------------------------------------------------------------ the loop
+
+    async def _drive(self) -> AsyncGenerator[None, None]:
+        """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields wherever there may be events to hand out."""
+        core = self._core
+        while self._perform(core.check(self._now())):
+            attempt = 1
+            while True:
+                stream = self._reading = self._open()
+                try:
+                    async with stream:
+                        async for _ in stream:
+                            if self._events:
+                                yield
+                finally:
+                    self._reading = None
+                yield
+                if not await self._try_again(stream.turn, attempt):
+                    break
+                attempt += 1
+            yield
+            await self._act(stream.turn)
+            yield
+
+    def _perform(self, verdict: Verdict) -> bool:
+        """Do what the core says until it has no more to say. False: the run is over."""
+        said: list[str] = []
+        while not isinstance(verdict, Continue):
+            match verdict:
+                case Stop():
+                    return False
+                case Nudge(text):
+                    self._emit(Nudged(self._at(), self._core.turns, text))
+                    said.append(text)
+                case WithdrawTool(name, text):
+                    self._withdrawn.add(name)
+                    self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
+                    said.append(text)
+                case LastTurn(text, tools):
+                    self._core.begin_last_turn(self._now())
+                    self._only = tools or tuple(spec.name for spec in self._assignment.last_tools)
+                    said = [text]
+                case Compact():
+                    pass  # nobody here can shrink the history yet
+            verdict = self._core.check(self._now())
+        if said:
+            self._say("\n\n".join(said))
+        return True
+
+    def _open(self) -> SourceStream[Any]:
+        """The next model call, as a stream that is opened by its first read."""
+        supervisor = self._supervisor
+        request = ModelRequest(
+            messages=tuple(self.history),
+            instructions=supervisor.instructions,
+            tools=tuple(self._offered()),
+            tool_choice=supervisor.tool_choice,
+            settings=supervisor.model_settings,
+        )
+        model = supervisor.model
+        return SourceStream(
+            lambda: model.stream(request),
+            self._core,
+            clock=self._clock,
+            adapter=getattr(model, "adapter", None),
+            close_grace_s=supervisor.close_grace_s,
+            index=self._count_stream(),
+            listener=self._heard if self._streams else None,
+        )
+
+    def _offered(self) -> Iterator[ToolSpec]:
+        """The tools of the next call: the run's own and the caller's, but for what was withdrawn."""
+        specs = [*self._assignment.tools, *(tool.spec for tool in self._supervisor.tools.values())]
+        return (spec for spec in specs if self._may_call(spec.name))
+
+    def _may_call(self, name: str) -> bool:
+        return name not in self._withdrawn and (self._only is None or name in self._only)
+
+    async def _try_again(self, turn: Turn, attempt: int) -> bool:
+        """Whether the attempt failed in a way that another may get past; if so, the time until then has passed."""
+        failure = self._core.failed_attempt
+        if failure is None:
+            return False
+        delay_s = self._supervisor.retries.delay_s(attempt, turn.model_error)
+        if delay_s is None:
+            return False
+        self._core.will_retry(delay_s)
+        self._emit(RetryScheduled(self._at(), turn.number, attempt + 1, delay_s, failure.detail))
+        return delay_s == 0 or await self._under_deadlines(lambda: _sleep(self._clock, delay_s))
+
+    async def _act(self, turn: Turn) -> None:
+        """Carry out the calls of a turn, and put the turn into the history with their results."""
+        core = self._core
+        if core.failed_attempt is not None:
+            return
+        results: dict[str, ToolResult] = {}
+        if core.stop is None and not core.was_cut:
+            for call in turn.tool_calls:
+                result = self._answer(call)
+                if result is not None:
+                    results[call.id] = result
+            await self._carry_out([call for call in turn.tool_calls if call.id not in results], results)
+        content = core.reply(self._supervisor.looped_text)
+        if content:
+            answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
+            self.history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
+
+    def _answer(self, call: ToolCall) -> ToolResult | None:
+        """The result of a call that needs no tool of the caller's."""
+        if self._may_call(call.name):
+            return self._core.answer(call, self._now())
+        text = f"{VETO} This call was not made: {call.name} is not available any more."
+        self._core.tool_result(call.id, text, self._now(), is_error=True)
+        return ToolResult(call.id, call.name, text, is_error=True)
+
+    async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
+        started = self._now()
+        number = self._core.turns
+
+        def finished(result: ToolResult, _: float) -> None:
+            results[result.id] = result
+            now = self._now()
+            self._emit(ToolFinished(self._at(), number, result, now - started))
+            self._core.tool_result(result.id, result.text, now, is_error=result.is_error)
+            if self._core.stop is not None:
+                self._wake()
+
+        if calls:
+            for call in calls:
+                self._emit(ToolStarted(self._at(), number, call))
+            await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
+
+    # ------------------------------------------------------------------ helpers
+
+    async def _under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
+        """Await something that is no stream. False: the run ended meanwhile, and it was interrupted."""
+        core, now = self._core, self._now()
+        if now >= core.deadline and core.must_stop(now):
+            return False
+        wait = self._waiting = make_wait(core, self._clock)
+        core.replanned = wait.follow
+        wait.enter()
+        try:
+            await work()
+        except BaseException as error:
+            if not wait.leave(error):
+                raise
+        else:
+            wait.leave(None)
+        finally:
+            wait.close()
+            self._waiting = None
+            core.replanned = _nothing
+        now = self._now()
+        return not (now >= core.deadline and core.must_stop(now))
+
+    def _wake(self) -> None:
+        for pending in (self._reading, self._waiting):
+            if pending is not None:
+                pending.wake()
+
+    def _say(self, text: str) -> None:
+        """One user message, at the end: what the provider has cached of the history stays good."""
+        self.history.append(UserMessage((Text(text),)))
+
+    def _count_stream(self) -> int:
+        self._streams_opened += 1
+        return self._streams_opened - 1
+
+    def _budgets(self) -> tuple[Budget, ...]:
+        own = (self._supervisor.budget,) if self._supervisor.budget is not None else ()
+        return own if self._parent is None else (*own, *(budget.share() for budget in self._parent._budgets()))
+
+    def _at(self) -> float:
+        return self._core.at(self._now())
+
+    def _heard(self, chunk: Chunk) -> None:
+        self._events.append(ChunkReceived(self._at(), self._core.turns, chunk))
+
+    def _emit(self, event: Event) -> None:
+        if self._streams:
+            self._events.append(event)
+        self._sinks.emit(event)
+
+
+class _Subagent:
+    """A supervisor as a tool."""
+
+    def __init__(self, supervisor: Supervisor, name: str, description: str) -> None:
+        self._supervisor = supervisor
+        schema = {
+            "type": "object",
+            "properties": {"task": {"type": "string", "description": "What to do, with all that must be known for it."}},
+            "required": ["task"],
+            "additionalProperties": False,
+        }
+        self.spec = ToolSpec(check_name(name), description, schema)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
+        """Run it. `ToolError` for a run that did not reach its goal."""
+        task = arguments.get("task")
+        if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
+            raise ToolError("give one argument, task: a text that says what to do")
+        parent = context.run if isinstance(context.run, Run) else None
+        async with Run(self._supervisor, task, streams=False, parent=parent) as run:
+            async for _ in run:
+                pass
+        outcome = run.outcome
+        if not outcome.ok:
+            emitted = f" Emitted before that: {_as_json(outcome.emitted)}" if outcome.emitted else ""
+            raise ToolError(f"the subagent did not reach its goal: {outcome.reason.value}: {outcome.detail}.{emitted}")
+        return outcome.text if outcome.output is None else _as_json(outcome.output)
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(to_plain(value), ensure_ascii=False)
+
+
+def _not_carried_out(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True)
+
+
+async def _sleep(clock: Clock, seconds: float) -> None:
+    rung = anyio.Event()
+    alarm = clock.call_at(clock.now() + seconds, rung.set)
+    try:
+        await rung.wait()
+    finally:
+        alarm.cancel()
+
+
+def _must_know_prices(price: Price | None, stop_when: Condition | None, budget: Budget | None, model: Model) -> None:
+    """A limit in US dollars that nobody can count is no limit."""
+    in_usd = [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
+    in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
+    if in_usd and price is None:
+        raise ConfigError(f"{in_usd[0]!r} needs to know what {model.name} costs: give prices={{{model.name!r}: monitor.Price(...)}}")
+
+
+def _nothing() -> None:
+    """Nothing is being waited for."""
