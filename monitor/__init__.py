@@ -35,6 +35,7 @@ from monitor.conditions import Timeout as Timeout
 from monitor.conditions import TokenLimit as TokenLimit
 from monitor.conditions import ToolCalled as ToolCalled
 from monitor.conditions import condition_from_dict as condition_from_dict
+from monitor.declarations import declare as declare
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
 from monitor.detectors import NoProgress as NoProgress
@@ -87,6 +88,11 @@ from monitor.models import ModelRequest as ModelRequest
 from monitor.models import ToolSpec as ToolSpec
 from monitor.outcome import Outcome as Outcome
 from monitor.outcome import Turn as Turn
+from monitor.outputs import Outputs as Outputs
+from monitor.plan import Plan as Plan
+from monitor.plan import PlanState as PlanState
+from monitor.plan import Step as Step
+from monitor.plan import StepStatus as StepStatus
 from monitor.policy import Ladder as Ladder
 from monitor.policy import ObserveOnly as ObserveOnly
 from monitor.policy import Policy as Policy
@@ -167,8 +173,11 @@ __all__ = [
     "Nudge",
     "ObserveOnly",
     "Outcome",
+    "Outputs",
     "OutputsComplete",
+    "Plan",
     "PlanComplete",
+    "PlanState",
     "Policy",
     "Predicate",
     "Price",
@@ -183,6 +192,8 @@ __all__ = [
     "RunTerminated",
     "SimilarMessages",
     "SinkFailed",
+    "Step",
+    "StepStatus",
     "Stop",
     "StopAtFirstLoop",
     "StopDecided",
@@ -224,6 +235,7 @@ __all__ = [
     "__version__",
     "chunk_codec",
     "condition_from_dict",
+    "declare",
     "default_detectors",
     "event_codec",
     "message_codec",

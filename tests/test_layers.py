@@ -16,8 +16,10 @@ PACKAGE = ROOT / "monitor"
 
 VOCABULARY = {"chunks", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
 CORE = VOCABULARY | {
-    *("_hashing", "_numbers", "_tokens", "detectors", "conditions", "context", "outputs", "plan", "budget", "prices"),
-    *("bank", "policy", "run", "schedule", "tally", "warner"),
+    *("_hashing", "_numbers", "_tokens", "answers", "declarations"),
+    *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices"),
+    *("assignment", "bank", "endings", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
+    "warner",
 }
 """The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
 

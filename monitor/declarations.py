@@ -1,0 +1,142 @@
+"""How a tool is told to a model: a JSON schema that every provider takes, the same in words, and each SDK's form of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from monitor.errors import ConfigError
+from monitor.models import ToolSpec
+
+Sdk: TypeAlias = Literal["google", "openai", "openai-responses", "anthropic"]
+
+
+def declare(specs: Iterable[ToolSpec], sdk: Sdk) -> list[dict[str, Any]]:
+    """`specs` as plain data for the `tools` of a request: `google` (google-genai), `openai` (chat completions),
+    `openai-responses`, `anthropic`.
+    """
+    tools = [(spec.name, spec.description, dict(spec.parameters)) for spec in specs]
+    match sdk:
+        case "google":
+            functions = [{"name": name, "description": text, "parameters_json_schema": schema} for name, text, schema in tools]
+            return [{"function_declarations": functions}] if functions else []
+        case "openai":
+            return [
+                {"type": "function", "function": {"name": name, "description": text, "parameters": schema}} for name, text, schema in tools
+            ]
+        case "openai-responses":  # strict by default there, which would change what is optional
+            return [
+                {"type": "function", "name": name, "description": text, "parameters": schema, "strict": False}
+                for name, text, schema in tools
+            ]
+        case "anthropic":
+            return [{"name": name, "description": text, "input_schema": schema} for name, text, schema in tools]
+        case _:
+            raise ConfigError(f"no SDK is called {sdk!r}: 'google', 'openai', 'openai-responses' or 'anthropic'")
+
+
+# --- a schema that every provider takes
+
+_MAPS = ("properties", "patternProperties", "dependentSchemas")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_ONES = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
+_DROPPED = ("$defs", "definitions", "$schema", "$id", "title", "discriminator")
+"""Not understood everywhere, or words that pydantic makes of the field's name."""
+
+
+def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """`schema` (JSON schema as pydantic writes it) without what some provider refuses: no `$ref`, `oneOf`, `const`, `discriminator`.
+
+    Definitions are put where they are used. One that holds itself ends at its second occurrence, where only its type is said:
+    what the model then sends is still validated in full.
+    """
+    definitions = {
+        f"#/{place}/{name}": definition for place in ("$defs", "definitions") for name, definition in schema.get(place, {}).items()
+    }
+    inlined: dict[str, Any] = _inlined(schema, definitions, ())
+    return inlined
+
+
+def _inlined(schema: Any, definitions: Mapping[str, Any], open_: tuple[str, ...]) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema  # `true` and `false` are schemas
+    given = {key: value for key, value in schema.items() if key not in _DROPPED}
+    reference = given.pop("$ref", None)
+    if reference in open_:
+        again = definitions[reference]
+        known = {"type": again["type"]} if "type" in again else {}
+        return {**known, "description": f"{again.get('title', 'The same')} again, with the same properties.", **given}
+    if reference is not None:
+        inner = _inlined(definitions.get(reference, {}), definitions, (*open_, reference))
+        given = _inlined(given, definitions, open_)
+        return {**inner, **given}
+    if "const" in given:
+        given["enum"] = [given.pop("const")]
+    if "oneOf" in given and "anyOf" not in given:
+        given = {("anyOf" if key == "oneOf" else key): value for key, value in given.items()}
+    for key, value in given.items():
+        if key in _MAPS and isinstance(value, Mapping):
+            given[key] = {name: _inlined(part, definitions, open_) for name, part in value.items()}
+        elif key in _LISTS and isinstance(value, list):
+            given[key] = [_inlined(part, definitions, open_) for part in value]
+        elif key in _ONES:
+            given[key] = _inlined(value, definitions, open_)
+    return given
+
+
+# --- in words
+
+MAX_WORDS_DEPTH = 3
+"""Deeper objects are only called an object: the declaration holds the whole schema."""
+MAX_CHOICES = 20
+"""Of an enumeration, as many are listed."""
+
+_BOUNDS = {
+    "minimum": ">= {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "<= {}",
+    "exclusiveMaximum": "< {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "pattern": "matching {}",
+}
+
+
+def in_words(schema: Any, depth: int = MAX_WORDS_DEPTH) -> str:
+    """A portable schema for a sentence: `number, >= 0`; `array of string`; `"low" or "high"`; `object {title: string, note?: string}`."""
+    if not isinstance(schema, Mapping):
+        return "any JSON value"
+    if "enum" in schema:
+        choices = [json.dumps(choice, ensure_ascii=False) for choice in schema["enum"][:MAX_CHOICES]]
+        return " or ".join([*choices, *(["…"] if len(schema["enum"]) > MAX_CHOICES else [])])
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(in_words(part, depth) for part in schema["anyOf"]))
+    kind = schema.get("type", "any JSON value")
+    words = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+    if kind == "array":
+        words = _array(schema, depth)
+    elif kind == "object":
+        words = _object(schema, depth)
+    elif "format" in schema:
+        words = f"{words} ({schema['format']})"
+    return ", ".join([words, *(text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema)])
+
+
+def _array(schema: Mapping[str, Any], depth: int) -> str:
+    if "prefixItems" in schema:
+        return f"array [{', '.join(in_words(part, depth - 1) for part in schema['prefixItems'])}]"
+    return f"array of {in_words(schema['items'], depth)}" if schema.get("items") else "array"
+
+
+def _object(schema: Mapping[str, Any], depth: int) -> str:
+    properties = schema.get("properties")
+    if properties and depth > 0:
+        required = schema.get("required", ())
+        parts = (f"{name}{'' if name in required else '?'}: {in_words(part, depth - 1)}" for name, part in properties.items())
+        return f"object {{{', '.join(parts)}}}"
+    values = schema.get("additionalProperties")
+    return f"object with values of {in_words(values, depth)}" if isinstance(values, Mapping) and values else "object"
