@@ -133,11 +133,11 @@ async def _answer(call: ToolCall, tools: Mapping[str, Tool], run: object) -> Too
         return _failed(call, _error_text(error, cancelled))
     except BaseException as error:
         leaves = list(_leaves(error))
-        for leaf in leaves:
-            if not isinstance(leaf, Exception | cancelled):
-                raise
-        if anyio.current_effective_deadline() == -math.inf:  # we are told to end
-            raise next(leaf for leaf in leaves if isinstance(leaf, cancelled)) from None
+        if not all(isinstance(leaf, Exception | cancelled) for leaf in leaves):
+            raise
+        ends = [leaf for leaf in leaves if isinstance(leaf, cancelled)]
+        if ends and anyio.current_effective_deadline() == -math.inf:  # the cancellation is meant for us
+            raise ends[0] from None
         return _failed(call, _error_text(error, cancelled))
 
 

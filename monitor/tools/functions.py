@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -24,11 +25,12 @@ from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import anyio
 import anyio.to_thread
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError
 
-from monitor.errors import ConfigError, ToolError, describe
+from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
 from monitor.tools._schema import portable
 from monitor.tools.base import NAME, Tool, ToolContext, check_name, excerpt
@@ -62,7 +64,7 @@ class FunctionTool(Generic[P, R]):
         self.fn: Callable[P, R] = fn.fn if isinstance(fn, FunctionTool) else fn
         self.__wrapped__ = self.fn
         function = _function_of(self.fn)
-        self.__doc__ = inspect.getdoc(function)
+        self.__doc__ = _doc_of(self.fn, function)
         self.alone = alone
         self.timeout_s = _seconds(timeout_s)
         name = check_name(_name_of(self.fn) if name is None else name)
@@ -122,8 +124,9 @@ class _Arguments:
         try:
             self._model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
             written = self._model.model_json_schema(schema_generator=_QuietJsonSchema)
-        except (PydanticUserError, NameError, TypeError, ValueError) as error:
-            raise ConfigError(f"{name}: its parameters cannot be described to a model: {error}") from error
+        except Exception as error:  # whatever a type of the user's may say to pydantic
+            why = message_of(error).partition("\n\n")[0]
+            raise ConfigError(f"{name}: its parameters cannot be described to a model: {why}") from error
         written.pop("description", None)
         self.schema = portable(written)
 
@@ -156,9 +159,17 @@ class _Arguments:
 
 
 class _QuietJsonSchema(GenerateJsonSchema):
-    """A default that JSON cannot hold is not shown; that is no reason to warn."""
+    """A default that JSON cannot hold (an object, infinity) is not shown; that is no reason to warn."""
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
+
+    def encode_default(self, dft: Any) -> Any:
+        encoded = super().encode_default(dft)
+        try:
+            json.dumps(encoded, allow_nan=False)
+        except ValueError as error:
+            raise PydanticSerializationError(str(error)) from None
+        return encoded
 
 
 @overload
@@ -225,6 +236,12 @@ def _name_of(fn: Any) -> str:
     if name is None or name == "<lambda>":
         raise ConfigError(f"{excerpt(fn)} has no name; give name=")
     return name
+
+
+def _doc_of(fn: Any, function: Callable[..., Any]) -> str | None:
+    """Not `inspect.getdoc`, which finds "Call self as a function." for an object that says nothing."""
+    said = function.__doc__ or (None if inspect.isroutine(fn) or isinstance(fn, functools.partial) else type(fn).__doc__)
+    return said and inspect.cleandoc(said)
 
 
 def _is_async(fn: Any) -> bool:
