@@ -9,6 +9,7 @@ A loop of several model calls is one `Guard`.
 
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
+from monitor.adapters.models import model as model
 from monitor.chunks import Chunk as Chunk
 from monitor.chunks import ReasoningDelta as ReasoningDelta
 from monitor.chunks import StreamRetried as StreamRetried
@@ -202,6 +203,7 @@ __all__ = [
     "default_detectors",
     "event_codec",
     "message_codec",
+    "model",
     "verdict_codec",
     "watch",
 ]
