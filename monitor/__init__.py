@@ -9,6 +9,7 @@ A loop of several model calls is one `Guard`.
 
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
+from monitor.adapters.models import model as model
 from monitor.budget import Budget as Budget
 from monitor.chunks import Chunk as Chunk
 from monitor.chunks import ReasoningDelta as ReasoningDelta
@@ -239,6 +240,7 @@ __all__ = [
     "default_detectors",
     "event_codec",
     "message_codec",
+    "model",
     "tool",
     "verdict_codec",
     "watch",

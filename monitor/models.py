@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
-from monitor.chunks import Chunk
 from monitor.messages import Message
 from monitor.reasons import TerminateReason
 
@@ -83,17 +82,21 @@ class ModelRequest:
 
 
 class Model(Protocol):
-    """Anything that answers a request with a stream of chunks."""
+    """Anything that answers a request with a stream.
+
+    A model whose stream can not be told by its objects has an attribute `adapter` besides: what makes the stream's adapter, as
+    `monitor.watch(adapter=...)` takes it.
+    """
 
     @property
     def name(self) -> str:
         """Provider and model, e.g. `google:gemini-2.5-flash`."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Start the call. Errors are raised from the iteration as the SDK raises them."""
-        ...
+    def stream(self, request: ModelRequest) -> AsyncIterator[Any] | Awaitable[AsyncIterator[Any]]:
+        """The stream that answers `request`: of chunks, or of the SDK's own objects. Nothing is sent before it is opened.
 
-    def classify(self, error: BaseException) -> ModelError:
-        """Which kind of failure an exception of `stream` is."""
+        A failed call is raised from opening or iterating the stream, as the SDK raises it; the adapter says what kind of failure
+        that is. Raises `ConfigError` for a request that makes no sense.
+        """
         ...

@@ -29,9 +29,7 @@ from monitor.run import RunCore
 
 T = TypeVar("T")
 
-Source: TypeAlias = (
-    AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T]] | Callable[[], Awaitable[AsyncIterator[T]]]
-)
+Source: TypeAlias = AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T] | Awaitable[AsyncIterator[T]]]
 """What can be watched: a stream, an awaitable of one, or a function without arguments that returns either."""
 
 CLOSE_ATTEMPTS = 3

@@ -1,6 +1,9 @@
 """Recorded chunks: a file of them, and a stream that plays them again in other pieces and at another pace.
 
 The file is JSONL, one chunk a line with the second at which it came: `{"at": 0.25, "chunk": {"type": "text_delta", "text": "hi"}}`.
+Who writes one by hand may leave the time away, `{"type": "text_delta", "text": "hi"}`: such a chunk came with the one before.
+A line `{"type": "turn"}` (what else it holds is a note) says that a turn of the model begins. Without such lines a turn ends with its
+`turn_finished`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any, Self, TypeAlias
 
 import anyio
 
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_codec
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, TurnFinished, chunk_codec
 from monitor.errors import AdapterError, ConfigError
 
 Cut: TypeAlias = int | Sequence[int] | Callable[[], int]
@@ -37,8 +40,38 @@ def read_chunks(path: str | PathLike[str]) -> list[RecordedChunk]:
 
     Raises `AdapterError`, which names file and line, for a line that is no recorded chunk, and `OSError` for a file that cannot be read.
     """
-    lines = Path(path).read_bytes().split(b"\n")
-    return [_parsed(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    return [record for record in _read(path) if record is not None]
+
+
+def read_turns(path: str | PathLike[str]) -> list[list[RecordedChunk]]:
+    """The chunks of a recorded file, turn by turn. The last turn may be unfinished, and with `turn` lines any other too.
+
+    Raises as `read_chunks` does.
+    """
+    records = _read(path)
+    marked = None in records
+    turns: list[list[RecordedChunk]] = []
+    begins = True
+    for record in records:
+        if record is None or begins:
+            turns.append([])
+        if record is not None:
+            turns[-1].append(record)
+        begins = not marked and record is not None and isinstance(record.chunk, TurnFinished)
+    return turns
+
+
+def _read(path: str | PathLike[str]) -> list[RecordedChunk | None]:
+    """Every line; `None` where a turn begins."""
+    records: list[RecordedChunk | None] = []
+    before_s = 0.0
+    for number, line in enumerate(Path(path).read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        record = _parsed(line, f"{path}, line {number}", before_s)
+        records.append(record)
+        before_s = before_s if record is None else record.at_s
+    return records
 
 
 def write_chunks(path: str | PathLike[str], records: Iterable[RecordedChunk]) -> None:
@@ -49,9 +82,15 @@ def write_chunks(path: str | PathLike[str], records: Iterable[RecordedChunk]) ->
             file.write(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n")
 
 
-def _parsed(line: bytes, where: str) -> RecordedChunk:
+def _parsed(line: bytes, where: str, before_s: float) -> RecordedChunk | None:
     try:
         data = json.loads(line.decode())
+        if not isinstance(data, dict):
+            raise ValueError(f"expected a JSON object, not {type(data).__name__}")
+        if data.get("type") == "turn":
+            return None
+        if "type" in data:
+            data = {"at": before_s, "chunk": data}
         at_s, chunk = data["at"], chunk_codec.from_dict(data["chunk"])
     except KeyError as error:
         raise AdapterError(f"{where}: {error} is missing") from None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.adapters.replay import RecordedChunk, ReplayStream, read_chunks, write_chunks
+from monitor.adapters.replay import RecordedChunk, ReplayStream, read_chunks, read_turns, write_chunks
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, ConfigError
 from monitor.reasons import FinishReason
@@ -76,8 +76,9 @@ async def test_a_file_is_read_as_it_was_written(tmp_path: Path):
     ("line", "said"),
     [
         ("{", "Expecting"),
-        ("[]", "indices"),
-        ("3", "subscriptable"),
+        ("[]", "expected a JSON object, not list"),
+        ("3", "expected a JSON object, not int"),
+        ('{"type": "text_delta"}', "text_delta.text"),
         ('{"at": 0}', "'chunk' is missing"),
         ('{"chunk": {"type": "text_delta", "text": ""}}', "'at' is missing"),
         ('{"at": 0, "chunk": {"type": "nope"}}', "unknown type"),
@@ -97,6 +98,48 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, said: str):
     path.write_bytes(path.read_bytes() + b"\n" + line.encode(errors="surrogateescape") + b"\n")
     with pytest.raises(AdapterError, match=rf"run\.jsonl, line 4: .*{said}"):
         read_chunks(path)
+
+
+def test_a_chunk_written_by_hand_without_a_time_came_with_the_one_before(tmp_path: Path):
+    path = tmp_path / "run.jsonl"
+    path.write_text(
+        '{"type": "text_delta", "text": "a"}\n'
+        '{"at": 2, "chunk": {"type": "text_delta", "text": "b"}}\n'
+        '{"type": "turn_finished", "finish_reason": "done"}\n'
+    )
+    assert read_chunks(path) == [
+        RecordedChunk(0.0, TextDelta("a")),
+        RecordedChunk(2.0, TextDelta("b")),
+        RecordedChunk(2.0, TurnFinished(FinishReason.DONE)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "turns"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        ("a! b! c", ["a!", "b!", "c"]),
+        ("! !", ["!", "!"]),
+        ("u a! u b!", ["ua!", "ub!"]),
+        ("| a! u | b | c!", ["a!u", "b", "c!"]),
+        ("a! u | b!", ["a!u", "b!"]),
+        ("| |", ["", ""]),
+    ],
+)
+def test_a_turn_ends_where_it_is_finished_unless_the_file_says_where_turns_begin(tmp_path: Path, lines: str, turns: list[str]):
+    """`a`: text, `u`: usage, `!`: the turn is finished, `|`: a turn begins."""
+    said = {
+        "!": '{"type": "turn_finished", "finish_reason": "done"}',
+        "|": '{"type": "turn", "note": "any"}',
+        "u": '{"type": "usage_report", "output_tokens": 1}',
+    }
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(said.get(one, f'{{"type": "text_delta", "text": "{one}"}}') + "\n" for one in lines.replace(" ", "")))
+    letters = {TurnFinished: "!", UsageReport: "u"}
+    read = read_turns(path)
+    assert ["".join(letters.get(type(one.chunk), getattr(one.chunk, "text", "")) for one in turn) for turn in read] == turns
+    assert [one for turn in read for one in turn] == read_chunks(path)
 
 
 @given(st.data())

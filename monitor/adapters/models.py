@@ -1,0 +1,40 @@
+"""Models by name: `google:gemini-2.5-flash`, `replay:run.jsonl`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+from monitor.errors import ConfigError
+from monitor.models import Model
+
+_PROVIDERS: Final = {
+    "google": ("monitor.adapters.google_model", "GoogleModel"),
+    "replay": ("monitor.adapters.replay_model", "ReplayModel"),
+}
+"""Where the model class of a provider stands. It is imported when it is asked for, and with it the SDK."""
+
+_NO_CLIENT: Final = frozenset({"replay"})
+
+
+def model(name: str, *, client: Any = None) -> Model:
+    """The model of that name: the provider, a colon, and the provider's own name for it.
+
+    `google:NAME` is Gemini through google-genai; `client` is your `genai.Client`, else one is made from the environment at the
+    first call. `replay:FILE` plays a recorded run, one recorded turn for each call.
+
+    Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is not installed.
+    """
+    provider, _, rest = str(name).partition(":")
+    known = ", ".join(f"{one}:" for one in sorted(_PROVIDERS))
+    if not rest:
+        raise ConfigError(
+            f"model {name!r}: write the provider, a colon, and the model, as in 'google:gemini-2.5-flash'; providers: {known}"
+        )
+    if provider not in _PROVIDERS:
+        raise ConfigError(f"model {name!r}: no provider is called {provider!r}; there are {known}")
+    if client is not None and provider in _NO_CLIENT:
+        raise ConfigError(f"model {name!r} asks nobody and takes no client")
+    module, class_name = _PROVIDERS[provider]
+    made: Model = getattr(importlib.import_module(module), class_name)(rest, **({} if client is None else {"client": client}))
+    return made
