@@ -10,6 +10,7 @@ A loop of several model calls is one `Guard`.
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
 from monitor.adapters.models import model as model
+from monitor.assignment import LastTurnRule as LastTurnRule
 from monitor.budget import Budget as Budget
 from monitor.chunks import Chunk as Chunk
 from monitor.chunks import ReasoningDelta as ReasoningDelta
@@ -56,11 +57,19 @@ from monitor.errors import StoreError as StoreError
 from monitor.errors import ToolError as ToolError
 from monitor.events import AbortRequested as AbortRequested
 from monitor.events import AttemptRetried as AttemptRetried
+from monitor.events import ChunkReceived as ChunkReceived
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
+from monitor.events import LastTurnStarted as LastTurnStarted
 from monitor.events import LimitWarning as LimitWarning
+from monitor.events import Nudged as Nudged
+from monitor.events import OutputEmitted as OutputEmitted
+from monitor.events import Paused as Paused
+from monitor.events import PlanUpdated as PlanUpdated
 from monitor.events import ResultUnmatched as ResultUnmatched
+from monitor.events import Resumed as Resumed
+from monitor.events import RetryScheduled as RetryScheduled
 from monitor.events import RunStarted as RunStarted
 from monitor.events import RunTerminated as RunTerminated
 from monitor.events import SinkFailed as SinkFailed
@@ -68,6 +77,9 @@ from monitor.events import StopDecided as StopDecided
 from monitor.events import StreamClosed as StreamClosed
 from monitor.events import StreamContinued as StreamContinued
 from monitor.events import StreamFailed as StreamFailed
+from monitor.events import ToolFinished as ToolFinished
+from monitor.events import ToolStarted as ToolStarted
+from monitor.events import ToolWithdrawn as ToolWithdrawn
 from monitor.events import TurnEnded as TurnEnded
 from monitor.events import TurnStarted as TurnStarted
 from monitor.events import event_codec as event_codec
@@ -101,6 +113,7 @@ from monitor.policy import StopAtFirstLoop as StopAtFirstLoop
 from monitor.prices import Price as Price
 from monitor.reasons import FinishReason as FinishReason
 from monitor.reasons import TerminateReason as TerminateReason
+from monitor.retries import Retries as Retries
 from monitor.run import RunCore as RunCore
 from monitor.sinks import EventSink as EventSink
 from monitor.sinks import JsonlSink as JsonlSink
@@ -108,6 +121,8 @@ from monitor.sinks import LogSink as LogSink
 from monitor.sinks import MemorySink as MemorySink
 from monitor.state import RunState as RunState
 from monitor.state import Usage as Usage
+from monitor.supervisor import Run as Run
+from monitor.supervisor import Supervisor as Supervisor
 from monitor.tools import FunctionTool as FunctionTool
 from monitor.tools import Tool as Tool
 from monitor.tools import ToolContext as ToolContext
@@ -133,6 +148,7 @@ __all__ = [
     "AttemptRetried",
     "Budget",
     "Chunk",
+    "ChunkReceived",
     "Clock",
     "Compact",
     "Condition",
@@ -156,6 +172,8 @@ __all__ = [
     "JsonlSink",
     "Ladder",
     "LastTurn",
+    "LastTurnRule",
+    "LastTurnStarted",
     "LimitWarning",
     "LogSink",
     "MaxModelCalls",
@@ -172,13 +190,17 @@ __all__ = [
     "MonitorError",
     "NoProgress",
     "Nudge",
+    "Nudged",
     "ObserveOnly",
     "Outcome",
+    "OutputEmitted",
     "Outputs",
     "OutputsComplete",
+    "Paused",
     "Plan",
     "PlanComplete",
     "PlanState",
+    "PlanUpdated",
     "Policy",
     "Predicate",
     "Price",
@@ -186,6 +208,10 @@ __all__ = [
     "ReasoningDelta",
     "RecordedError",
     "ResultUnmatched",
+    "Resumed",
+    "Retries",
+    "RetryScheduled",
+    "Run",
     "RunCore",
     "RunFailed",
     "RunStarted",
@@ -203,6 +229,7 @@ __all__ = [
     "StreamContinued",
     "StreamFailed",
     "StreamRetried",
+    "Supervisor",
     "SystemClock",
     "TaskDone",
     "TerminateReason",
@@ -218,9 +245,12 @@ __all__ = [
     "ToolCalled",
     "ToolContext",
     "ToolError",
+    "ToolFinished",
     "ToolPolicy",
     "ToolResult",
     "ToolSpec",
+    "ToolStarted",
+    "ToolWithdrawn",
     "Turn",
     "TurnEnded",
     "TurnFinished",

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from monitor.answers import Answer
 from monitor.chunks import ToolCall
 from monitor.models import ToolSpec
-from monitor.outputs import Answer, Outputs, Terminate
+from monitor.outputs import Outputs, Terminate
 from monitor.plan import PlanState
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Nudge, Stop, Verdict
@@ -54,6 +55,13 @@ class Assignment:
         self._nudges = 0
         self._driven: object = None
         self._summary_asked = False
+
+    def first_step(self) -> str | None:
+        """What the model is told first, where a plan drives the run."""
+        if self.plan is None or self.plan.done:
+            return None
+        self._driven = self.plan.snapshot()
+        return self.plan.step_text()
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -97,13 +105,14 @@ class Assignment:
         return Stop(TerminateReason.GOAL, self._reached(), "plan" if self.plan is not None else "model")
 
     def _terminated(self) -> Stop:
-        status = self.terminate.status
-        return Stop(TerminateReason.TERMINATED, f"the model ended the run with {status}: {self.terminate.reason}", "terminate", value=status)
+        status, reason = self.terminate.status, self.terminate.reason
+        detail = f"the model ended the run with {status}{f': {reason}' if reason else ''}"
+        return Stop(TerminateReason.TERMINATED, detail, "terminate", value=status)
 
     def _reached(self) -> str:
         if self.plan is None:
             return "the model gave its answer"
-        blocked = ", ".join(step.title for step in self.plan.blocked)
+        blocked = ", ".join(step.text for step in self.plan.blocked)
         return f"the plan is done, apart from what was blocked: {blocked}" if blocked else "the plan is done"
 
     def _drive(self, plan: PlanState) -> Verdict:
@@ -112,7 +121,7 @@ class Assignment:
         if now != self._driven:
             self._driven = now
             return Nudge(plan.step_text())
-        step = plan.active.title if plan.active else "none"
+        step = plan.active.text if plan.active else "none"
         return self._nudge(plan.step_text(), f"the model stopped with its plan unfinished, at: {step}", "plan", step)
 
     def _nudge(self, text: str, detail: str, source: str, value: str) -> Verdict:

@@ -74,7 +74,7 @@ class Guard:
         if stop_when is not None and not isinstance(stop_when, Condition):
             raise ConfigError(f"stop_when takes a condition such as monitor.Timeout(300), not {stop_when!r}")
         if policy is not None:
-            _check_part("policy", policy, "decide")
+            check_part("policy", policy, "decide")
         if keep_text_chars is not None and keep_text_chars < 0:
             raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
         if close_grace_s is not None and not close_grace_s > 0:
@@ -83,9 +83,9 @@ class Guard:
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=default_detectors() if detectors is _DEFAULT else _parts("detectors", detectors or (), "observe"),
+            detectors=default_detectors() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
             policy=policy or StopAtFirstLoop(),
-            emit=FanOut(_parts("sinks", sinks, "emit")).emit,
+            emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
             keep_text_chars=keep_text_chars,
         )
         self._streams = 0
@@ -112,7 +112,7 @@ class Guard:
             if self._watched is not None:
                 await self._watched.__aexit__(kind, error, trace)
         finally:
-            ending = _ending_by(error)
+            ending = ending_by(error)
             crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
             self._outcome = self._core.terminate(self._clock.now(), ending, crash)
 
@@ -259,7 +259,7 @@ def watch(
     return Watch(stream, guard, adapter=adapter)
 
 
-def _ending_by(error: BaseException | None) -> Stop | None:
+def ending_by(error: BaseException | None) -> Stop | None:
     """How a run ends that is left by `error`, if nothing was decided before."""
     if error is None:
         return None
@@ -288,16 +288,17 @@ def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
     )
 
 
-def _parts(name: str, given: object, method: str) -> Sequence[Any]:
+def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
     """A list of detectors or sinks, checked where it is given and not where it first fails."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
     for part in given:
-        _check_part(name, part, method)
+        check_part(name, part, method)
     return given
 
 
-def _check_part(name: str, part: object, method: str) -> None:
+def check_part(name: str, part: object, method: str) -> None:
+    """Raise `ConfigError` for a class in place of an object, and for an object that cannot do its part."""
     if isinstance(part, type):
         raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
     if not callable(getattr(part, method, None)):

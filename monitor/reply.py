@@ -83,7 +83,7 @@ def _cut_off(parts: list[Part], kind: type[Text | Reasoning], start: int) -> tup
     """`parts` without the text of `kind` from `start` on; a marker stands in its place."""
     kept: list[Part] = []
     gone: list[str] = []
-    seen = 0
+    seen = cut_at = 0
     for part in parts:
         if isinstance(part, ToolCall) or not isinstance(part, kind):
             kept.append(part)

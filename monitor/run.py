@@ -23,9 +23,9 @@ from typing import TypeVar
 
 from monitor.assignment import Assignment, LastTurnRule
 from monitor.bank import DetectorBank, DetectorCrash
+from monitor.budget import Budget
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
 from monitor.chunks import check as check_chunk
-from monitor.budget import Budget
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout
 from monitor.detectors.base import Detector
@@ -92,7 +92,6 @@ class RunCore:
     __slots__ = (
         "_abort_told",
         "_abort_why",
-        "_spending",
         "_assignment",
         "_bank",
         "_began",
@@ -120,6 +119,7 @@ class RunCore:
         "_reply",
         "_retry_delay_s",
         "_schedule",
+        "_spending",
         "_stop_error",
         "_supervised",
         "_tally",
@@ -140,7 +140,7 @@ class RunCore:
         "waiting_since",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - the state of a run is what it is
         self,
         *,
         stop_when: Condition | None = None,
@@ -240,7 +240,7 @@ class RunCore:
         if retried is not None:
             self._tool_calls -= len(self._tally.calls)
             self._find(self._bank.fact, StreamRetried(retried.reason.value), now)
-            self._emit(AttemptRetried(self._at(now), self._turns, retried.detail))
+            self._emit(AttemptRetried(self.at(now), self._turns, retried.detail))
         else:
             self._turns += 1
             self._tell_policy(now)
@@ -249,7 +249,7 @@ class RunCore:
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
         self._reply = Reply(dict(self._offsets))
-        self._emit(TurnStarted(self._at(now), self._turns, self._model_calls))
+        self._emit(TurnStarted(self.at(now), self._turns, self._model_calls))
         self.waiting_since = now
         self._look(now, waiting=True)
         return True
@@ -264,21 +264,21 @@ class RunCore:
         self._recovering = cause
         self.stop, self.ends_stream = None, False
         self._verdicts.clear()
-        self._condition = Timeout(self._at(now) - self._pauses.total_s(now) + rule.seconds)
+        self._condition = Timeout(self.at(now) - self._pauses.total_s(now) + rule.seconds)
         self._schedule = Schedule(self._condition, self._schedule.price, self._spending.budgets)
         self.deadline = math.inf
-        self._emit(LastTurnStarted(self._at(now), cause.reason, rule.seconds))
+        self._emit(LastTurnStarted(self.at(now), cause.reason, rule.seconds))
         self._look(now, waiting=False)
 
     def first_chunk(self, now: float) -> None:
         """The stream delivered its first object."""
         self._tally.first_chunk_seen = True
-        self._emit(FirstChunk(self._at(now), self._turns, now - self._tally.started_at))
+        self._emit(FirstChunk(self.at(now), self._turns, now - self._tally.started_at))
 
     def continued(self, now: float) -> None:
         """The SDK has made another model call inside the running stream, by itself."""
         self._model_calls += 1
-        self._emit(StreamContinued(self._at(now), self._turns, self._model_calls))
+        self._emit(StreamContinued(self.at(now), self._turns, self._model_calls))
         self._look(now, waiting=False)
 
     def feed(self, chunk: Chunk, now: float) -> None:
@@ -320,7 +320,7 @@ class RunCore:
                 self._tools_called += (known.name,)
             result = ToolResult(known.id, known.name, text, is_error)
         else:
-            self._emit(ResultUnmatched(self._at(now), call))
+            self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
@@ -343,7 +343,7 @@ class RunCore:
         if self._abort_why is not None:
             self._look(now, waiting=False)
         if model_error is not None:
-            self._emit(StreamFailed(self._at(now), self._turns, model_error))
+            self._emit(StreamFailed(self.at(now), self._turns, model_error))
         tally = self._tally
         if model_error is not None:
             last = failed(error, model_error)
@@ -356,7 +356,7 @@ class RunCore:
         loop_offset = loop_start(self._loop, self._offsets["text"]) if self._loop is not None and self._loop.channel == "text" else None
         self.turn = turn = tally.ended(stopped=self.stop or last.failure, error=error, model_error=model_error, loop_offset=loop_offset)
         self._phase = "after_call"
-        self._emit(TurnEnded(self._at(now), turn))
+        self._emit(TurnEnded(self.at(now), turn))
         if not last.void:
             self._unweighed = turn
             self._offsets["text"] += tally.text_chars
@@ -368,7 +368,7 @@ class RunCore:
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
         """The source had to be closed, and was (or not). `since`: when somebody began to close it."""
         since = self._decided_at if self.stop is not None else since
-        self._closing = StreamClosed(self._at(now), self._turns, closed, now - since, chunks_dropped, note)
+        self._closing = StreamClosed(self.at(now), self._turns, closed, now - since, chunks_dropped, note)
         self._emit(self._closing)
 
     def answer(self, call: ToolCall, now: float) -> ToolResult | None:
@@ -385,9 +385,28 @@ class RunCore:
     def _tell_of(self, assignment: Assignment, call: ToolCall, now: float) -> None:
         if assignment.outputs is not None and call.name == assignment.outputs.spec.name and assignment.outputs.last is not None:
             emitted = assignment.outputs.last
-            self._emit(OutputEmitted(self._at(now), self._turns, emitted.name, emitted.value, emitted.overwritten))
+            self._emit(OutputEmitted(self.at(now), self._turns, emitted.name, emitted.value, emitted.overwritten))
         elif assignment.plan is not None and call.name == assignment.plan.spec.name:
-            self._emit(PlanUpdated(self._at(now), self._turns, assignment.plan.render()))
+            self._emit(PlanUpdated(self.at(now), self._turns, assignment.plan.render()))
+
+    @property
+    def turns(self) -> int:
+        """Turns started."""
+        return self._turns
+
+    @property
+    def failed_attempt(self) -> Stop | None:
+        """Why the last stream was no turn but a failed attempt at one; `None`: it was one, or the run ends anyway."""
+        return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
+
+    @property
+    def was_cut(self) -> bool:
+        """The last stream was left for a loop in it."""
+        return self._cut is not None
+
+    def at(self, now: float) -> float:
+        """Seconds since the run began."""
+        return now - self._began
 
     def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
         """The parts of the last turn's message, fit for the history. Only where the run is supervised."""
@@ -396,13 +415,13 @@ class RunCore:
     def pause(self, now: float) -> None:
         """A person is being asked: deadlines stand still until `resume`. Pauses nest."""
         if self._pauses.begin(now):
-            self._emit(Paused(self._at(now)))
+            self._emit(Paused(self.at(now)))
             self._look(now, waiting=False)
 
     def resume(self, now: float) -> None:
         """The person has answered."""
         if self._pauses.end(now):
-            self._emit(Resumed(self._at(now)))
+            self._emit(Resumed(self.at(now)))
             self._look(now, waiting=False)
 
     def will_retry(self, delay_s: float) -> None:
@@ -478,7 +497,7 @@ class RunCore:
         """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
         if self._outcome is not None:
             return self._outcome
-        if self._abort_why is not None:
+        if self._abort_why is not None or self._parent is not None:
             self._look(now, waiting=False)
         stop = self._ending(fallback)
         if stop is self.stop:
@@ -505,14 +524,14 @@ class RunCore:
             usage_estimated=self._spending.estimated,
             cost_usd=cost_usd,
             turns=self._turns,
-            elapsed_s=self._at(now),
+            elapsed_s=self.at(now),
             recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
             closed=closing.closed if closing else True,
             chunks_after_decision=closing.chunks_dropped if closing else 0,
             closed_after_s=closing.after_s if closing else None,
             error=None if ok else error,
         )
-        self._emit(RunTerminated(self._at(now), self._outcome))
+        self._emit(RunTerminated(self.at(now), self._outcome))
         return self._outcome
 
     # ------------------------------------------------------------------ time
@@ -560,9 +579,6 @@ class RunCore:
             waiting_since_s=self.waiting_since - self._began if waiting and tally else None,
         )
 
-    def _at(self, now: float) -> float:
-        return now - self._began
-
     def _look(self, now: float, *, waiting: bool) -> None:
         """Evaluate everything that may be true now, then plan the next look."""
         if self.stop is not None or self._outcome is not None:
@@ -570,7 +586,7 @@ class RunCore:
         if self._abort_why is not None:
             if not self._abort_told:
                 self._abort_told = True
-                self._emit(AbortRequested(self._at(now), self._abort_why))
+                self._emit(AbortRequested(self.at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
             return
         stop = self._spent(now)
@@ -601,8 +617,10 @@ class RunCore:
         running = self._tally.usage if self._phase == "streaming" else NOTHING
         stop = self._spending.post(running)
         parent = self._parent
-        if parent is not None and (ending := parent.nested(self, *self._spending.total(running), now)) is not None:
-            return Stop(TerminateReason.ABORTED, f"the run that called this one ends: {ending.detail}", ending.source, ending.limit, ending.value)
+        ending = parent.nested(self, *self._spending.total(running), now) if parent is not None else None
+        if ending is not None:
+            detail = f"the run that called this one ends: {ending.detail}"
+            return Stop(TerminateReason.ABORTED, detail, ending.source, ending.limit, ending.value)
         return stop
 
     def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
@@ -632,7 +650,7 @@ class RunCore:
             self.ends_stream = True
             self.deadline = -math.inf
             self._decided_at = now
-            self._emit(StopDecided(self._at(now), stop))
+            self._emit(StopDecided(self.at(now), stop))
 
     def _ending(self, fallback: Stop | None) -> Stop:
         stop = self._how_it_ends(fallback)
@@ -678,7 +696,7 @@ class RunCore:
             tally.roll_back()
             self._reply.restart()
             self._loop = None
-            self._emit(AttemptRetried(self._at(now), self._turns, chunk.reason))
+            self._emit(AttemptRetried(self.at(now), self._turns, chunk.reason))
         self._find(self._bank.fact, chunk, now)
         if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
             detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
@@ -693,7 +711,7 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
             return
         for detection in found:
-            self._emit(DetectionRaised(self._at(now), self._turns, detection))
+            self._emit(DetectionRaised(self.at(now), self._turns, detection))
             if detection.level == "loop" and detection.channel in _WRITTEN:
                 self._loop = detection
             self._follow(self._verdict_on(detection, now), now, detection)

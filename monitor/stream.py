@@ -21,6 +21,7 @@ import anyio
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
 from monitor.adapters.base import AdapterFactory, StreamAdapter, find_adapter, find_adapter_of_source
+from monitor.chunks import Chunk
 from monitor.closing import Closing, close_source
 from monitor.errors import ConfigError
 from monitor.models import ModelError
@@ -58,6 +59,7 @@ class SourceStream(Generic[T]):
         "_finished",
         "_index",
         "_iterator",
+        "_listener",
         "_model_error",
         "_now",
         "_opened",
@@ -70,7 +72,18 @@ class SourceStream(Generic[T]):
         "_wait",
     )
 
-    def __init__(self, source: Source[T], core: RunCore, *, clock: Clock, adapter: AdapterFactory | None, close_grace_s: float) -> None:
+    def __init__(
+        self,
+        source: Source[T],
+        core: RunCore,
+        *,
+        clock: Clock,
+        adapter: AdapterFactory | None,
+        close_grace_s: float,
+        index: int = 0,
+        listener: Callable[[Chunk], None] | None = None,
+    ) -> None:
+        """`index`: the number of the stream in its run. `listener` is given every chunk, after the core."""
         self._source: Any = source
         self._core = core
         self._clock = clock
@@ -79,7 +92,8 @@ class SourceStream(Generic[T]):
         self._adapter: StreamAdapter | None = None
         self._plain_text: Callable[[object], str | None] = _unknown
         self._requests = 1
-        self._index = 0
+        self._index = index
+        self._listener = listener
         self._close_grace_s = close_grace_s
         self._wait: Wait | None = None  # made with the first read, in the loop that reads
         self._opened: Any = None
@@ -155,7 +169,7 @@ class SourceStream(Generic[T]):
             raise
         except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
             core.fail(error, "adapter", now)
-        if core.stop is not None:
+        if core.ends_stream:
             await self._end()
         return item
 
@@ -212,7 +226,9 @@ class SourceStream(Generic[T]):
         self._adapter = adapter = factory(self._index)
         self._plain_text = getattr(adapter, "plain_text", _unknown)
         feed: Callable[[Any, float], None] = self._feed_decoded
-        if factory is TextAdapter:
+        if self._listener is not None:
+            feed = self._feed_heard
+        elif factory is TextAdapter:
             feed = self._core.feed_text  # what it would decode to, without the object
         self._feed = feed
         feed(item, now)
@@ -226,10 +242,22 @@ class SourceStream(Generic[T]):
             return
         for chunk in adapter.decode(item):
             core.feed(chunk, now)
-        requests: int = getattr(adapter, "requests", 1)
+        self._count_requests()
+
+    def _feed_heard(self, item: T, now: float) -> None:
+        """As `_feed_decoded`, for somebody who wants to see every chunk."""
+        assert self._adapter is not None  # noqa: S101 - set with this method
+        assert self._listener is not None  # noqa: S101 - the same
+        for chunk in self._adapter.decode(item):
+            self._core.feed(chunk, now)
+            self._listener(chunk)
+        self._count_requests()
+
+    def _count_requests(self) -> None:
+        requests: int = getattr(self._adapter, "requests", 1)
         while self._requests < requests:
             self._requests += 1
-            core.continued(now)
+            self._core.continued(self._now())
 
     # ------------------------------------------------------------------ ending
 

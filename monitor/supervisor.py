@@ -19,6 +19,7 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -43,13 +44,12 @@ from monitor.events import (
     ToolStarted,
     ToolWithdrawn,
 )
-from monitor.guard import CLOSE_GRACE_S, KEEP_TEXT_CHARS, ending_by
+from monitor.guard import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_part, check_parts, ending_by
 from monitor.instructions import render, run_instructions
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
 from monitor.outcome import Outcome, Turn
-from monitor.outputs import Outputs, preflight
-from monitor.parts import check_part, parts
+from monitor.outputs import TERMINATE, Outputs, preflight
 from monitor.plan import Plan
 from monitor.policy import Ladder, Policy
 from monitor.prices import Price, price_of
@@ -59,7 +59,8 @@ from monitor.retries import Retries
 from monitor.run import RunCore
 from monitor.sinks.base import EventSink, FanOut
 from monitor.stream import SourceStream
-from monitor.tools.base import Tool, ToolContext, as_tools, carry_out_all, check_name
+from monitor.tools.base import Tool, ToolContext, carry_out_all, check_name
+from monitor.tools.functions import as_tools
 from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
@@ -121,7 +122,7 @@ class Supervisor:
         self.plan = plan
         self.tools = as_tools(tools)
         self.price = price_of(prices, model.name)
-        preflight(self.outputs, tool_choice=tool_choice)
+        preflight(self.outputs, self.tools, tool_choice)
         _must_know_prices(self.price, stop_when, budget, model)
         self.instructions = run_instructions(
             render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=bool(self.tools)
@@ -129,7 +130,7 @@ class Supervisor:
         self.tool_choice: ToolChoice = tool_choice
         self.stop_when = stop_when
         self.budget = budget
-        self.detectors = default_detectors() if detectors is _DEFAULT else parts("detectors", detectors or (), "observe")
+        self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
         self.policy = policy or Ladder()
         self.last_turn = LastTurnRule() if last_turn is _DEFAULT else last_turn
         self.max_nudges = max_nudges
@@ -137,7 +138,7 @@ class Supervisor:
         self.looped_text: LoopedText = looped_text
         self.model_settings = dict(model_settings or {})
         self.history = tuple(history)
-        self.sinks = parts("sinks", sinks, "emit")
+        self.sinks = check_parts("sinks", sinks, "emit")
         self.clock: Clock = clock or SystemClock()
         self.keep_text_chars = keep_text_chars
         self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
@@ -162,15 +163,28 @@ class Supervisor:
         return _Subagent(self, name, description)
 
 
+@dataclass(slots=True, eq=False)
+class _Caller:
+    """What a run that is called as a tool takes from the run that calls it."""
+
+    core: RunCore
+    clock: Clock
+    budgets: tuple[Budget, ...]
+    wake: Callable[[], None]
+    """Let it see at once whether it has to end."""
+    called: set[Run] = field(default_factory=set)
+    """The runs that are at work for it; its abort is theirs."""
+
+
 class Run:
     """One run of a supervisor: an async iterator of its events, the last of which is `RunTerminated`."""
 
-    def __init__(self, supervisor: Supervisor, task: str | UserMessage, *, streams: bool, parent: Run | None = None) -> None:
+    def __init__(self, supervisor: Supervisor, task: str | UserMessage, *, streams: bool, caller: _Caller | None = None) -> None:
         if not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
         self._supervisor = supervisor
-        self._parent = parent
-        self._clock = parent._clock if parent is not None else supervisor.clock
+        self._caller = caller
+        self._clock = caller.clock if caller is not None else supervisor.clock
         self._now = self._clock.now
         self._streams = streams
         self._events: deque[Event] = deque()
@@ -178,20 +192,23 @@ class Run:
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
         self._assignment = Assignment(outputs, plan, max_nudges=supervisor.max_nudges)
+        own = (supervisor.budget,) if supervisor.budget is not None else ()
+        budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         self._core = RunCore(
             stop_when=supervisor.stop_when,
-            detectors=copy.deepcopy(supervisor.detectors),
+            detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,
             keep_text_chars=supervisor.keep_text_chars,
             price=supervisor.price,
-            budgets=self._budgets(),
+            budgets=budgets,
             assignment=self._assignment,
             last_turn=supervisor.last_turn,
             cuts=True,
             supervised=True,
-            parent=parent._core if parent is not None else None,
+            parent=caller.core if caller is not None else None,
         )
+        self.as_caller = _Caller(self._core, self._clock, budgets, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self.history: list[Message] = [*supervisor.history, first]
         """The messages of the run so far. Do not change it while the run goes on."""
@@ -203,7 +220,6 @@ class Run:
         self._only: tuple[str, ...] | None = None
         self._reading: SourceStream[Any] | None = None
         self._waiting: Wait | None = None
-        self._children: set[Run] = set()
         self._driver: AsyncGenerator[None, None] | None = None
         self._outcome: Outcome | None = None
 
@@ -222,8 +238,8 @@ class Run:
     def abort(self, why: str = "aborted") -> None:
         """End the run now: whatever it is waiting for is interrupted, the connection closed. From any task, thread or signal handler."""
         self._core.abort(why)
-        for child in tuple(self._children):
-            child.abort(why)
+        for run in tuple(self.as_caller.called):
+            run.abort(why)
         self._wake()
 
     @contextmanager
@@ -241,8 +257,8 @@ class Run:
         if self._phase != "idle":
             raise ConfigError(f"this run is {self._phase}: a run is used once, begin another with supervisor.stream()")
         self._phase = "running"
-        if self._parent is not None:
-            self._parent._children.add(self)
+        if self._caller is not None:
+            self._caller.called.add(self)
         self._core.begin(self._now())
         self._driver = self._drive()
         return self
@@ -275,15 +291,11 @@ class Run:
     def _end(self, ending: Stop | None, error: Exception | None) -> None:
         if self._outcome is not None:
             return
-        parent = self._parent
-        if parent is not None:
-            if parent._core.must_stop(self._now()):
-                ending = None if parent._core.stop is None else Stop(TerminateReason.ABORTED, parent._core.stop.detail, parent._core.stop.source)
-            parent._children.discard(self)
         self._outcome = self._core.terminate(self._now(), ending, error)
         self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
-        if parent is not None:
-            parent._wake()
+        if self._caller is not None:
+            self._caller.called.discard(self)
+            self._caller.wake()
 
     # ------------------------------------------------------------------ the loop
 
@@ -382,7 +394,7 @@ class Run:
             return
         results: dict[str, ToolResult] = {}
         if core.stop is None and not core.was_cut:
-            for call in turn.tool_calls:
+            for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
                 result = self._answer(call)
                 if result is not None:
                     results[call.id] = result
@@ -454,10 +466,6 @@ class Run:
         self._streams_opened += 1
         return self._streams_opened - 1
 
-    def _budgets(self) -> tuple[Budget, ...]:
-        own = (self._supervisor.budget,) if self._supervisor.budget is not None else ()
-        return own if self._parent is None else (*own, *(budget.share() for budget in self._parent._budgets()))
-
     def _at(self) -> float:
         return self._core.at(self._now())
 
@@ -488,8 +496,8 @@ class _Subagent:
         task = arguments.get("task")
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")
-        parent = context.run if isinstance(context.run, Run) else None
-        async with Run(self._supervisor, task, streams=False, parent=parent) as run:
+        caller = context.run.as_caller if isinstance(context.run, Run) else None
+        async with Run(self._supervisor, task, streams=False, caller=caller) as run:
             async for _ in run:
                 pass
         outcome = run.outcome
@@ -518,7 +526,7 @@ async def _sleep(clock: Clock, seconds: float) -> None:
 
 def _must_know_prices(price: Price | None, stop_when: Condition | None, budget: Budget | None, model: Model) -> None:
     """A limit in US dollars that nobody can count is no limit."""
-    in_usd = [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
+    in_usd: list[object] = [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
     in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
     if in_usd and price is None:
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model.name} costs: give prices={{{model.name!r}: monitor.Price(...)}}")

@@ -95,6 +95,17 @@ class Condition(ABC):
         return Not(self)
 
 
+def leaves(condition: Condition) -> list[Condition]:
+    """The conditions that a composition is made of."""
+    match condition:
+        case _Composition():
+            return [leaf for part in condition.parts for leaf in leaves(part)]
+        case Not():
+            return leaves(condition.part)
+        case _:
+            return [condition]
+
+
 def parts_of(condition: Condition, kind: type[AnyOf | AllOf]) -> tuple[Condition, ...]:
     """`a | b | c` is one composition of three."""
     return condition.parts if isinstance(condition, kind) else (condition,)

@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from monitor._hashing import canonical_json, identity
@@ -41,7 +40,7 @@ DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "thi
 GUESSES_KEPT = 256
 """A model may invent names without end."""
 
-NO_POLICIES: Mapping[str, ToolPolicy] = MappingProxyType({})
+NO_POLICIES: Mapping[str, ToolPolicy] = {}
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -10,3 +10,5 @@ from monitor.testing.scripted import Do as Do
 from monitor.testing.scripted import Pause as Pause
 from monitor.testing.scripted import ScriptedStream as ScriptedStream
 from monitor.testing.scripted import Stall as Stall
+from monitor.testing.scripted_model import ScriptedModel as ScriptedModel
+from monitor.testing.scripted_model import call as call

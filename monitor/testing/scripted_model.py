@@ -1,0 +1,75 @@
+"""A model that says in each turn what a test tells it to, and remembers what it was sent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from monitor.chunks import CHUNK_TYPES, TextDelta, ToolCall, TurnFinished
+from monitor.models import ModelRequest
+from monitor.reasons import FinishReason
+from monitor.testing.scripted import ScriptedStream
+
+Answer: TypeAlias = str | Any
+"""One turn: a text, a `ToolCall`, an exception, or a list of these, of any chunks, and of `Pause`, `Stall` and `Do`."""
+
+_numbers = itertools.count()
+
+
+def call(name: str, /, **arguments: Any) -> ToolCall:
+    """A tool call with an id of its own, for a script."""
+    return ToolCall(f"call_{next(_numbers)}", name, arguments)
+
+
+class ScriptedModel:
+    """Answers its `n`-th request with the `n`-th of `answers`, or with what the function `answers` makes of the request.
+
+        model = ScriptedModel("Hello", [call("search", q="x"), "looking"], ConnectionError("gone"))
+
+    An answer that holds no `TurnFinished` and no exception ends well (`finishes=False`: it just ends). A request beyond the script is
+    an `AssertionError`, which ends the run with `error`.
+    """
+
+    def __init__(
+        self,
+        *answers: Answer | Callable[[ModelRequest], Answer],
+        name: str = "scripted:model",
+        finishes: bool = True,
+        suspends: bool = False,
+    ) -> None:
+        self._answers = list(answers)
+        self._finishes = finishes
+        self._suspends = suspends
+        self.name = name
+        self.requests: list[ModelRequest] = []
+        """What it was sent, in order."""
+        self.streams: list[ScriptedStream] = []
+        """What it answered; each says whether it was read to its end and closed."""
+
+    def stream(self, request: ModelRequest) -> ScriptedStream:
+        """The next answer."""
+        self.requests.append(request)
+        number = len(self.requests) - 1
+        if len(self._answers) == 1 and _is_function(self._answers[0]):
+            answer = self._answers[0](request)
+        elif number < len(self._answers):
+            answer = self._answers[number]
+            if _is_function(answer):
+                answer = answer(request)
+        else:
+            raise AssertionError(f"the script of {self.name} has {len(self._answers)} answers, and this is request {number + 1}")
+        stream = ScriptedStream(*self._steps(answer), suspends=self._suspends)
+        self.streams.append(stream)
+        return stream
+
+    def _steps(self, answer: Answer) -> Iterable[Any]:
+        steps = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else [answer]
+        steps = [TextDelta(step) if isinstance(step, str) else step for step in steps]
+        ends = any(isinstance(step, TurnFinished | BaseException) for step in steps)
+        return steps if ends or not self._finishes else [*steps, TurnFinished(FinishReason.DONE)]
+
+
+def _is_function(answer: object) -> bool:
+    return callable(answer) and not isinstance(answer, type | CHUNK_TYPES)
+
