@@ -10,7 +10,6 @@ A loop of several model calls is one `Guard`.
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
 from monitor.adapters.models import model as model
-from monitor.assignment import LastTurnRule as LastTurnRule
 from monitor.budget import Budget as Budget
 from monitor.chunks import Chunk as Chunk
 from monitor.chunks import ReasoningDelta as ReasoningDelta
@@ -172,7 +171,6 @@ __all__ = [
     "JsonlSink",
     "Ladder",
     "LastTurn",
-    "LastTurnRule",
     "LastTurnStarted",
     "LimitWarning",
     "LogSink",

@@ -7,7 +7,6 @@ has got where it should, needs a push, or has to be given up. Core and harness d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from monitor.answers import Answer
@@ -20,26 +19,6 @@ from monitor.verdicts import Nudge, Stop, Verdict
 
 MAX_NUDGES = 3
 """How often a model that stops with outputs missing is told so. Elsewhere this is unlimited, which loops."""
-
-
-@dataclass(slots=True, frozen=True)
-class LastTurnRule:
-    """One more turn for a run that is about to end without its goal.
-
-    `seconds`: the time of that turn, its own. `after`: the endings that are worth one; spent money and a user's abort are not.
-    """
-
-    seconds: float = 60.0
-    after: frozenset[TerminateReason] = frozenset(
-        {
-            TerminateReason.MAX_TURNS,
-            TerminateReason.TIMEOUT,
-            TerminateReason.IDLE_TIMEOUT,
-            TerminateReason.MODEL_CALL_LIMIT,
-            TerminateReason.TOOL_CALL_LIMIT,
-            TerminateReason.MISSING_OUTPUTS,
-        }
-    )
 
 
 class Assignment:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from monitor.assignment import Assignment, LastTurnRule
+from monitor.assignment import Assignment
 from monitor.bank import DetectorBank, DetectorCrash
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
@@ -151,7 +151,7 @@ class RunCore:
         price: Price | None = None,
         budgets: Sequence[Budget] = (),
         assignment: Assignment | None = None,
-        last_turn: LastTurnRule | None = None,
+        last_turn: LastTurn | None = None,
         cuts: bool = False,
         supervised: bool = False,
         parent: RunCore | None = None,
@@ -254,20 +254,19 @@ class RunCore:
         self._look(now, waiting=True)
         return True
 
-    def begin_last_turn(self, now: float) -> None:
+    def begin_last_turn(self, last: LastTurn, now: float) -> None:
         """One more turn for a run that is about to end: conditions are off, but for the last turn's own time. Budgets and an abort
         still count.
         """
-        rule = self._last_turn or LastTurnRule()
         cause = self.stop or self._found
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
         self._recovering = cause
         self.stop, self.ends_stream = None, False
         self._verdicts.clear()
-        self._condition = Timeout(self.at(now) - self._pauses.total_s(now) + rule.seconds)
+        self._condition = Timeout(self.at(now) - self._pauses.total_s(now) + last.seconds)
         self._schedule = Schedule(self._condition, self._schedule.price, self._spending.budgets)
         self.deadline = math.inf
-        self._emit(LastTurnStarted(self.at(now), cause.reason, rule.seconds))
+        self._emit(LastTurnStarted(self.at(now), cause.reason, last.seconds))
         self._look(now, waiting=False)
 
     def first_chunk(self, now: float) -> None:
@@ -491,7 +490,7 @@ class RunCore:
         rule, stop = self._last_turn, self.stop
         if rule is None or stop is None or self._assignment is None or self._recovering is not None or stop.reason not in rule.after:
             return None
-        return LastTurn(self._assignment.last_words(stop), tuple(spec.name for spec in self._assignment.last_tools))
+        return replace(rule, text=self._assignment.last_words(stop))
 
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
         """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""

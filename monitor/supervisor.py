@@ -27,7 +27,7 @@ import anyio
 
 from monitor._codec import to_plain
 from monitor._wait import Clock, SystemClock, Wait, make_wait
-from monitor.assignment import MAX_NUDGES, Assignment, LastTurnRule
+from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.conditions import Condition, CostLimit
@@ -97,7 +97,7 @@ class Supervisor:
         detectors: Sequence[Detector] | None = _DEFAULT,
         policy: Policy | None = None,
         plan: Plan | None = None,
-        last_turn: LastTurnRule | None = _DEFAULT,
+        last_turn: LastTurn | None = _DEFAULT,
         max_nudges: int | None = MAX_NUDGES,
         retries: Retries | None = _DEFAULT,
         looped_text: LoopedText = "trim",
@@ -132,7 +132,7 @@ class Supervisor:
         self.budget = budget
         self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
         self.policy = policy or Ladder()
-        self.last_turn = LastTurnRule() if last_turn is _DEFAULT else last_turn
+        self.last_turn = LastTurn() if last_turn is _DEFAULT else last_turn
         self.max_nudges = max_nudges
         self.retries = Retries() if retries is _DEFAULT else retries or Retries(0)
         self.looped_text: LoopedText = looped_text
@@ -336,7 +336,7 @@ class Run:
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
                     said.append(text)
                 case LastTurn(text, tools):
-                    self._core.begin_last_turn(self._now())
+                    self._core.begin_last_turn(verdict, self._now())
                     self._only = tools or tuple(spec.name for spec in self._assignment.last_tools)
                     said = [text]
                 case Compact():

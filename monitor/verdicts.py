@@ -5,10 +5,13 @@ a `Detection` or a `Stop` is a fact; the policy turns facts into a `Verdict`; gu
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from monitor._codec import Codec
+from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
@@ -117,12 +120,48 @@ class Compact:
     why: str
 
 
-@dataclass(slots=True, frozen=True)
+WORTH_A_LAST_TURN = (
+    TerminateReason.MAX_TURNS,
+    TerminateReason.TIMEOUT,
+    TerminateReason.IDLE_TIMEOUT,
+    TerminateReason.MODEL_CALL_LIMIT,
+    TerminateReason.TOOL_CALL_LIMIT,
+    TerminateReason.MISSING_OUTPUTS,
+)
+"""Endings after which a model may still say what it has. Spent money is spent, and an abort is an abort."""
+
+
+@dataclass(slots=True, frozen=True, init=False)
 class LastTurn:
-    """One more turn, with `text` as the user message and only `tools` offered."""
+    """One more turn, with `text` as the user message and only `tools` offered.
+
+    As an option, `LastTurn(60)`: what a run gets that is about to end without its goal, with its own time in seconds.
+    """
 
     text: str
-    tools: tuple[str, ...] = ()
+    tools: tuple[str, ...]
+    """Names; empty: the run's own tools."""
+    seconds: float
+    after: tuple[TerminateReason, ...]
+    """The endings that get one; only of the option."""
+
+    def __init__(
+        self,
+        text: str | float = "",
+        tools: Sequence[str] = (),
+        *,
+        seconds: float = 60.0,
+        after: Sequence[TerminateReason] = WORTH_A_LAST_TURN,
+    ) -> None:
+        """A number in the place of the text is `seconds`; 60 is Gemini CLI's."""
+        if not isinstance(text, str):
+            text, seconds = "", text
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= sys.float_info.max:
+            raise ConfigError(f"LastTurn takes a finite number of seconds above 0, not {seconds!r}")
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "tools", tuple(tools))
+        object.__setattr__(self, "seconds", seconds)
+        object.__setattr__(self, "after", tuple(TerminateReason(reason) for reason in after))
 
 
 Verdict: TypeAlias = Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop

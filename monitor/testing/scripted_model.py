@@ -72,4 +72,3 @@ class ScriptedModel:
 
 def _is_function(answer: object) -> bool:
     return callable(answer) and not isinstance(answer, type | CHUNK_TYPES)
-
