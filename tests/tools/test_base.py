@@ -116,8 +116,8 @@ async def test_arguments_that_do_not_fit_are_an_error_by_field():
     def it(n: int) -> int:
         return n
 
-    assert await run(it, n="x", m=1) == error(
-        "invalid arguments: n: Input should be a valid integer, unable to parse string as an integer, not 'x'; m: is not known. Arguments of it: n."
+    assert await run(it, n=[], m=1) == error(
+        "invalid arguments: n: Input should be a valid integer, not []; m: is not known. Arguments of it: n."
     )
 
 
