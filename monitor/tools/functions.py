@@ -87,8 +87,10 @@ class FunctionTool(Generic[P, R]):
         raise ToolError(f"{self.spec.name} did not answer within {self.timeout_s:g} s")
 
     async def _run(self, arguments: dict[str, Any]) -> object:
-        started = functools.partial(cast("Callable[..., Any]", self.fn), **arguments)
-        answer = started() if _is_async(self.fn) else await anyio.to_thread.run_sync(started, abandon_on_cancel=True)
+        def start() -> list[Any]:
+            return [self.fn(**arguments)]  # type: ignore[call-arg]  # in a list, because trio takes no coroutine from a thread
+
+        (answer,) = start() if _is_async(self.fn) else await anyio.to_thread.run_sync(start, abandon_on_cancel=True)
         if inspect.isawaitable(answer):  # also what a plain function handed back, e.g. a lambda or a decorator around an async one
             answer = await answer
         return "done" if answer is None and self._arguments.answers_nothing else answer
