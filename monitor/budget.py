@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monitor._numbers import ROUNDING_USD, is_count, is_finite
+from monitor._numbers import ROUNDING_USD, is_finite, is_whole
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Met, Stop
@@ -21,7 +21,7 @@ class Budget:
     __slots__ = ("_own_tokens", "_own_usd", "chain", "spent_tokens", "spent_usd", "tokens", "usd")
 
     def __init__(self, *, tokens: int | None = None, usd: float | None = None) -> None:
-        if tokens is not None and not is_count(tokens):
+        if tokens is not None and not (is_whole(tokens) and tokens >= 1):
             raise ConfigError(f"Budget.tokens must be a whole number of at least 1, not {tokens!r}; leave it out for no limit")
         if usd is not None and not (is_finite(usd) and usd > 0):
             raise ConfigError(f"Budget.usd must be a finite number above 0, not {usd!r}; leave it out for no limit")
@@ -46,7 +46,7 @@ class Budget:
         Negative numbers take back what an estimate had counted too much. Raises `ConfigError` if more is taken back than
         was spent here, and for what are no numbers.
         """
-        if not (tokens == 0 or is_count(abs(tokens))) or not is_finite(usd):
+        if not is_whole(tokens) or not is_finite(usd):
             raise ConfigError(f"Budget.spend takes a whole number of tokens and a finite number of US dollars, not {tokens!r} and {usd!r}")
         if self._own_tokens + tokens < 0 or self._own_usd + usd < -ROUNDING_USD:
             raise ConfigError(f"Budget.spend cannot take back {tokens} tokens and {usd:g} USD: less was spent here")
@@ -82,10 +82,10 @@ class Budget:
         used: list[Met] = []
         for budget in self.chain:
             if budget.tokens is not None:
-                used.append(Met("Budget", met=budget.spent_tokens > budget.tokens, value=budget.spent_tokens, limit=budget.tokens))
+                used.append(Met("Budget.tokens", met=budget.spent_tokens > budget.tokens, value=budget.spent_tokens, limit=budget.tokens))
             if budget.usd is not None:
                 met = budget.spent_usd > budget.usd + ROUNDING_USD
-                used.append(Met("Budget", met=met, value=budget.spent_usd, limit=budget.usd))
+                used.append(Met("Budget.usd", met=met, value=budget.spent_usd, limit=budget.usd))
         return used
 
     def _count(self, tokens: int, usd: float) -> None:

@@ -200,11 +200,11 @@ class Resumed:
 
 @dataclass(slots=True, frozen=True)
 class LimitWarning:
-    """A limit is nearly used up. Told once a run for each limit."""
+    """A limit is nearly used up. Told once a run for each limit, when the run is next looked at."""
 
     at_s: float
     source: str
-    """The condition by name, or `Budget`."""
+    """The condition by name, or `Budget`; with the kind where there are several: `token_limit.output_tokens`, `Budget.usd`."""
     value: float | int
     """What is used, in the unit of the limit."""
     limit: float | int

@@ -36,6 +36,6 @@ class Warner:
 
 def _warning(met: Met, state: RunState) -> LimitWarning | None:
     value, limit = met.value, met.limit
-    if not isinstance(value, int | float) or not isinstance(limit, int | float) or limit <= 0 or value / limit < WARN_AT:
-        return None
-    return LimitWarning(state.elapsed_s, met.condition, value, limit)
+    if isinstance(value, int | float) and isinstance(limit, int | float) and limit > 0 and value / limit >= WARN_AT:
+        return LimitWarning(state.elapsed_s, met.condition, value, limit)
+    return None

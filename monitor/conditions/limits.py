@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from monitor._numbers import ROUNDING_USD, is_finite
+from monitor._numbers import ROUNDING_USD, is_finite, is_whole
 from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
@@ -14,7 +14,7 @@ from monitor.verdicts import Met, Stop
 
 
 def _at_least_one(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not (is_whole(value) and value >= 1):
         raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}; leave the condition out for no limit")
 
 
@@ -111,8 +111,8 @@ class TokenLimit(Condition):
         return max(0, min(room)) if room else None
 
     def progress(self, state: RunState) -> Sequence[Met]:
-        used = [(getattr(state.usage, name), limit) for name, limit in self._limits() if limit is not None]
-        return [Met(self.name, met=value > limit, value=value, limit=limit) for value, limit in used]
+        used = [(name, getattr(state.usage, name), limit) for name, limit in self._limits() if limit is not None]
+        return [Met(f"{self.name}.{name}", met=value > limit, value=value, limit=limit) for name, value, limit in used]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class CostLimit(Condition):
 
     def __post_init__(self) -> None:
         if not is_finite(self.usd) or self.usd <= 0:
-            raise ConfigError(f"CostLimit takes a finite number of US dollars above 0, not {self.usd!r}; leave it out for no limit")
+            raise ConfigError(f"CostLimit.usd must be a finite number above 0, not {self.usd!r}; leave the condition out for no limit")
 
     def evaluate(self, state: RunState) -> Stop | None:
         if state.cost_usd <= self.usd + ROUNDING_USD:

@@ -18,15 +18,20 @@ from monitor.conditions import (
     AllOf,
     AnyOf,
     Condition,
+    CostLimit,
     FirstChunkTimeout,
     IdleTimeout,
     MaxModelCalls,
     MaxToolCalls,
     MaxTurns,
     Not,
+    OutputsComplete,
+    PlanComplete,
     Predicate,
+    TaskDone,
     Timeout,
     TokenLimit,
+    ToolCalled,
     condition_from_dict,
 )
 from monitor.errors import ConfigError
@@ -46,7 +51,12 @@ def reason_of(condition: Condition, state: RunState) -> TerminateReason | None:
 # --- random trees and states. Times are halves, so that sums are exact.
 
 HALVES = st.integers(0, 40).map(lambda number: number / 2)
-TIMED = st.one_of(st.builds(Timeout, HALVES), st.builds(IdleTimeout, HALVES), st.builds(FirstChunkTimeout, HALVES))
+TIMED = st.one_of(
+    st.builds(Timeout, HALVES),
+    st.builds(Timeout, HALVES, exclude_retry_delays=st.just(True)),
+    st.builds(IdleTimeout, HALVES),
+    st.builds(FirstChunkTimeout, HALVES),
+)
 COUNTED = st.one_of(
     st.builds(MaxTurns, st.integers(1, 4)),
     st.builds(MaxModelCalls, st.integers(1, 4)),
@@ -54,6 +64,9 @@ COUNTED = st.one_of(
     st.builds(TokenLimit, st.integers(1, 60)),
     st.builds(lambda n: TokenLimit(output_tokens=n), st.integers(1, 60)),
     st.builds(lambda n, m: TokenLimit(n, input_tokens=m), st.integers(1, 60), st.integers(1, 60)),
+    st.builds(CostLimit, st.integers(1, 60).map(lambda quarters: quarters / 4)),
+    st.builds(ToolCalled, st.sampled_from(["search", "finish"])),
+    st.sampled_from([OutputsComplete(), PlanComplete(), TaskDone()]),
 )
 
 
@@ -89,6 +102,7 @@ def states(draw: st.DrawFn) -> RunState:
         started = draw(HALVES.filter(lambda at: at <= elapsed))
         waiting = draw(st.none() | HALVES.filter(lambda at: started <= at <= elapsed))
     input_tokens, output_tokens = draw(st.integers(0, 70)), draw(st.integers(0, 70))
+    paused_s = draw(HALVES.filter(lambda seconds: seconds <= elapsed))
     return RunState(
         elapsed_s=elapsed,
         phase=phase,
@@ -100,7 +114,21 @@ def states(draw: st.DrawFn) -> RunState:
         stream_started_s=started,
         first_chunk_seen=draw(st.booleans()) if phase == "streaming" else False,
         waiting_since_s=waiting,
+        cost_usd=draw(st.integers(0, 70)) / 4,
+        paused_s=paused_s,
+        paused=draw(st.booleans()),
+        retry_delay_s=draw(HALVES.filter(lambda seconds: seconds <= elapsed - paused_s)),
+        tools_called=draw(st.sampled_from([(), ("search",), ("search", "finish")])),
+        missing_outputs=draw(st.sampled_from([None, (), ("risk",)])),
+        plan_done=draw(st.sampled_from([None, False, True])),
+        task_done=draw(st.sampled_from([None, False, True])),
     )
+
+
+def later(state: RunState, moment: float) -> RunState:
+    """The same run at that moment, if nothing has happened: while a person is asked, it is the pause that grows."""
+    passed = moment - state.elapsed_s
+    return replace(state, elapsed_s=moment, paused_s=state.paused_s + passed if state.paused else state.paused_s)
 
 
 THE_END = 42.0
@@ -129,6 +157,7 @@ def test_the_order_in_which_parts_are_written_does_not_change_what_is_true(a: Co
         assert (one.evaluate(state) is None) is (other.evaluate(state) is None)
         assert one.deadline(state) == other.deadline(state)
         assert one.token_headroom(state) == other.token_headroom(state)
+        assert one.cost_headroom(state) == other.cost_headroom(state)
 
 
 def test_chains_of_one_operator_are_one_composition():
@@ -162,7 +191,18 @@ def test_only_conditions_can_be_combined(other: Any):
 
 # --- who gives the reason
 
-LATE = RunState(elapsed_s=20, phase="streaming", stream_started_s=2, waiting_since_s=6, tool_calls=9)
+LATE = RunState(
+    elapsed_s=20,
+    phase="streaming",
+    stream_started_s=2,
+    waiting_since_s=6,
+    tool_calls=9,
+    cost_usd=3,
+    tools_called=("finish",),
+    missing_outputs=(),
+    plan_done=True,
+    task_done=True,
+)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +219,13 @@ LATE = RunState(elapsed_s=20, phase="streaming", stream_started_s=2, waiting_sin
         (Timeout(20) | MaxToolCalls(3), "timeout"),
         (MaxToolCalls(3) | Timeout(21), "tool_call_limit"),
         (MaxTurns(1) | Timeout(10), "timeout"),  # the first is not true while it streams
+        (CostLimit(1) | MaxToolCalls(3), "cost_limit"),  # both now: as written
+        (MaxToolCalls(3) | CostLimit(1), "tool_call_limit"),
+        (OutputsComplete() | Timeout(10), "timeout"),  # the outputs came in the twentieth second
+        (OutputsComplete() | Timeout(21), "goal"),
+        (CostLimit(1) | TaskDone(), "cost_limit"),
+        (TaskDone() | CostLimit(1), "goal"),
+        (ToolCalled("finish", reason=TerminateReason.GOAL) | PlanComplete() | Timeout(20), "goal"),
         ((Timeout(19) & IdleTimeout(1)) | Timeout(18), "timeout"),
         ((Timeout(19) & IdleTimeout(1)) | FirstChunkTimeout(16), "idle_timeout"),  # at 19 and at 18
         ((IdleTimeout(1) & Timeout(17)) | FirstChunkTimeout(16), "idle_timeout"),  # at 17 and at 18
@@ -196,7 +243,7 @@ def test_a_part_that_is_true_by_an_event_is_not_late_because_it_also_has_a_deadl
     assert reason_of(AnyOf((AllOf((first,)), Predicate(lambda state: True))), LATE) is TerminateReason.TOOL_CALL_LIMIT
 
 
-@given(TIMED, TIMED, states())
+@given(TIMED, TIMED, states().filter(lambda state: not state.paused))
 def test_of_two_timed_conditions_the_earlier_deadline_gives_the_reason(a: Condition, b: Condition, state: RunState):
     both = (a | b).evaluate(state)
     one, other = a.evaluate(state), b.evaluate(state)
@@ -306,8 +353,8 @@ def becomes_true_at_its_deadline_and_never_before(condition: Condition, state: R
     """With time alone, from a state in which it is not true."""
     deadline = condition.deadline(state)
     early = moments(state.elapsed_s, THE_END if deadline is None else deadline)
-    return all(condition.evaluate(replace(state, elapsed_s=moment)) is None for moment in early) and (
-        deadline is None or (deadline > state.elapsed_s and condition.evaluate(replace(state, elapsed_s=deadline)) is not None)
+    return all(condition.evaluate(later(state, moment)) is None for moment in early) and (
+        deadline is None or (deadline > state.elapsed_s and condition.evaluate(later(state, deadline)) is not None)
     )
 
 
@@ -335,7 +382,7 @@ def test_what_has_become_true_by_time_stays_true(condition: Condition, state: Ru
     """So it does no harm if the harness looks late."""
     assume(condition.evaluate(state) is not None)
     for moment in moments(state.elapsed_s):
-        assert condition.evaluate(replace(state, elapsed_s=moment)) is not None
+        assert condition.evaluate(later(state, moment)) is not None
 
 
 @given(st.recursive(st.builds(Timeout, HALVES) | st.builds(FirstChunkTimeout, HALVES) | UNTIMED_TREES, negated), states(), HALVES)
@@ -349,8 +396,17 @@ def test_no_condition_becomes_true_by_tokens_within_its_headroom(condition: Cond
     headroom = condition.token_headroom(state)
     for tokens in spent:
         if headroom is None or tokens <= headroom:
-            later = replace(state, usage=state.usage + Usage(output_tokens=tokens, total_tokens=tokens))
-            assert condition.evaluate(later) is None
+            more = replace(state, usage=state.usage + Usage(output_tokens=tokens, total_tokens=tokens))
+            assert condition.evaluate(more) is None
+
+
+@given(PLAIN_TREES, states(), st.lists(st.integers(0, 70), max_size=5))
+def test_no_condition_becomes_true_by_cost_within_its_headroom(condition: Condition, state: RunState, spent: list[int]):
+    assume(condition.evaluate(state) is None)
+    headroom = condition.cost_headroom(state)
+    for quarters in spent:
+        if headroom is None or quarters / 4 <= headroom:
+            assert condition.evaluate(replace(state, cost_usd=state.cost_usd + quarters / 4)) is None
 
 
 @pytest.mark.parametrize(
@@ -367,6 +423,52 @@ def test_no_condition_becomes_true_by_tokens_within_its_headroom(condition: Cond
 )
 def test_headroom_is_the_smallest_that_may_matter(condition: Condition, headroom: int | None):
     assert condition.token_headroom(LATE) == headroom
+
+
+@pytest.mark.parametrize(
+    ("condition", "headroom"),
+    [
+        (CostLimit(2) | CostLimit(1.5), 0.5),
+        (CostLimit(2) | TokenLimit(100), 1.0),
+        (TokenLimit(100) | Timeout(5), None),
+        (CostLimit(2) & MaxToolCalls(99), 1.0),
+        (CostLimit(0.5) & CostLimit(2), 1.0),  # the first is true already: what is left is the second
+        (CostLimit(0.5) & Timeout(30), None),
+        (~CostLimit(2), None),
+    ],
+    ids=lambda value: value.name if isinstance(value, Condition) else str(value),
+)
+def test_dollars_that_are_left_are_the_fewest_that_may_matter(condition: Condition, headroom: float | None):
+    assert condition.cost_headroom(replace(LATE, cost_usd=1.0)) == headroom
+
+
+# --- how far limits are used up
+
+
+def test_every_limit_of_a_composition_tells_how_far_it_is_used_up():
+    condition = (Timeout(100) & ~MaxTurns(1)) | MaxToolCalls(3) | OutputsComplete() | TokenLimit(10, output_tokens=5) | CostLimit(2)
+    assert condition.progress(replace(LATE, usage=Usage(output_tokens=4, total_tokens=11), cost_usd=0.5)) == [
+        Met("timeout", met=False, value=20, limit=100),
+        Met("max_tool_calls", met=True, value=9, limit=3),
+        Met("token_limit.total_tokens", met=True, value=11, limit=10),
+        Met("token_limit.output_tokens", met=False, value=4, limit=5),
+        Met("cost_limit", met=False, value=0.5, limit=2),
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition", [~Timeout(100), ~(MaxTurns(3) | CostLimit(1)), TRUE, IdleTimeout(5), FirstChunkTimeout(5), TaskDone()]
+)
+def test_what_is_no_limit_of_the_whole_run_has_nothing_to_warn_of(condition: Condition):
+    assert list(condition.progress(LATE)) == []
+
+
+@given(ALL_TREES, states())
+def test_a_limit_that_is_passed_is_used_up(condition: Condition, state: RunState):
+    for met in condition.progress(state):
+        assert isinstance(met.value, int | float)
+        assert isinstance(met.limit, int | float)
+        assert not met.met or met.value >= met.limit - 1e-6
 
 
 # --- values: frozen, hashable, picklable, with a JSON form
@@ -427,6 +529,11 @@ def test_compositions_are_frozen(condition: AnyOf | AllOf):
         ({"type": "max_turns", "turns": 0}, "MaxTurns"),
         ({"type": "max_turns", "turns": 1.5}, "turns"),
         ({"type": "token_limit"}, "TokenLimit"),
+        ({"type": "cost_limit"}, "usd"),
+        ({"type": "cost_limit", "usd": 0}, "CostLimit"),
+        ({"type": "tool_called", "tool": ""}, "ToolCalled"),
+        ({"type": "tool_called", "tool": "finish", "reason": "boredom"}, "boredom"),
+        ({"type": "timeout", "seconds": 5, "exclude_retry_delays": 1}, "exclude_retry_delays"),
         ({"type": "token_limit", "output_tokens": 0}, "TokenLimit.output_tokens"),
         ({"type": "any_of"}, "any_of"),
         ({"type": "any_of", "parts": []}, "any_of"),
@@ -450,6 +557,9 @@ def test_what_is_no_condition_is_refused_by_name(data: Any, named: str):
         ({"type": "timeout", "seconds": True}, "seconds"),
         ({"type": "timeout", "seconds": "5"}, "seconds"),
         ({"type": "max_turns", "turns": True}, "turns"),
+        ({"type": "cost_limit", "usd": True}, "usd"),
+        ({"type": "cost_limit", "usd": "5"}, "usd"),
+        ({"type": "outputs_complete", "outputs": []}, "outputs"),
         ({"type": "max_turns", "turns": "3"}, "turns"),
         ({"type": "token_limit", "total_tokens": 100, "output_token": 50}, "output_token"),
         ({"type": "any_of", "parts": [{"type": "max_turns", "turns": 3}], "part": []}, "part"),

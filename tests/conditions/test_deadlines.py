@@ -96,6 +96,79 @@ def test_opening_counts_as_waiting_for_the_first_chunk():
     assert FirstChunkTimeout(5).deadline(READING) == 12
 
 
+# --- while a person is asked
+
+
+ASKED = RunState(elapsed_s=100, phase="after_call", paused_s=70, paused=True)
+"""A hundred seconds into the run, seventy of which somebody has been asked, and still is."""
+
+
+@pytest.mark.parametrize(("paused_s", "stops"), [(0, True), (69.999, True), (70.001, False), (95, False)])
+def test_time_in_which_a_person_is_asked_does_not_count(paused_s: float, *, stops: bool):
+    stop = Timeout(30).evaluate(RunState(elapsed_s=100, paused_s=paused_s))
+    assert told(stop) == ((TerminateReason.TIMEOUT, 30, 100 - paused_s, "timeout") if stops else None)
+
+
+def test_while_a_person_is_asked_no_deadline_comes_closer():
+    assert Timeout(40).deadline(ASKED) is None
+    assert Timeout(40).evaluate(ASKED) is None
+    an_hour_later = replace(ASKED, elapsed_s=3_700, paused_s=3_670)
+    assert Timeout(40).evaluate(an_hour_later) is None
+
+
+def test_after_the_answer_the_run_has_what_was_left():
+    answered = replace(ASKED, paused=False)
+    assert Timeout(40).deadline(answered) == 110
+    assert Timeout(40).evaluate(replace(answered, elapsed_s=109.9)) is None
+    assert told(Timeout(40).evaluate(replace(answered, elapsed_s=110))) == (TerminateReason.TIMEOUT, 40, 40, "timeout")
+
+
+def test_a_run_that_was_late_before_the_question_stays_late():
+    assert Timeout(30).evaluate(ASKED) is not None
+    assert Timeout(30).deadline(ASKED) is None
+
+
+@pytest.mark.parametrize("condition", [IdleTimeout(5), FirstChunkTimeout(5)])
+def test_a_provider_is_not_late_while_a_person_is_asked(condition: Condition):
+    state = replace(READING, elapsed_s=1_000)
+    assert condition.evaluate(state) is not None
+    assert condition.evaluate(replace(state, paused=True, paused_s=990)) is None
+    assert condition.deadline(replace(state, paused=True, paused_s=990)) is None
+
+
+# --- waiting for another attempt
+
+
+def test_retry_delays_count_unless_they_are_excluded():
+    state = RunState(elapsed_s=100, retry_delay_s=60)
+    assert told(Timeout(50).evaluate(state)) == (TerminateReason.TIMEOUT, 50, 100, "timeout")
+    assert Timeout(50).deadline(state) == 50
+    assert Timeout(50, exclude_retry_delays=True).evaluate(state) is None
+    assert Timeout(50, exclude_retry_delays=True).deadline(state) == 110
+    assert told(Timeout(40, exclude_retry_delays=True).evaluate(state)) == (TerminateReason.TIMEOUT, 40, 40, "timeout")
+
+
+def test_pauses_and_retry_delays_are_both_excluded():
+    assert Timeout(10, exclude_retry_delays=True).deadline(RunState(elapsed_s=100, retry_delay_s=60, paused_s=35)) == 105
+
+
+def test_the_sentence_says_how_much_did_not_count():
+    stop = Timeout(20, exclude_retry_delays=True).evaluate(RunState(elapsed_s=100, retry_delay_s=60, paused_s=15))
+    assert stop is not None
+    assert stop.detail == "the run took 25 s (75 s of waiting do not count), the limit is 20 s"
+
+
+@pytest.mark.parametrize("value", [1, 0, None, "yes"])
+def test_the_option_is_a_truth_value(value: Any):
+    with pytest.raises(ConfigError, match="exclude_retry_delays"):
+        Timeout(5, exclude_retry_delays=value)
+
+
+def test_options_are_named():
+    with pytest.raises(TypeError):
+        Timeout(5, True)  # type: ignore[call-arg]
+
+
 # --- all of them
 
 

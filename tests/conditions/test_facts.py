@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from monitor.conditions import Condition, MaxTurns, Predicate, Timeout
+from monitor.conditions import Condition, MaxTurns, OutputsComplete, PlanComplete, Predicate, TaskDone, Timeout, ToolCalled
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
@@ -112,3 +112,72 @@ def test_predicates_are_equal_by_function_reason_and_name():
     assert Predicate(many_calls) != Predicate(many_calls, name="calls")
     assert Predicate(many_calls) != Predicate(many_calls, reason=TerminateReason.PAUSED)
     assert Predicate(many_calls) != Predicate(more_calls_than)  # type: ignore[arg-type]
+
+
+# --- tools
+
+
+@pytest.mark.parametrize(("called", "stops"), [((), False), (("search",), False), (("finished",), False), (("search", "finish"), True)])
+def test_a_tool_that_was_called_is_known_by_its_name(called: tuple[str, ...], *, stops: bool):
+    assert (ToolCalled("finish").evaluate(RunState(tools_called=called)) is not None) is stops
+
+
+@pytest.mark.parametrize("reason", [TerminateReason.GOAL, "goal"])
+def test_the_caller_may_say_what_a_call_means(reason: Any):
+    stop = ToolCalled("finish", reason=reason).evaluate(RunState(tools_called=("finish",)))
+    assert stop is not None
+    assert (stop.reason, stop.source, stop.value) == (TerminateReason.GOAL, "tool_called", "finish")
+    assert stop.reason is TerminateReason.GOAL
+
+
+def test_a_call_by_itself_is_a_condition_of_the_callers_own():
+    stop = ToolCalled("finish").evaluate(RunState(tools_called=("finish",)))
+    assert stop is not None
+    assert (stop.reason, stop.detail) == (TerminateReason.CONDITION_MET, "tool 'finish' was called")
+
+
+@pytest.mark.parametrize("name", ["", None, 5, ["finish"], len], ids=repr)
+def test_what_is_no_name_of_a_tool_is_refused(name: Any):
+    with pytest.raises(ConfigError, match="ToolCalled") as refused:
+        ToolCalled(name)
+    assert repr(name) in str(refused.value)
+
+
+@pytest.mark.parametrize("reason", ["boredom", None, 5, ["goal"]])
+def test_so_is_what_is_no_reason(reason: Any):
+    with pytest.raises(ConfigError, match="ToolCalled takes a TerminateReason"):
+        ToolCalled("finish", reason=reason)
+
+
+def test_its_json_is_plain_data():
+    form = ToolCalled("finish", reason=TerminateReason.GOAL).to_dict()
+    assert form == {"type": "tool_called", "tool": "finish", "reason": "goal"}
+    assert type(form["reason"]) is str
+
+
+# --- what is reached
+
+
+@pytest.mark.parametrize(
+    ("condition", "reached", "others"),
+    [
+        (OutputsComplete(), RunState(missing_outputs=()), [RunState(), RunState(missing_outputs=("risk",))]),
+        (PlanComplete(), RunState(plan_done=True), [RunState(), RunState(plan_done=False)]),
+        (TaskDone(), RunState(task_done=True), [RunState(), RunState(task_done=False)]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Condition) else "",
+)
+def test_a_goal_is_reached_when_it_is_known_to_be_and_not_when_nobody_knows(
+    condition: Condition, reached: RunState, others: list[RunState]
+):
+    stop = condition.evaluate(reached)
+    assert stop is not None
+    assert (stop.reason, stop.source) == (TerminateReason.GOAL, condition.name)
+    assert [condition.evaluate(state) for state in others] == [None, None]
+
+
+@pytest.mark.parametrize("condition", [ToolCalled("finish"), OutputsComplete(), PlanComplete(), TaskDone()])
+def test_facts_depend_on_neither_time_nor_tokens_nor_cost(condition: Condition):
+    assert condition.deadline(RunState()) is None
+    assert condition.token_headroom(RunState()) is None
+    assert condition.cost_headroom(RunState()) is None

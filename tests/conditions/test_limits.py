@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 import monitor
-from monitor.conditions import Condition, MaxModelCalls, MaxToolCalls, MaxTurns, TokenLimit
+from monitor.conditions import Condition, CostLimit, MaxModelCalls, MaxToolCalls, MaxTurns, TokenLimit
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import Phase, RunState, Usage
@@ -111,6 +111,43 @@ def test_limits_on_counts_depend_on_neither_time_nor_tokens(condition: Condition
     assert condition.deadline(RunState()) is None
     assert condition.token_headroom(RunState()) is None
     assert TokenLimit(1).deadline(RunState()) is None
+
+
+# --- dollars
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("spent", "stops"), [(0, False), (1.999, False), (2, False), (2.001, True), (9, True)])
+def test_what_is_spent_above_the_limit_stops_in_every_phase(phase: Phase, spent: float, *, stops: bool):
+    stop = CostLimit(2).evaluate(RunState(phase=phase, cost_usd=spent))
+    assert told(stop) == ((TerminateReason.COST_LIMIT, 2, spent, "cost_limit") if stops else None)
+
+
+def test_the_rounding_of_a_sum_is_no_cost():
+    """0.1 + 0.2 is a little more than 0.3."""
+    assert CostLimit(0.3).evaluate(RunState(cost_usd=0.1 + 0.2)) is None
+    assert CostLimit(0.3).evaluate(RunState(cost_usd=0.3 + 1e-8)) is not None
+
+
+def test_the_sentence_says_what_is_spent_and_whether_it_is_an_estimate():
+    exact, guessed = (CostLimit(0.5).evaluate(RunState(cost_usd=0.75, usage_estimated=guess)) for guess in (False, True))
+    assert exact is not None
+    assert exact.detail == "0.75 USD are spent, the limit is 0.5 USD"
+    assert guessed is not None
+    assert guessed.detail.startswith("about 0.75 USD")
+
+
+@pytest.mark.parametrize(("spent", "left"), [(0, 2), (0.5, 1.5), (2, 0), (3, 0)])
+def test_what_may_still_be_spent_is_counted_in_dollars_and_not_in_tokens(spent: float, left: float):
+    """A condition knows no price."""
+    assert CostLimit(2).cost_headroom(RunState(cost_usd=spent)) == left
+    assert CostLimit(2).token_headroom(RunState(cost_usd=spent)) is None
+
+
+@pytest.mark.parametrize("usd", [0, -1, True, float("nan"), float("inf"), "2", None, [2], 10**400], ids=lambda value: repr(value)[:9])
+def test_what_are_no_dollars_is_refused_by_name(usd: Any):
+    with pytest.raises(ConfigError, match=r"CostLimit\.usd must be a finite number above 0"):
+        CostLimit(usd)
 
 
 # --- arguments

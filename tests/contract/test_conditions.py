@@ -164,6 +164,8 @@ def test_it_tells_of_the_same_limits_in_the_same_order_at_every_moment(condition
     assert all(
         isinstance(met.value, int | float) and met.value >= 0 and isinstance(met.limit, int | float) for used in seen for met in used
     )
+    if not isinstance(condition, AnyOf | AllOf):
+        assert all(met.condition.split(".")[0] == condition.name for used in seen for met in used)
 
 
 @pytest.mark.parametrize("condition", ALL)
