@@ -44,13 +44,16 @@ class Reply:
             self._pieces.append(text)
 
     def add_reasoning(self, delta: ReasoningDelta) -> None:
-        """A piece of the thinking. A signature closes it: what comes then is another thought."""
-        if delta.text or delta.signature is not None:
+        """A piece of the thinking. A signature closes it; one without a text is a part of its own, for what follows it."""
+        if delta.text:
             self._begin(Reasoning)
             self._pieces.append(delta.text)
-            if delta.signature is not None:
-                self._signature = delta.signature
-                self._close()
+        if delta.signature is not None:
+            if not delta.text:
+                self._begin(None)
+                self._open = Reasoning
+            self._signature = delta.signature
+            self._close()
 
     def add_call(self, call: ToolCall) -> None:
         """A complete call."""
@@ -65,7 +68,7 @@ class Reply:
         start = loop_start(loop, self._began[loop.channel]) if looped == "trim" else 0
         return _cut_off(self._parts, Text if loop.channel == "text" else Reasoning, start)
 
-    def _begin(self, kind: type[Text | Reasoning]) -> None:
+    def _begin(self, kind: type[Text | Reasoning] | None) -> None:
         if self._open is not kind:
             self._close()
             self._open = kind

@@ -283,7 +283,9 @@ class Run:
                 await self._driver.__anext__()
             except StopAsyncIteration:
                 self._end(None, None)
-            except Exception as error:  # noqa: BLE001 - a tool's or a model's own code, which nobody else has caught
+            except ConfigError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a model's own code, which nobody else has caught
                 self._core.fail(error, "run", self._now())
                 self._end(None, None)
         return self._events.popleft()

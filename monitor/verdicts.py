@@ -154,13 +154,12 @@ class LastTurn:
         after: Sequence[TerminateReason] = WORTH_A_LAST_TURN,
     ) -> None:
         """A number in the place of the text is `seconds`; 60 is Gemini CLI's."""
-        if not isinstance(text, str):
-            text, seconds = "", text
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= sys.float_info.max:
-            raise ConfigError(f"LastTurn takes a finite number of seconds above 0, not {seconds!r}")
-        object.__setattr__(self, "text", text)
+        given: object = seconds if isinstance(text, str) else text
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
+            raise ConfigError(f"LastTurn takes a finite number of seconds above 0, not {given!r}")
+        object.__setattr__(self, "text", text if isinstance(text, str) else "")
         object.__setattr__(self, "tools", tuple(tools))
-        object.__setattr__(self, "seconds", seconds)
+        object.__setattr__(self, "seconds", given)
         object.__setattr__(self, "after", tuple(TerminateReason(reason) for reason in after))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from monitor.chunks import CHUNK_TYPES, TextDelta, ToolCall, TurnFinished
@@ -11,8 +11,10 @@ from monitor.models import ModelRequest
 from monitor.reasons import FinishReason
 from monitor.testing.scripted import ScriptedStream
 
-Answer: TypeAlias = str | Any
-"""One turn: a text, a `ToolCall`, an exception, or a list of these, of any chunks, and of `Pause`, `Stall` and `Do`."""
+Answer: TypeAlias = Any
+"""One turn: a text, a `ToolCall`, an exception, or a list of these, of any chunks, and of `Pause`, `Stall` and `Do`; or a function that
+makes one of the `ModelRequest`.
+"""
 
 _numbers = itertools.count()
 
@@ -23,7 +25,7 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 class ScriptedModel:
-    """Answers its `n`-th request with the `n`-th of `answers`, or with what the function `answers` makes of the request.
+    """Answers its `n`-th request with the `n`-th of `answers`. A single function answers all of them.
 
         model = ScriptedModel("Hello", [call("search", q="x"), "looking"], ConnectionError("gone"))
 
@@ -33,7 +35,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        *answers: Answer | Callable[[ModelRequest], Answer],
+        *answers: Answer,
         name: str = "scripted:model",
         finishes: bool = True,
         suspends: bool = False,
