@@ -9,6 +9,7 @@ A loop of several model calls is one `Guard`.
 
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
+from monitor.answers import Answer as Answer
 from monitor.chunks import Chunk as Chunk
 from monitor.chunks import ReasoningDelta as ReasoningDelta
 from monitor.chunks import StreamRetried as StreamRetried
@@ -81,6 +82,7 @@ from monitor.models import ToolSpec as ToolSpec
 from monitor.outcome import Outcome as Outcome
 from monitor.outcome import Turn as Turn
 from monitor.outputs import Outputs as Outputs
+from monitor.outputs import Terminate as Terminate
 from monitor.plan import Plan as Plan
 from monitor.plan import PlanState as PlanState
 from monitor.plan import Step as Step
@@ -115,6 +117,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AbortRequested",
     "AdapterError",
+    "Answer",
     "AssistantMessage",
     "AttemptRetried",
     "Chunk",
@@ -183,6 +186,7 @@ __all__ = [
     "StreamFailed",
     "StreamRetried",
     "SystemClock",
+    "Terminate",
     "TerminateReason",
     "Text",
     "TextDelta",

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "monitor"
 VOCABULARY = {"chunks", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
 CORE = VOCABULARY | {
     *("_hashing", "_tokens", "answers", "declarations", "detectors", "conditions", "context", "outputs", "plan"),
-    *("bank", "instructions", "policy", "run", "schedule", "tally"),
+    *("bank", "instructions", "policy", "preflight", "run", "schedule", "tally"),
 }
 """The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
 
