@@ -52,8 +52,8 @@ class Outputs:
 
     One object collects for one run; `fresh()` gives an empty one of the same declaration.
 
-    Values are validated as JSON. For a type that is no string, the text of a JSON value is taken for the value, because models send
-    `"[1, 2]"` for `[1, 2]`. A refused value changes nothing.
+    Values are validated as JSON. The text of a JSON value is taken for the value where the text itself is not of the type, because models
+    send `"[1, 2]"` for `[1, 2]`. A refused value changes nothing.
     """
 
     def __init__(self, declared: Declaration | _Declared) -> None:
@@ -146,18 +146,18 @@ class Outputs:
         return Answer(f"{done} {self._what_is_missing()}")
 
     def _read(self, name: str, value: Any) -> tuple[Any, Any]:
-        """The value as JSON data and as its type."""
-        inner = _json_in(value) if isinstance(value, str) and not takes_text(self._declared.schemas[name]) else value
-        try:
-            return _as_json(inner), self._declared.read(name, inner, self._json)
-        except _RefusedError:
-            if inner is value:
-                raise
+        """The value as JSON data and as its type. Text is read as it is and as JSON, in the order that the type suggests."""
+        forms = [value]
+        if isinstance(value, str) and (inner := _json_in(value)) is not value:
+            forms = [value, inner] if takes_text(self._declared.schemas[name]) else [inner, value]
+        refusals = []
+        for form in forms:
             try:
-                return _as_json(value), self._declared.read(name, value, self._json)  # pydantic reads some texts, `"yes"` for a boolean
-            except _RefusedError:
-                pass
-            raise
+                plain = _as_json(form)
+                return plain, self._declared.read(name, plain, self._json)
+            except _RefusedError as refused:
+                refusals.append(refused)
+        raise refusals[0]
 
     def _what_is_missing(self) -> str:
         missing = self.missing
@@ -196,8 +196,11 @@ class Outputs:
         """Go on where `snapshot` was taken. A value that this declaration does not allow is a `ValueError`, and nothing changes."""
         if state.get("version") != 1:
             raise ValueError(f"outputs: cannot restore version {state.get('version')!r}, only 1")
+        emitted = state.get("emitted")
+        if not isinstance(emitted, Mapping):
+            raise ValueError(f"outputs: what was emitted must be an object, not {shown(emitted)}")
         other = self.fresh()
-        for name, value in state["emitted"].items():
+        for name, value in emitted.items():
             answer = other.call({"name": name, "value": value})
             if answer.is_error:
                 raise ValueError(f"outputs: {answer.text}")
@@ -270,8 +273,6 @@ class _Model:
             if wrong:
                 only_this = all(each["loc"][:1] in _heads([name]) for each in wrong)
                 raise _RefusedError(_problems(wrong, strip=1 if only_this else 0), _names_in(wrong, given)) from None
-        except _RefusedError:
-            raise
         except Exception:  # noqa: BLE001, S110 - a validator may need what is not emitted yet; it has its say when all are there
             pass
         return value
@@ -284,8 +285,6 @@ class _Model:
             raise _RefusedError(
                 f"the outputs do not fit together: {_problems(errors, whole=True)}", _names_in(errors, self.schemas)
             ) from None
-        except _RefusedError:
-            raise
         except Exception as error:  # noqa: BLE001 - a validator of the user's may raise what it likes
             raise _RefusedError(f"the outputs do not fit together: {describe(error)}") from None
         return output, {name: getattr(output, name) for name in json_values}

@@ -99,11 +99,17 @@ def test_a_declaration_serves_many_runs():
     assert outputs.complete
 
 
-def test_what_the_caller_changes_later_is_not_changed_here():
-    outputs, value = Outputs({"items": list[Any]}), [1]
+class Listed(BaseModel):
+    items: list[Any]
+    more: int
+
+
+@pytest.mark.parametrize("declared", [{"items": list[Any], "more": int}, Listed], ids=str)
+def test_what_the_caller_changes_later_is_not_changed_here(declared: Any):
+    outputs, value = Outputs(declared), [1]
     emit(outputs, "items", value)
     value.append(2)
-    assert outputs.output == {"items": [1]}
+    assert outputs.emitted == {"items": [1]}
     assert outputs.snapshot()["emitted"] == {"items": [1]}
 
 
@@ -156,6 +162,9 @@ def test_a_value_of_its_type_is_accepted_and_has_that_type(annotation: Any, valu
         (Item, '{"title": "a", "price": 1}', Item(title="a", price=1)),
         (int | None, "null", None),
         (list[Item] | None, '[{"title": "a", "price": 1}]', [Item(title="a", price=1)]),
+        (Literal["none"] | list[int], "[1, 2]", [1, 2]),  # takes text, but not this one
+        (Literal["low", "high"], '"low"', "low"),
+        (Colour | None, "null", None),
     ],
     ids=str,
 )
@@ -413,6 +422,7 @@ def test_a_model_of_itself_can_be_declared():
         (["summary"], "dict of types"),
         ("summary", "dict of types"),
         (str, "not the class str"),
+        (list[int], "dict of types"),
         (Movie, "not the class Movie"),
         (Span(start=1, end=2), "dict of types"),
         ({1: str}, "not 1"),
@@ -549,7 +559,8 @@ def test_a_snapshot_restores_the_outputs_through_json(declared: Any, calls: list
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"version": 2, "emitted": {}}, {"version": 1, "emitted": {"risk": "high"}}, {"version": 1, "emitted": {"x": 1}}]
+    "state",
+    [{}, {"version": 1}, {"version": 2, "emitted": {}}, {"version": 1, "emitted": {"risk": "high"}}, {"version": 1, "emitted": {"x": 1}}],
 )
 def test_wrong_data_is_not_restored(state: dict[str, Any]):
     outputs = Outputs({"risk": float})
