@@ -10,6 +10,7 @@ A loop of several model calls is one `Guard`.
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
 from monitor.adapters.models import model as model
+from monitor.answers import Answer as Answer
 from monitor.budget import Budget as Budget
 from monitor.chunks import Chunk as Chunk
 from monitor.chunks import ReasoningDelta as ReasoningDelta
@@ -101,6 +102,7 @@ from monitor.models import ToolSpec as ToolSpec
 from monitor.outcome import Outcome as Outcome
 from monitor.outcome import Turn as Turn
 from monitor.outputs import Outputs as Outputs
+from monitor.outputs import Terminate as Terminate
 from monitor.plan import Plan as Plan
 from monitor.plan import PlanState as PlanState
 from monitor.plan import Step as Step
@@ -143,6 +145,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AbortRequested",
     "AdapterError",
+    "Answer",
     "AssistantMessage",
     "AttemptRetried",
     "Budget",
@@ -230,6 +233,7 @@ __all__ = [
     "Supervisor",
     "SystemClock",
     "TaskDone",
+    "Terminate",
     "TerminateReason",
     "Text",
     "TextDelta",

@@ -43,7 +43,10 @@ def arguments_in(arguments: object) -> dict[str, Any]:
 
 def shown(value: object) -> str:
     """`value` as JSON, cut to `SHOWN_CHARS` code points."""
-    text = json.dumps(value[:SHOWN_CHARS], ensure_ascii=False) if isinstance(value, str) else text_of(value)
+    try:
+        text = json.dumps(value[:SHOWN_CHARS], ensure_ascii=False) if isinstance(value, str) else text_of(value)
+    except (ValueError, RecursionError):  # an integer of more digits than Python writes
+        return f"({type(value).__name__})"
     return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
 

@@ -92,7 +92,11 @@ MAX_WORDS_DEPTH = 3
 MAX_CHOICES = 20
 """Of an enumeration, as many are listed."""
 
+MAX_PATTERN = 40
+"""A longer pattern is no help to a reader."""
+
 _BOUNDS = {
+    "format": "{}",
     "minimum": ">= {}",
     "exclusiveMinimum": "> {}",
     "maximum": "<= {}",
@@ -107,7 +111,7 @@ _BOUNDS = {
 
 
 def in_words(schema: Any, depth: int = MAX_WORDS_DEPTH) -> str:
-    """A portable schema for a sentence: `number, >= 0`; `array of string`; `"low" or "high"`; `object {title: string, note?: string}`."""
+    """A portable schema for a sentence: `number (>= 0)`; `array of string`; `"low" or "high"`; `object {title: string, note?: string}`."""
     if not isinstance(schema, Mapping):
         return "any JSON value"
     if "enum" in schema:
@@ -116,14 +120,24 @@ def in_words(schema: Any, depth: int = MAX_WORDS_DEPTH) -> str:
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(in_words(part, depth) for part in schema["anyOf"]))
     kind = schema.get("type", "any JSON value")
-    words = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
     if kind == "array":
         words = _array(schema, depth)
     elif kind == "object":
         words = _object(schema, depth)
-    elif "format" in schema:
-        words = f"{words} ({schema['format']})"
-    return ", ".join([words, *(text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema)])
+    else:
+        words = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    bounds = [text.format(schema[key]) for key, text in _BOUNDS.items() if len(str(schema.get(key, ""))) in range(1, MAX_PATTERN)]
+    return f"{words} ({', '.join(bounds)})" if bounds else words
+
+
+def takes_text(schema: Mapping[str, Any]) -> bool:
+    """Whether a string is a value that a portable schema allows."""
+    if "enum" in schema:
+        return any(isinstance(choice, str) for choice in schema["enum"])
+    if "anyOf" in schema:
+        return any(takes_text(part) for part in schema["anyOf"])
+    kind = schema.get("type", "string")
+    return "string" in kind if isinstance(kind, list) else kind == "string"
 
 
 def _array(schema: Mapping[str, Any], depth: int) -> str:

@@ -60,10 +60,13 @@ def run_instructions(
     if has_tools and outputs is not None:
         lines.append(f"Hand over each result with `{EMIT}` as soon as you have it; text alone does not count: {', '.join(outputs.names)}.")
     if has_tools:
-        ready = "every required output is emitted" if outputs is not None else "the task is done and you have given your answer as text"
-        lines.append(
-            f'When {ready}, call `{TERMINATE}` with status "success". '
-            f'If the task cannot be done, call `{TERMINATE}` with status "failure" and say why; do not go on trying.'
+        ready = (
+            "When every required output is emitted"
+            if outputs is not None
+            else "When the task is done and you have given your answer as text"
         )
+        if outputs is not None or plan is None:
+            lines.append(f'{ready}, call `{TERMINATE}` with status "success".')
+        lines.append(f'If the task cannot be done, call `{TERMINATE}` with status "failure" and say why; do not go on trying.')
     paragraph = "\n".join(lines)
     return f"{instructions.rstrip()}\n\n{paragraph}" if instructions and instructions.strip() else paragraph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from monitor.answers import Answer, arguments_in, closest, shown
-from monitor.declarations import in_words, portable
+from monitor.declarations import Sdk, declare, in_words, portable, takes_text
 from monitor.errors import ConfigError, describe
 from monitor.models import ToolSpec
 
@@ -24,6 +24,8 @@ TERMINATE = "terminate"
 Declaration: TypeAlias = Mapping[str, Any] | type[BaseModel]
 """A type for each name, or a pydantic model class."""
 
+MAX_TYPE_CHARS = 200
+"""As much is said of a type in a message; the declaration of the tool holds all of it."""
 MAX_PROBLEMS = 5
 """Of a refused value, as many faults are told to the model at once."""
 
@@ -50,13 +52,12 @@ class Outputs:
 
     One object collects for one run; `fresh()` gives an empty one of the same declaration.
 
-    Values are validated as JSON. For a type that is no string, the text of a JSON value is taken for the value, because models send
-    `"[1, 2]"` for `[1, 2]`. A refused value changes nothing.
+    Values are validated as JSON. The text of a JSON value is taken for the value where the text itself is not of the type, because models
+    send `"[1, 2]"` for `[1, 2]`. A refused value changes nothing.
     """
 
-    def __init__(self, declared: Declaration) -> None:
-        self._declared: _Types | _Model = _Model(declared) if inspect.isclass(declared) else _Types(declared)
-        self._spec = _emit_spec(self._declared)
+    def __init__(self, declared: Declaration | _Declared) -> None:
+        self._declared = declared if isinstance(declared, _Types | _Model) else _declared_by(declared)
         self._json: dict[str, Any] = {}
         self._values: dict[str, Any] = {}
         self._output: Any = None
@@ -64,15 +65,16 @@ class Outputs:
 
     def fresh(self) -> Outputs:
         """The same declaration with nothing emitted."""
-        other = object.__new__(Outputs)
-        other._declared, other._spec = self._declared, self._spec
-        other._json, other._values, other._output, other._last = {}, {}, None, None
-        return other
+        return Outputs(self._declared)
 
     @property
     def spec(self) -> ToolSpec:
         """The tool `emit_value`, as the model is told about it."""
-        return self._spec
+        return self._declared.spec
+
+    def declare(self, sdk: Sdk) -> list[dict[str, Any]]:
+        """`emit_value` as plain data for the `tools` of a request of that SDK."""
+        return declare([self.spec], sdk)
 
     @property
     def names(self) -> list[str]:
@@ -109,8 +111,8 @@ class Outputs:
         return self._last
 
     def describe(self, name: str) -> str:
-        """The type of an output in words, e.g. `number, >= 0`."""
-        return in_words(self._declared.schemas[name])
+        """The type of an output in words, e.g. `number (>= 0)`."""
+        return _type_in_words(self._declared.schemas[name])
 
     def call(self, arguments: object) -> Answer:
         """Carry out one call of `emit_value`. Never raises: what is wrong is told to the model, with what is allowed."""
@@ -118,12 +120,12 @@ class Outputs:
         try:
             given = arguments_in(arguments)
         except ValueError as error:
-            return self._refuse(f"{error} {self._usage()}")
+            return _refused(f"{error} {self._usage()}")
         name = given.get("name")
         if not isinstance(name, str) or name not in self._declared.schemas:
-            return self._refuse(self._unknown(given))
+            return _refused(self._unknown(given))
         if "value" not in given:
-            return self._refuse(f"`value` is missing. {self._usage(name)}")
+            return _refused(f"`value` is missing. {self._usage(name)}")
         return self._emit(name, given["value"])
 
     def _emit(self, name: str, value: Any) -> Answer:
@@ -137,50 +139,46 @@ class Outputs:
                 output, values = self._declared.whole(json_values, values)
         except _RefusedError as refused:
             kept = " The value from before stays." if overwritten else ""
-            return self._refuse(f"`{name}` is not accepted: {refused}. {self._usage(name, *refused.names)}{kept}")
+            return _refused(f"`{name}` is not accepted: {refused}. {self._usage(name, *refused.names)}{kept}")
         self._json, self._values, self._output = json_values, values, output
         self._last = Emitted(name, values[name], plain, overwritten)
         done = f"`{name}` is recorded{', in place of the value from before' if overwritten else ''}."
         return Answer(f"{done} {self._what_is_missing()}")
 
     def _read(self, name: str, value: Any) -> tuple[Any, Any]:
-        """The value as JSON data and as its type."""
-        try:
-            return value, self._declared.read(name, value, self._json)
-        except _RefusedError:
-            if not isinstance(value, str):
-                raise
+        """The value as JSON data and as its type. Text is read as it is and as JSON, in the order that the type suggests."""
+        forms = [value]
+        if isinstance(value, str) and (inner := _json_in(value)) is not value:
+            forms = [value, inner] if takes_text(self._declared.schemas[name]) else [inner, value]
+        refusals = []
+        for form in forms:
             try:
-                inner = json.loads(value)
-            except (ValueError, RecursionError):
-                inner = value
-            if isinstance(inner, str):
-                raise
-        return inner, self._declared.read(name, inner, self._json)
+                plain = _as_json(form)
+                return plain, self._declared.read(name, plain, self._json)
+            except _RefusedError as refused:
+                refusals.append(refused)
+        raise refusals[0]
 
     def _what_is_missing(self) -> str:
         missing = self.missing
-        return f"Still missing: {self._list(missing)}." if missing else "All required outputs are there."
-
-    def _list(self, names: Sequence[str]) -> str:
-        return ", ".join(f"`{name}` ({self.describe(name)})" for name in names)
+        return f"Still missing: {_listed(missing)}." if missing else "All required outputs are there."
 
     def _unknown(self, given: Mapping[str, Any]) -> str:
         if "name" not in given:
             return f"`name` is missing. {self._usage()}"
         meant = closest(given["name"], self._declared.schemas)
-        guess = f" Did you mean `{meant}`?" if meant else ""
-        return f"No output is called {shown(given['name'])}.{guess} {self._usage(*([meant] if meant else []))}"
+        what = f"No output is called {shown(given['name'])}."
+        if meant is None:
+            return f"{what} {self._usage()}"
+        return f"{what} Did you mean `{meant}`? Declared outputs: {_listed(self.names)}. {self._usage(meant)}"
 
     def _usage(self, *names: str) -> str:
         """How to call it right: for the outputs that it is about, or for any."""
         if not names:
-            return f"Declared outputs: {self._list(self.names)}. Call {EMIT} with one of these as `name`, and its `value`."
+            declared = ", ".join(f"`{name}` ({self.describe(name)})" for name in self.names)
+            return f"Declared outputs: {declared}. Call {EMIT} with one of these as `name`, and its `value`."
         calls = (f"{EMIT}(name={json.dumps(name, ensure_ascii=False)}, value=<{self.describe(name)}>)" for name in dict.fromkeys(names))
         return f"Call {' or '.join(calls)}."
-
-    def _refuse(self, text: str) -> Answer:
-        return Answer(f"Error: {text}", is_error=True)
 
     def nudge_text(self) -> str:
         """A user message for a model that stopped too early: what is missing, and how to hand it over. Empty if nothing is missing."""
@@ -198,12 +196,15 @@ class Outputs:
         """Go on where `snapshot` was taken. A value that this declaration does not allow is a `ValueError`, and nothing changes."""
         if state.get("version") != 1:
             raise ValueError(f"outputs: cannot restore version {state.get('version')!r}, only 1")
+        emitted = state.get("emitted")
+        if not isinstance(emitted, Mapping):
+            raise ValueError(f"outputs: what was emitted must be an object, not {shown(emitted)}")
         other = self.fresh()
-        for name, value in state["emitted"].items():
+        for name, value in emitted.items():
             answer = other.call({"name": name, "value": value})
             if answer.is_error:
                 raise ValueError(f"outputs: {answer.text}")
-        self._json, self._values, self._output, self._last = other._json, other._values, other._output, None  # noqa: SLF001 - the same class
+        vars(self).update(vars(other), _last=None)
 
 
 # --- declarations
@@ -228,7 +229,7 @@ class _Types:
         self._adapters = {_checked_name(name): _adapter(name, annotation) for name, annotation in declared.items()}
         self.schemas = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
         self.required = tuple(self.schemas)
-        self.purpose = ""
+        self.spec = _emit_spec(self.schemas, self.required)
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         try:
@@ -255,21 +256,23 @@ class _Model:
             schema = portable(model.model_json_schema(by_alias=False))
         except Exception as error:
             raise ConfigError(f"{model.__name__} cannot be described to a model: {_first_line(error)}") from error
-        self.schemas: dict[str, Any] = {name: schema["properties"][name] for name in model.model_fields}
+        properties = schema.get("properties", {})
+        self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in model.model_fields}
         self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
         if not self.required:
             raise ConfigError(f"{model.__name__} has no field without a default, so there is nothing that a run could be held to")
-        self.purpose = inspect.cleandoc(model.__doc__ or "")
+        self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
+        given = {**others, name: value}
         try:
-            self._validate({**others, name: value})
+            self._validate(given)
         except ValidationError as error:
-            mine = [each for each in error.errors(include_url=False) if each["loc"][:1] == (name,)]
-            if mine:
-                raise _RefusedError(_problems(mine, strip=1)) from None
-        except _RefusedError:
-            raise
+            # What is still missing, and what the model says as a whole, waits until all are there.
+            wrong = [each for each in error.errors(include_url=False) if each["type"] == "json_invalid" or each["loc"][:1] in _heads(given)]
+            if wrong:
+                only_this = all(each["loc"][:1] in _heads([name]) for each in wrong)
+                raise _RefusedError(_problems(wrong, strip=1 if only_this else 0), _names_in(wrong, given)) from None
         except Exception:  # noqa: BLE001, S110 - a validator may need what is not emitted yet; it has its say when all are there
             pass
         return value
@@ -279,16 +282,30 @@ class _Model:
             output = self._validate(json_values)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            names = [str(each["loc"][0]) for each in errors if each["loc"] and each["loc"][0] in self.schemas]
-            raise _RefusedError(f"the outputs do not fit together: {_problems(errors, whole=True)}", names) from None
-        except _RefusedError:
-            raise
+            raise _RefusedError(
+                f"the outputs do not fit together: {_problems(errors, whole=True)}", _names_in(errors, self.schemas)
+            ) from None
         except Exception as error:  # noqa: BLE001 - a validator of the user's may raise what it likes
             raise _RefusedError(f"the outputs do not fit together: {describe(error)}") from None
         return output, {name: getattr(output, name) for name in json_values}
 
     def _validate(self, values: Mapping[str, Any]) -> BaseModel:
         return self._model.model_validate_json(_json_text(values), by_alias=True, by_name=True)
+
+
+_Declared: TypeAlias = _Types | _Model
+
+
+def _declared_by(declared: Declaration) -> _Declared:
+    return _Model(declared) if inspect.isclass(declared) else _Types(declared)
+
+
+def _heads(names: Iterable[str]) -> set[tuple[int | str, ...]]:
+    return {(name,) for name in names}
+
+
+def _names_in(errors: Sequence[ErrorDetails], names: Collection[str]) -> list[str]:
+    return [str(each["loc"][0]) for each in errors if each["loc"] and each["loc"][0] in names]
 
 
 def _checked_name(name: object) -> str:
@@ -322,27 +339,27 @@ def _first_line(error: BaseException) -> str:
     return describe(error).partition("\n")[0]
 
 
-def _emit_spec(declared: _Types | _Model) -> ToolSpec:
-    lines = [_line(name, schema, optional=name not in declared.required) for name, schema in declared.schemas.items()]
-    purpose = f"{declared.purpose}\n" if declared.purpose else ""
-    description = (
-        "Hand over one output of this task. Call it once for each; emitting a name again replaces its value.\n"
-        f"{purpose}Outputs:\n" + "\n".join(lines)
-    )
+def _emit_spec(schemas: Mapping[str, Mapping[str, Any]], required: Collection[str], purpose: str = "") -> ToolSpec:
+    lines = [
+        "Hand over one output of this task. Call it once for each; emitting a name again replaces its value.",
+        *([purpose] if purpose else []),
+        "Outputs:",
+        *(_line(name, schema, optional=name not in required) for name, schema in schemas.items()),
+    ]
     parameters = {
         "type": "object",
         "properties": {
-            "name": {"type": "string", "enum": list(declared.schemas), "description": "Which output."},
-            "value": _value_schema(declared.schemas),
+            "name": {"type": "string", "enum": list(schemas), "description": "Which output."},
+            "value": _value_schema(schemas),
         },
         "required": ["name", "value"],
     }
-    return ToolSpec(EMIT, description, parameters)
+    return ToolSpec(EMIT, "\n".join(lines), parameters)
 
 
 def _line(name: str, schema: Mapping[str, Any], *, optional: bool) -> str:
     about = f": {schema['description']}" if schema.get("description") else ""
-    return f"- `{name}` ({in_words(schema)}{'; optional' if optional else ''}){about}"
+    return f"- `{name}` ({_type_in_words(schema)}{'; optional' if optional else ''}){about}"
 
 
 def _value_schema(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -354,11 +371,35 @@ def _value_schema(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if len(types) == 1:
         ((bare, _),) = types.values()
         return {**bare, "description": "Its value."}
-    branches = [{**bare, "description": f"For {', '.join(f'`{name}`' for name in names)}."} for bare, names in types.values()]
+    branches = [{**bare, "description": f"For {_listed(names)}."} for bare, names in types.values()]
     return {"anyOf": branches, "description": "Its value, of the type that the output has."}
 
 
+# --- words
+
+
+def _refused(text: str) -> Answer:
+    return Answer(f"Error: {text}", is_error=True)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _type_in_words(schema: Mapping[str, Any]) -> str:
+    words = in_words(schema)
+    return words if len(words) <= MAX_TYPE_CHARS else f"{words[: MAX_TYPE_CHARS - 1]}…"
+
+
 # --- reading a value
+
+
+def _json_in(text: str) -> Any:
+    """The JSON value that `text` holds; `text` itself if it holds none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _json_text(value: Any) -> str:
@@ -368,6 +409,11 @@ def _json_text(value: Any) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise _RefusedError(f"it is no JSON value ({_first_line(error)})") from None
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _as_json(value: Any) -> Any:
+    """A copy of `value` that is JSON and nothing else."""
+    return json.loads(_json_text(value))
 
 
 def _problems(errors: Sequence[ErrorDetails], *, strip: int = 0, whole: bool = False) -> str:
@@ -424,14 +470,15 @@ class Terminate:
         try:
             given = arguments_in(arguments)
         except ValueError as error:
-            return Answer(f"Error: {error} {usage}", is_error=True)
+            return _refused(f"{error} {usage}")
         status, reason = _status_in(given), _reason_in(given)
         if status is None:
-            return Answer(f'Error: `status` must be "success" or "failure", not {shown(given.get("status"))}. {usage}', is_error=True)
+            return _refused(f'`status` must be "success" or "failure", not {shown(given.get("status"))}. {usage}')
         if status == "failure" and not reason:
-            return Answer(f"Error: a failure needs a `reason`: what stands in the way? {usage}", is_error=True)
+            return _refused(f"a failure needs a `reason`: what stands in the way? {usage}")
         if status == "success" and self._outputs is not None and self._outputs.missing:
-            return Answer(f"Error: not yet a success. {self._outputs.nudge_text()}", is_error=True)
+            first = f"Call {EMIT} for each first, or {TERMINATE} with failure and the reason."
+            return _refused(f"this is no success yet, outputs are missing: {_listed(self._outputs.missing)}. {first}")
         self.status, self.reason = status, reason
         return Answer(f"The run ends with {status}.")
 
@@ -452,22 +499,3 @@ def _reason_in(given: Mapping[str, Any]) -> str:
     if reason is None:
         return ""
     return reason.strip() if isinstance(reason, str) else shown(reason)
-
-
-# --- before the first call
-
-
-def preflight(
-    outputs: Outputs | None, tools: Collection[str] = (), tool_choice: str = "auto", reserved: Collection[str] = (EMIT, TERMINATE)
-) -> None:
-    """Refuse, by `ConfigError`, a run that could not end well: outputs that no call can hand over, or a tool with a name that is taken.
-
-    `tools`: the names of the caller's own tools.
-    """
-    taken = sorted(set(tools) & set(reserved))
-    if taken:
-        raise ConfigError(f"{', '.join(taken)}: the monitor's own tools have this name; give yours another one")
-    if outputs is not None and tool_choice == "none":
-        raise ConfigError(
-            f'outputs are declared, but tool_choice="none" keeps the model from calling {EMIT}; leave tool_choice at "auto", or outputs out'
-        )

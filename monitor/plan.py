@@ -181,10 +181,10 @@ class PlanState:
         raise ValueError(f"{shown(value)} is no status.{f' Did you mean {meant}?' if meant else ''}")
 
     def _replace(self, coming: Sequence[str]) -> None:
-        """The steps not started make way for `coming`. One in progress that is named again is not doubled."""
+        """The steps not started make way for `coming`. Models list the whole plan again: what stands there already is not doubled."""
         kept = [step for step in self._steps if step.status is not StepStatus.NOT_STARTED]
-        running = {step.text.strip() for step in kept if step.status is StepStatus.IN_PROGRESS}
-        self._steps = [*kept, *(Step(text) for text in coming if text not in running)]
+        known = {step.text.strip() for step in kept}
+        self._steps = [*kept, *(Step(text) for text in dict.fromkeys(coming) if text not in known)]
 
     def _what_is_next(self) -> str:
         number, step = self.active_number, self.active
@@ -249,7 +249,7 @@ _SPEC = ToolSpec(
             "steps": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Only to change the plan: the steps still to come, in order, instead of all that are not started.",
+                "description": "Only to change the plan: the steps still to come, in order, in place of all that are not started.",
             },
         },
         "required": ["step", "status"],

@@ -26,6 +26,7 @@ from typing import Any, Literal, Self, TypeAlias
 import anyio
 
 from monitor._codec import to_plain
+from monitor._numbers import is_finite
 from monitor._wait import Clock, SystemClock, Wait, make_wait
 from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
@@ -117,6 +118,8 @@ class Supervisor:
             check_part("policy", policy, "decide")
         if max_nudges is not None and max_nudges < 0:
             raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
+        if last_turn is not _DEFAULT and last_turn is not None and not (isinstance(last_turn, LastTurn) and is_finite(last_turn.seconds)):
+            raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {last_turn!r}")
         self.model = model
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan

@@ -5,13 +5,11 @@ a `Detection` or a `Stop` is a fact; the policy turns facts into a `Verdict`; gu
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from monitor._codec import Codec
-from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
@@ -154,12 +152,9 @@ class LastTurn:
         after: Sequence[TerminateReason] = WORTH_A_LAST_TURN,
     ) -> None:
         """A number in the place of the text is `seconds`; 60 is Gemini CLI's."""
-        given: object = seconds if isinstance(text, str) else text
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
-            raise ConfigError(f"LastTurn takes a finite number of seconds above 0, not {given!r}")
         object.__setattr__(self, "text", text if isinstance(text, str) else "")
         object.__setattr__(self, "tools", tuple(tools))
-        object.__setattr__(self, "seconds", given)
+        object.__setattr__(self, "seconds", seconds if isinstance(text, str) else text)
         object.__setattr__(self, "after", tuple(TerminateReason(reason) for reason in after))
 
 

@@ -19,7 +19,7 @@ CORE = VOCABULARY | {
     *("_hashing", "_numbers", "_tokens", "answers", "declarations"),
     *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices"),
     *("assignment", "bank", "endings", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
-    "warner",
+    *("preflight", "warner"),
 }
 """The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
 
