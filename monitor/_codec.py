@@ -6,6 +6,7 @@ Text is taken as it comes: NUL and lone surrogates survive the round trip, becau
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -21,6 +22,7 @@ from monitor.errors import RecordedError, message_of
 T = TypeVar("T")
 
 
+@functools.cache
 def tag_of(cls: type) -> str:
     """`TextDelta` -> `text_delta`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()

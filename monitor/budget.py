@@ -68,14 +68,16 @@ class Budget:
     def exhausted(self) -> Stop | None:
         """A `Stop` if more was spent than there is: of this budget first, then of those that it is a share of."""
         for budget in self.chain:
-            whose = "the budget" if budget is self else "the budget that is shared with the run above"
             if budget.tokens is not None and budget.spent_tokens > budget.tokens:
-                detail = f"{budget.spent_tokens} tokens are used, {whose} is {budget.tokens}"
+                detail = f"{budget.spent_tokens} tokens are used, {self._called(budget)} is {budget.tokens}"
                 return Stop(TerminateReason.TOKEN_LIMIT, detail, "Budget", budget.tokens, budget.spent_tokens)
             if budget.usd is not None and budget.spent_usd > budget.usd + ROUNDING_USD:
-                detail = f"{budget.spent_usd:.4g} USD are spent, {whose} is {budget.usd:g} USD"
+                detail = f"{budget.spent_usd:.4g} USD are spent, {self._called(budget)} is {budget.usd:g} USD"
                 return Stop(TerminateReason.COST_LIMIT, detail, "Budget", budget.usd, budget.spent_usd)
         return None
+
+    def _called(self, budget: Budget) -> str:
+        return "the budget" if budget is self else "the budget that is shared with the run above"
 
     def progress(self) -> Sequence[Met]:
         """How far each limit of the chain is used up, as `Condition.progress`."""

@@ -73,8 +73,8 @@ class Timeout(_Timed):
         return Stop(TerminateReason.TIMEOUT, detail, self.name, self.seconds, active_s)
 
     def progress(self, state: RunState) -> Sequence[Met]:
-        met = self.evaluate(state) is not None
-        return (Met(self.name, met=met, value=max(0.0, state.elapsed_s - self._excluded(state)), limit=self.seconds),)
+        active_s = max(0.0, state.elapsed_s - self._excluded(state))
+        return (Met(self.name, met=active_s >= self.seconds - ROUNDING_S, value=active_s, limit=self.seconds),)
 
 
 @dataclass(frozen=True)
