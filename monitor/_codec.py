@@ -22,10 +22,14 @@ from monitor.errors import RecordedError, message_of
 T = TypeVar("T")
 
 
-@functools.cache
 def tag_of(cls: type) -> str:
     """`TextDelta` -> `text_delta`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+    return _tag(cls.__name__)
+
+
+@functools.cache
+def _tag(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 MAX_DEPTH = 450

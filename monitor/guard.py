@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,13 +18,18 @@ import anyio
 from monitor._codec import text_of
 from monitor._wait import Clock, SystemClock
 from monitor.adapters.base import AdapterFactory
-from monitor.chunks import ToolCall
-from monitor.conditions import Condition
+from monitor.assignment import MAX_NUDGES, Assignment
+from monitor.budget import Budget
+from monitor.chunks import ToolCall, ToolResult
+from monitor.conditions import Condition, CostLimit
+from monitor.conditions.base import leaves
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
 from monitor.outcome import Outcome
+from monitor.outputs import Outputs
 from monitor.policy import Policy, StopAtFirstLoop
+from monitor.prices import Price
 from monitor.reasons import TerminateReason
 from monitor.run import RunCore
 from monitor.sinks.base import EventSink, FanOut
@@ -54,11 +60,14 @@ class Guard:
 
     `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
     this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
+    `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declaration(sdk)` to
+    the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
+    and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
     `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`: how
     long closing a source may take.
     """
 
-    __slots__ = ("_clock", "_close_grace_s", "_core", "_entered", "_outcome", "_streams", "_watched")
+    __slots__ = ("_clock", "_close_grace_s", "_core", "_entered", "_outcome", "_streams", "_watched", "outputs")
 
     def __init__(
         self,
@@ -66,6 +75,10 @@ class Guard:
         stop_when: Condition | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
         policy: Policy | None = None,
+        outputs: Mapping[str, Any] | type | None = None,
+        max_nudges: int | None = MAX_NUDGES,
+        budget: Budget | None = None,
+        price: Price | None = None,
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
@@ -79,6 +92,11 @@ class Guard:
             raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
         if close_grace_s is not None and not close_grace_s > 0:
             raise ConfigError(f"close_grace_s is {close_grace_s}; give None for no bound")
+        if budget is not None and not isinstance(budget, Budget):
+            raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
+        must_know_price(price, stop_when, budget, "the model", "price=monitor.Price(...)")
+        self.outputs = Outputs(outputs) if outputs is not None else None
+        """What is declared and what was emitted; `None`: nothing is declared."""
         self._clock: Clock = clock or SystemClock()
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
         self._core = RunCore(
@@ -87,6 +105,10 @@ class Guard:
             policy=policy or StopAtFirstLoop(),
             emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
             keep_text_chars=keep_text_chars,
+            price=price,
+            budgets=(budget,) if budget is not None else (),
+            assignment=Assignment(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
+            cuts=True,
         )
         self._streams = 0
         self._watched: Watched[Any] | None = None
@@ -136,6 +158,26 @@ class Guard:
         """
         self._must_have_begun()
         self._core.tool_result(_identify(call, self._core.open_calls), text_of(result), self._clock.now(), is_error=is_error)
+
+    def answer(self, call: object) -> ToolResult | None:
+        """Carry out a call of the run's own tools, `emit_value` and `terminate`; `None`: it is a tool of yours.
+
+        `call`: as for `tool_result`, which need not be told of it. Give the text of the result to the model.
+        """
+        self._must_have_begun()
+        wanted = _identify(call, self._core.open_calls)
+        known = next((open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None)
+        return self._core.answer(known, self._clock.now()) if known is not None else None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A person is being asked: the run's deadlines stand still meanwhile."""
+        self._must_have_begun()
+        self._core.pause(self._clock.now())
+        try:
+            yield
+        finally:
+            self._core.resume(self._clock.now())
 
     def check(self) -> Verdict:
         """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a turn, after the tool results.
@@ -286,6 +328,14 @@ def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
         f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no open call of this turn; "
         "pass the call of watched.turn.tool_calls, or None for the oldest open one"
     )
+
+
+def must_know_price(price: Price | None, stop_when: Condition | None, budget: Budget | None, model: str, give: str) -> None:
+    """Raise `ConfigError` for a limit in US dollars that nobody can count."""
+    in_usd: list[object] = [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
+    in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
+    if in_usd and price is None:
+        raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
 
 
 def check_parts(name: str, given: object, method: str) -> Sequence[Any]:

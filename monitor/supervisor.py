@@ -31,8 +31,7 @@ from monitor._wait import Clock, SystemClock, Wait, make_wait
 from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.conditions import Condition, CostLimit
-from monitor.conditions.base import leaves
+from monitor.conditions import Condition
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, ToolError
@@ -45,14 +44,15 @@ from monitor.events import (
     ToolStarted,
     ToolWithdrawn,
 )
-from monitor.guard import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_part, check_parts, ending_by
+from monitor.guard import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_part, check_parts, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
 from monitor.outcome import Outcome, Turn
-from monitor.outputs import TERMINATE, Outputs, preflight
+from monitor.outputs import TERMINATE, Outputs
 from monitor.plan import Plan
 from monitor.policy import Ladder, Policy
+from monitor.preflight import preflight
 from monitor.prices import Price, price_of
 from monitor.reasons import TerminateReason
 from monitor.reply import LoopedText
@@ -118,15 +118,17 @@ class Supervisor:
             check_part("policy", policy, "decide")
         if max_nudges is not None and max_nudges < 0:
             raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
-        if last_turn is not _DEFAULT and last_turn is not None and not (isinstance(last_turn, LastTurn) and is_finite(last_turn.seconds)):
+        if last_turn is _DEFAULT:
+            last_turn = LastTurn()
+        if last_turn is not None and not (isinstance(last_turn, LastTurn) and is_finite(last_turn.seconds) and last_turn.seconds > 0):
             raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {last_turn!r}")
         self.model = model
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools = as_tools(tools)
         self.price = price_of(prices, model.name)
-        preflight(self.outputs, self.tools, tool_choice)
-        _must_know_prices(self.price, stop_when, budget, model)
+        preflight(self.outputs, plan, self.tools, tool_choice)
+        must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
         self.instructions = run_instructions(
             render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=bool(self.tools)
         )
@@ -135,7 +137,7 @@ class Supervisor:
         self.budget = budget
         self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
         self.policy = policy or Ladder()
-        self.last_turn = LastTurn() if last_turn is _DEFAULT else last_turn
+        self.last_turn = last_turn
         self.max_nudges = max_nudges
         self.retries = Retries() if retries is _DEFAULT else retries or Retries(0)
         self.looped_text: LoopedText = looped_text
@@ -527,14 +529,6 @@ async def _sleep(clock: Clock, seconds: float) -> None:
         await rung.wait()
     finally:
         alarm.cancel()
-
-
-def _must_know_prices(price: Price | None, stop_when: Condition | None, budget: Budget | None, model: Model) -> None:
-    """A limit in US dollars that nobody can count is no limit."""
-    in_usd: list[object] = [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
-    in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
-    if in_usd and price is None:
-        raise ConfigError(f"{in_usd[0]!r} needs to know what {model.name} costs: give prices={{{model.name!r}: monitor.Price(...)}}")
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitor import errors
 from monitor.chunks import UsageReport
-from monitor.errors import AdapterError, ConfigError, MissingExtra, MonitorError, RecordedError, RunFailed, StoreError
+from monitor.errors import AdapterError, ConfigError, MissingExtra, MonitorError, RecordedError, RunFailed, StoreError, ToolError
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, succeeded
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
@@ -154,6 +154,7 @@ ERRORS: list[MonitorError] = [
     AdapterError("m"),
     RunFailed(failed(RecordedError("builtins.OSError", "gone"))),
     StoreError("m"),
+    ToolError("m"),
     RecordedError("builtins.OSError", "gone"),
 ]
 

@@ -7,21 +7,31 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from contextlib import closing, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import monitor.sinks
+from monitor.chunks import TextDelta, ToolCall, ToolResult
 from monitor.events import (
     EVENT_TYPES,
     AbortRequested,
     AttemptRetried,
+    ChunkReceived,
     DetectionRaised,
     Event,
     FirstChunk,
+    LastTurnStarted,
     LimitWarning,
+    Nudged,
+    OutputEmitted,
+    Paused,
+    PlanUpdated,
     ResultUnmatched,
+    Resumed,
+    RetryScheduled,
     RunStarted,
     RunTerminated,
     SinkFailed,
@@ -29,6 +39,9 @@ from monitor.events import (
     StreamClosed,
     StreamContinued,
     StreamFailed,
+    ToolFinished,
+    ToolStarted,
+    ToolWithdrawn,
     TurnEnded,
     TurnStarted,
 )
@@ -57,7 +70,18 @@ EVENTS: list[Event] = [
         0.4, 1, Detection("c", "chant", "text", "loop", 12, 10, 0, 60, Evidence("\x00\ud800", "0" * 16, 2, (0, 9)), "it repeats")
     ),
     StreamFailed(0.5, 1, ModelError(ErrorKind.NETWORK, "gone %s {}", status=503)),
-    LimitWarning(0.55, "max_turns", 24, 30),
+    ChunkReceived(0.56, 1, TextDelta("\ud800")),
+    RetryScheduled(0.56, 1, 2, 0.5, "the connection broke"),
+    ToolStarted(0.56, 1, ToolCall("c", "search", {"q": "\x00"})),
+    ToolFinished(0.57, 1, ToolResult("c", "search", "found", is_error=False), 0.01),
+    OutputEmitted(0.57, 1, "when", datetime(2026, 1, 1, tzinfo=UTC), overwritten=False),
+    PlanUpdated(0.57, 1, "1. [x] read"),
+    Nudged(0.58, 1, "do go on"),
+    ToolWithdrawn(0.58, 1, "search", "it is gone"),
+    LastTurnStarted(0.58, TerminateReason.MAX_TURNS, 60.0),
+    Paused(0.58),
+    Resumed(0.59),
+    LimitWarning(0.59, "max_turns", 24, 30),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),
     StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),
