@@ -284,7 +284,7 @@ def test_half_a_surrogate_pair_is_repaired_and_a_whole_one_joined():
 DEEP = json.loads("[" * 900 + "]" * 900)
 
 
-@pytest.mark.parametrize("declared", [{"x": Any}, {"x": list[Any]}, {"x": str}, Node], ids=str)
+@pytest.mark.parametrize("declared", [{"x": Any}, {"x": list[Any]}, {"x": str}, Node, Span], ids=str)
 @pytest.mark.parametrize(
     "value", [DEEP, {1, 2}, object(), "[" * 100_000, 10**5000, {1: object()}], ids=["deep", "set", "object", "brackets", "long", "keys"]
 )
@@ -378,6 +378,28 @@ def test_a_validator_that_needs_what_is_missing_has_its_say_later():
     text = refused(outputs, "low", 3)
     assert "high: high must be above low (got 0)" in text
     assert 'Call emit_value(name="low", value=<integer>) or emit_value(name="high", value=<integer>).' in text
+
+
+class Explained(Checked):
+    why: str
+
+
+def test_what_contradicts_an_earlier_output_is_refused_before_all_are_there():
+    outputs = Outputs(Explained)
+    emit(outputs, "high", 0)
+    assert "high: high must be above low (got 0)" in refused(outputs, "low", 3)
+    assert outputs.missing == ["low", "why"]
+
+
+class Aliased(BaseModel):
+    day: int = Field(alias="theDay")
+
+
+@pytest.mark.parametrize("key", ["day", "theDay"])
+def test_nested_fields_are_taken_by_name_and_by_alias(key: str):
+    outputs = Outputs({"x": Aliased})
+    emit(outputs, "x", {key: 3})
+    assert outputs.output["x"].day == 3
 
 
 class Described(BaseModel):
@@ -546,8 +568,8 @@ def test_the_last_accepted_value_of_each_name_counts(calls: list[tuple[str, Any]
     assert outputs.missing == [name for name in outputs.names if name not in accepted]
 
 
-@pytest.mark.parametrize("declared", [Span, Checked, {"start": int, "end": float, "low": str, "high": list[int]}], ids=str)
-@given(calls=st.lists(st.tuples(st.sampled_from(["start", "end", "note", "low", "high"]), st.integers(-3, 3) | st.just("none"))))
+@pytest.mark.parametrize("declared", [Span, Checked, Explained, {"start": int, "end": float, "low": str, "high": list[int]}], ids=str)
+@given(calls=st.lists(st.tuples(st.sampled_from(["start", "end", "note", "low", "high", "why"]), st.integers(-3, 3) | st.just("none"))))
 def test_a_snapshot_restores_the_outputs_through_json(declared: Any, calls: list[tuple[str, Any]]):
     outputs = Outputs(declared)
     for name, value in calls:
@@ -556,6 +578,7 @@ def test_a_snapshot_restores_the_outputs_through_json(declared: Any, calls: list
     other.restore(json.loads(json.dumps(outputs.snapshot())))
     assert (other.emitted, other.missing, other.output) == (outputs.emitted, outputs.missing, outputs.output)
     assert other.snapshot() == outputs.snapshot()
+    assert other.last is None
 
 
 @pytest.mark.parametrize(
