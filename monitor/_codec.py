@@ -6,7 +6,6 @@ Text is taken as it comes: NUL and lone surrogates survive the round trip, becau
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 import re
@@ -22,10 +21,16 @@ from monitor.errors import RecordedError, message_of
 T = TypeVar("T")
 
 
-@functools.cache
+_TAGS: dict[type, str] = {}
+"""Asked for at every look at a condition, so worked out once for each class."""
+
+
 def tag_of(cls: type) -> str:
     """`TextDelta` -> `text_delta`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+    tag = _TAGS.get(cls)
+    if tag is None:
+        tag = _TAGS[cls] = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+    return tag
 
 
 MAX_DEPTH = 450
