@@ -60,7 +60,7 @@ class Guard:
 
     `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
     this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
-    `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declaration(sdk)` to
+    `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
     the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
     and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
     `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`: how

@@ -23,12 +23,13 @@ class Pauses:
             self._since = now
         return self._count == 1
 
-    def end(self, now: float) -> bool:
-        """True: time goes on, and did not before."""
+    def end(self, now: float) -> float | None:
+        """How long time stood still, in seconds, if it goes on now."""
         self._count -= 1
-        if self._count == 0:
-            self._done_s += now - self._since
-        return self._count == 0
+        if self._count:
+            return None
+        self._done_s += now - self._since
+        return now - self._since
 
     def total_s(self, now: float) -> float:
         """How long time stood still up to now, in seconds."""

@@ -252,6 +252,7 @@ class RunCore:
         self._emit(TurnStarted(self.at(now), self._turns, self._model_calls))
         self.waiting_since = now
         self._look(now, waiting=True)
+        self._warn(now)
         return True
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
@@ -323,6 +324,7 @@ class RunCore:
             result = ToolResult(call or "", "", text, is_error)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
+        self._warn(now)
 
     def end_turn(
         self,
@@ -419,7 +421,10 @@ class RunCore:
 
     def resume(self, now: float) -> None:
         """The person has answered."""
-        if self._pauses.end(now):
+        paused_s = self._pauses.end(now)
+        if paused_s is not None:
+            self._tally.started_at += paused_s
+            self.waiting_since += paused_s
             self._emit(Resumed(self.at(now)))
             self._look(now, waiting=False)
 
@@ -588,20 +593,15 @@ class RunCore:
                 self._emit(AbortRequested(self.at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
             return
-        stop = self._spent(now)
-        if stop is not None:
-            self._decide(stop, now)
-            self.replanned()
-            return
-        if self._condition is None and not self._spending.budgets:
+        overspent = self._spent(now)
+        if self._condition is None and not self._spending.budgets and overspent is None:
             return
         state = self.state(now, waiting=waiting)
         try:
-            stop = self._condition.evaluate(state) if self._condition is not None else None
+            stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
                 self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
-                self._warn(state)
             elif not isinstance(stop, Stop):
                 raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
@@ -633,9 +633,16 @@ class RunCore:
         self.nested(child, usage, usd, now)
         self._spending.nested_ended(id(child))
 
-    def _warn(self, state: RunState) -> None:
-        for warning in self._warner.look(self._condition, self._spending.budgets, state):
-            self._emit(warning)
+    def _warn(self, now: float) -> None:
+        """Tell which limits are nearly used up. Asked at the steps of a run, not at each report of usage: it costs as much as a look."""
+        if self.stop is None and self._outcome is None:
+            try:
+                warnings = self._warner.look(self._condition, self._spending.budgets, self.state(now, waiting=False))
+            except Exception as error:  # noqa: BLE001 - a condition may be the caller's code
+                self.fail(error, self._condition.name if self._condition is not None else "budget", now)
+            else:
+                for warning in warnings:
+                    self._emit(warning)
 
     def _plan(self, state: RunState) -> None:
         self._schedule.plan(state)
@@ -759,6 +766,7 @@ class RunCore:
         """Output tokens have come."""
         if self._schedule.spend(eighths):
             self._look(now, waiting=False)
+            self._warn(now)
         elif self._schedule.free_chars < self._free_chars:
             self._free_chars = 0
 

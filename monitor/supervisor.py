@@ -120,8 +120,7 @@ class Supervisor:
             raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
-        if last_turn is not None and not (isinstance(last_turn, LastTurn) and is_finite(last_turn.seconds) and last_turn.seconds > 0):
-            raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {last_turn!r}")
+        _check_last_turn(last_turn)
         self.model = model
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
@@ -520,6 +519,11 @@ def _as_json(value: object) -> str:
 
 def _not_carried_out(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True)
+
+
+def _check_last_turn(given: object) -> None:
+    if given is not None and not (isinstance(given, LastTurn) and is_finite(given.seconds) and given.seconds > 0):
+        raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {given!r}")
 
 
 async def _sleep(clock: Clock, seconds: float) -> None:
