@@ -29,6 +29,8 @@ from monitor.conditions import Predicate as Predicate
 from monitor.conditions import Timeout as Timeout
 from monitor.conditions import TokenLimit as TokenLimit
 from monitor.conditions import condition_from_dict as condition_from_dict
+from monitor.config import MonitorConfig as MonitorConfig
+from monitor.config import load_config as load_config
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
 from monitor.detectors import NoProgress as NoProgress
@@ -145,6 +147,7 @@ __all__ = [
     "Model",
     "ModelError",
     "ModelRequest",
+    "MonitorConfig",
     "MonitorError",
     "NoProgress",
     "Nudge",
@@ -201,6 +204,7 @@ __all__ = [
     "condition_from_dict",
     "default_detectors",
     "event_codec",
+    "load_config",
     "message_codec",
     "verdict_codec",
     "watch",
