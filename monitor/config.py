@@ -70,20 +70,22 @@ class MonitorConfig:
     monitor.Guard(detectors=config.detectors(), policy=config.policy())
     """
 
-    __slots__ = ("_detectors", "_policy", "settings", "source")
+    __slots__ = ("_detectors", "_policy", "settings", "source", "tools")
 
     settings: Mapping[str, Any]
     """What was set, detectors by the names of their classes."""
     source: Path | None
     """The file that was read; `None`: there was none."""
+    tools: Mapping[str, ToolPolicy]
+    """What was said of tools, by name."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None, *, source: PathLike | None = None) -> None:
         """`settings`: the tables of the file as a mapping. Raises `ConfigError` for what makes no sense."""
         self.settings = _spelled(settings or {})
         self.source = None if source is None else Path(source)
-        tools = {name: _make(ToolPolicy, table, f"tools.{name}") for name, table in _table(self.settings, "tools").items()}
+        self.tools = {name: _make(ToolPolicy, table, f"tools.{name}") for name, table in _table(self.settings, "tools").items()}
         made = {
-            name: _prepared(cls, _table(self.settings, name), name, {"tools": tools} if tools else {})
+            name: _prepared(cls, _table(self.settings, name), name, {"tools": self.tools} if self.tools else {})
             for name, cls in detector_types().items()
         }
         self._detectors = [made[name] for name in _chosen(self.settings)]
@@ -97,14 +99,16 @@ class MonitorConfig:
         """A new policy for one run; `None`: nothing is said of it, which leaves the default of whoever is given it."""
         return self._policy() if self._policy is not None else None
 
-    def updated(self, settings: Mapping[str, Any]) -> MonitorConfig:
-        """The same settings with `settings` on top: tables are joined, anything else is replaced. Another type of policy drops the
-        options of the one before.
+    def updated(self, *settings: Mapping[str, Any]) -> MonitorConfig:
+        """The same settings with `settings` on top, one after the other: tables are joined, anything else is replaced. Another type of
+        policy drops the options of the one before. Only what comes of all of them must make sense.
         """
-        old, new = dict(self.settings), _spelled(settings)
-        if "type" in new.get("policy", {}) and new["policy"]["type"] != old.get("policy", {}).get("type"):
-            old.pop("policy", None)
-        return MonitorConfig(_joined(old, new), source=self.source)
+        joined = dict(self.settings)
+        for new in map(_spelled, settings):
+            if "type" in new.get("policy", {}) and new["policy"]["type"] != joined.get("policy", {}).get("type"):
+                joined.pop("policy", None)
+            joined = _joined(joined, new)
+        return MonitorConfig(joined, source=self.source)
 
     def __repr__(self) -> str:
         return f"MonitorConfig({dict(self.settings)!r}, source={None if self.source is None else str(self.source)!r})"

@@ -191,6 +191,11 @@ def test_another_policy_drops_the_options_of_the_one_before_and_the_same_keeps_t
     assert config.updated({"policy": {"max_nudges": 2}}).settings == {"policy": {"type": "ladder", "max_nudges": 2}}
 
 
+def test_only_what_comes_of_all_of_them_must_make_sense():
+    config = MonitorConfig().updated({"ToolCallRepetition": {"loop_at": 2}}, {"ToolCallRepetition": {"suspect_at": 2}})
+    assert calls_until_a_loop(config.detectors()) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "settings"),
     [
