@@ -24,6 +24,7 @@ RUNG_STYLES: Mapping[Rung, str] = {
     "last_turn": "red",
     "stop": "bold red",
 }
+"""By how far the policy went."""
 
 
 def found_at(finding: Finding) -> str:

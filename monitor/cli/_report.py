@@ -150,13 +150,13 @@ def _cells(result: ScanResult) -> tuple[str | Text, ...]:
     if finding is None:
         return (run, Text("-", style="dim"), "", "", "", "", "")
     found = finding.detection
-    rungs = dict.fromkeys(one.rung for one in result.findings)
+    furthest = max((one.rung for one in result.findings), key=list(RUNG_STYLES).index)
     return (
         run,
         Text(f"{found.kind} x {found.count}", style="red"),
         str(finding.message),
         found_at(finding),
-        Text(", ".join(rungs), style=RUNG_STYLES[list(rungs)[-1]]),
+        Text(furthest, style=RUNG_STYLES[furthest]),
         _saved(result.saved) if result.ended_by else Text("-", style="dim"),
         Text(_view.on_one_line(found.evidence.excerpt), style="yellow"),
     )

@@ -125,6 +125,8 @@ def _with_version(name: str, version: str | None) -> str:
 def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
     _view.heading(console, "loops")
     table = _view.table(console, "a loop of this kind", "is seen by", "after", "and the policy")
+    for column in table.columns:
+        column.no_wrap, column.overflow = column.header == "after", "fold"  # on a narrow terminal the others take several lines
     for row in sick:
         table.add_row(_view.on_one_line(row.case.title), *_seen(row))
     console.print(table)
@@ -170,7 +172,7 @@ def _number(found: Detection) -> int:
 
 
 def _unit(found: Detection) -> str:
-    return {"tools": "call", "messages": "answer"}.get(found.channel, "character")
+    return {"tools": "call", "messages": "answer"}.get(found.channel, "char")
 
 
 def _steps(watched: Watched) -> Text:
