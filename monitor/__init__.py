@@ -37,6 +37,8 @@ from monitor.conditions import Timeout as Timeout
 from monitor.conditions import TokenLimit as TokenLimit
 from monitor.conditions import ToolCalled as ToolCalled
 from monitor.conditions import condition_from_dict as condition_from_dict
+from monitor.config import MonitorConfig as MonitorConfig
+from monitor.config import load_config as load_config
 from monitor.declarations import declare as declare
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
@@ -188,6 +190,7 @@ __all__ = [
     "Model",
     "ModelError",
     "ModelRequest",
+    "MonitorConfig",
     "MonitorError",
     "NoProgress",
     "Nudge",
@@ -271,6 +274,7 @@ __all__ = [
     "declare",
     "default_detectors",
     "event_codec",
+    "load_config",
     "message_codec",
     "model",
     "tool",

@@ -102,7 +102,7 @@ class Ladder:
     - the same loop again takes the next step: its tool is withdrawn, then comes one last turn with `final_tools`, then the stop. A
       suspicion never ends a run: it goes as far as the tool. After the last turn was given, any loop is the stop;
     - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs with every finding, because a stream
-      that loops is still being written;
+      that loops is still being written; also where its evidence looks different each time, as that of a plan with a counter does;
     - a loop that was not seen before starts at the bottom, as long as there are nudges left (`max_nudges` in a run);
     - `clean_turns` turns without any finding forgive everything;
     - what has come `give_up` times as often as it takes to be sure ends the run whatever the step: a flood within one turn.
@@ -137,12 +137,13 @@ class Ladder:
     def decide(self, detection: Detection) -> Verdict:
         """The next step for this loop."""
         self._clean = -1  # this turn is not clean
+        written = detection.channel not in ("tools", "messages")  # text that is still being written
         if detection.level == "loop":
-            if self._last_given and not self._acted:
+            if self._last_given and (not self._acted or written):
                 return stop_for(detection)
             if self._give_up is not None and detection.count >= self._give_up * detection.threshold:
                 return stop_for(detection)
-        if self._acted and detection.channel in ("tools", "messages"):
+        if self._acted and not written:
             return Continue()
         verdict = self._step(detection)
         self._acted = True

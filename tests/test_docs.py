@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import monitor
+from monitor.cli._app import app
+from monitor.config import POLICIES, detector_types
 from tests.adapters.google_sdk import sdk_warnings
 
 ROOT = Path(__file__).parent.parent
@@ -25,11 +30,44 @@ BLOCKS = [
 
 @sdk_warnings
 @pytest.mark.parametrize(("page", "code"), BLOCKS)
-def test_the_code_of_a_page_runs(page: Path, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_a_page_runs(
+    page: Path, code: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # what a page writes is not written here
     if "import" not in code:
         pytest.skip("a sketch of an interface, not a program")
     exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out
+
+
+SETTINGS = ROOT / "docs" / "settings.md"
+TOML = [(page, text) for page in PAGES for text in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)]
+COMMANDS = [line for text in re.findall(r"```sh\n(.*?)```", SETTINGS.read_text(), re.DOTALL) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("page", "text"), TOML, ids=[f"{page.name}-{number}" for number, (page, _) in enumerate(TOML)])
+def test_the_settings_of_a_page_are_settings(page: Path, text: str, tmp_path: Path):
+    file = tmp_path / ("pyproject.toml" if "[tool.agent-monitor" in text else "agent-monitor.toml")
+    file.write_text(text)
+    assert monitor.load_config(file).settings
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_page_of_settings_runs(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "agent-monitor.toml").write_text(TOML[0][1])
+    call = {"role": "assistant", "text": "", "tool_calls": [{"name": "look", "args": {}}]}
+    (tmp_path / "runs.jsonl").write_text(json.dumps({"id": "stuck", "messages": [call] * 30}) + "\n")
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = shlex.split(line)
+    done = CliRunner().invoke(app, arguments)
+    assert program == "agent-monitor"
+    assert done.exit_code in {0, 1}, done.output
+    assert "agent-monitor.toml" in done.stdout
+
+
+def test_the_page_of_settings_names_every_detector_and_policy():
+    page = SETTINGS.read_text()
+    assert [name for name in (*detector_types(), *POLICIES) if f"`{name}`" not in page] == []
 
 
 @sdk_warnings

@@ -98,6 +98,14 @@ def test_text_has_no_tool_to_withdraw_and_climbs_while_it_is_being_written():
     assert [type(policy.decide(detection("loop"))).__name__ for _ in range(3)] == ["Nudge", "LastTurn", "Stop"]
 
 
+def test_text_whose_evidence_is_never_the_same_twice_is_stopped_while_it_is_being_written():
+    """A plan with a counter, or a sentence that is seen from another of its words on each time."""
+    policy = Ladder()
+    policy.turn_started()
+    seen = [replace(one, evidence=replace(one.evidence, xxhash=str(n))) for n, one in enumerate([detection("loop")] * 6)]
+    assert [type(policy.decide(one)).__name__ for one in seen] == ["Nudge", "Nudge", "Nudge", "LastTurn", "Stop", "Stop"]
+
+
 def test_the_nudge_has_the_evidence_and_one_different_thing_to_try():
     verdict = Ladder().decide(call())
     assert isinstance(verdict, Nudge)

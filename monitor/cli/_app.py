@@ -8,6 +8,7 @@ import typer
 
 import monitor
 from monitor.cli.demo import demo
+from monitor.cli.doctor import doctor
 from monitor.cli.scan import scan
 
 app = typer.Typer(
@@ -41,6 +42,10 @@ def agent_monitor(
       agent-monitor scan runs.jsonl.gz
 
     \b
+    Which loops would your settings see, how soon, and what would follow:
+      agent-monitor doctor
+
+    \b
     Watch what a real model writes, with a Gemini key:
       GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
 
@@ -53,3 +58,4 @@ def agent_monitor(
 
 app.command()(demo)
 app.command()(scan)
+app.command()(doctor)

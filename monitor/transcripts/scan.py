@@ -1,26 +1,40 @@
 """A recorded run through the core that watches live ones: would it have been stopped, where, and what would that have saved?
 
-The policy is the guard's default, so the first sure loop ends the run. Where a recording was cut into pieces makes no
-difference to the detectors, so its text is fed in long slices; what counts as saved is counted from the exact offset.
+The policy is the guard's default unless another is given, so the first sure loop ends the run. Where a recording was cut into pieces
+makes no difference to the detectors, so its text is fed in long slices; what counts as saved is counted from the exact offset.
+
+A recording does not answer to a warning: the model goes on as it did. A policy that warns first shows here how far it would have
+had to go, not what the warning would have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.events import Event
-from monitor.policy import StopAtFirstLoop
+from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
 from monitor.run import RunCore
 from monitor.transcripts.base import RecordedRun
-from monitor.verdicts import Detection
+from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 SLICE_CHARS = 4_096
 """Text is fed in slices of this length, so that a loop at the start of a huge message does not cost reading all of it."""
+
+Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "compact", "last_turn", "stop"]
+_RUNGS: Mapping[type[Verdict], Rung] = {
+    Continue: "observe",
+    Nudge: "nudge",
+    WithdrawTool: "withdraw",
+    Compact: "compact",
+    LastTurn: "last_turn",
+    Stop: "stop",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,69 +54,192 @@ class Amount:
         return Amount(self.chars - other.chars, self.tool_calls - other.tool_calls, self.turns - other.turns)
 
 
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """What a detector saw in a run, and what the policy did about it."""
+
+    detection: Detection
+    verdict: Verdict
+    turn: int
+    """The model response in which it was seen, counted from 1."""
+    message: int
+    """The index of the message in which it was seen."""
+    char: int | None
+    """For text: how many code points of that message were needed to see it."""
+    start_char: int | None
+    """For text: how many code points of that message stand before the first repetition."""
+
+    @property
+    def rung(self) -> Rung:
+        """What the policy did, in one word."""
+        return _RUNGS[type(self.verdict)]
+
+    @property
+    def told(self) -> str | None:
+        """What the model would have been told."""
+        return self.verdict.text if isinstance(self.verdict, Nudge | WithdrawTool | LastTurn) else None
+
+
+@dataclass(slots=True)
+class Watched:
+    """What came of feeding a run to the core."""
+
+    findings: list[Finding] = field(default_factory=list[Finding])
+    """Everything that was seen, in the order of the run."""
+    ended_by: Finding | None = None
+    """What would have ended the run: a stop, or a last turn, which the recording then goes past."""
+    produced: Amount = field(default_factory=Amount)
+    """What was produced until then; the whole run if nothing ended it."""
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ScanResult:
-    """What the core said about one recorded run."""
+    """What the core and the policy said about one recorded run."""
 
     run: RecordedRun
-    detection: Detection | None
-    """The loop that would have ended the run; `None`: it would have been left alone."""
-    message: int | None = None
-    """The index of the message in which the loop was seen."""
-    char: int | None = None
-    """For text: how many code points of that message were needed to see it."""
+    findings: tuple[Finding, ...] = ()
+    """Everything that was seen, in the order of the run, up to its end."""
+    ended_by: Finding | None = None
+    """What would have ended the run; `None`: it would have gone on to where the recording ends."""
     total: Amount
     """What was recorded."""
     saved: Amount = Amount()
-    """What would not have been produced: everything after the moment at which the loop was seen."""
+    """What would not have been produced: everything after the end."""
+
+    @property
+    def finding(self) -> Finding | None:
+        """The one that counts: what ended the run, else the first sure loop."""
+        return self.ended_by or next((finding for finding in self.findings if finding.detection.level == "loop"), None)
 
     @property
     def loops(self) -> bool:
-        """The run would have been stopped."""
-        return self.detection is not None
+        """A sure loop was seen, or the run was ended for a suspicion."""
+        return self.finding is not None
+
+    @property
+    def detection(self) -> Detection | None:
+        """The loop of the finding that counts."""
+        return self.finding.detection if self.finding else None
+
+    @property
+    def message(self) -> int | None:
+        """The index of the message in which it was seen."""
+        return self.finding.message if self.finding else None
+
+    @property
+    def char(self) -> int | None:
+        """For text: how many code points of that message were needed to see it."""
+        return self.finding.char if self.finding else None
 
 
-def scan_run(run: RecordedRun, *, detectors: Sequence[Detector] | None = None) -> ScanResult:
-    """Feed `run` to the core until a loop ends it. `detectors`: the default ones if `None`; they are reset first.
+def scan_run(run: RecordedRun, *, detectors: Sequence[Detector] | None = None, policy: Policy | None = None) -> ScanResult:
+    """Feed `run` to the core until the policy ends it. `detectors`, `policy`: the guard's default ones if `None`; they are reset first.
 
-    Raises `RunFailed` if a detector crashed: such a run must not pass for one without a loop.
+    Raises `RunFailed` if a detector or the policy crashed: such a run must not pass for one without a loop.
     """
+    watched = watch_chunks(run.chunks(), detectors=detectors, policy=policy)
     total = _total(run)
+    return ScanResult(run=run, findings=tuple(watched.findings), ended_by=watched.ended_by, total=total, saved=total - watched.produced)
+
+
+def watch_chunks(
+    chunks: Iterable[tuple[int, Chunk]], *, detectors: Sequence[Detector] | None = None, policy: Policy | None = None
+) -> Watched:
+    """Feed the chunks of a run, each with the index of its message, to the core until the policy ends it; the rest is not asked for.
+
+    Raises `RunFailed` if a detector or the policy crashed.
+    """
+    policy = StopAtFirstLoop() if policy is None else policy
+    listener = type(type(policy).__name__, (_Listener,), {})(policy)  # the core names a policy that crashes by its class
     core = RunCore(
         stop_when=None,
         detectors=default_detectors() if detectors is None else detectors,
-        policy=StopAtFirstLoop(),
+        policy=listener,
         emit=_ignore,
         keep_text_chars=0,
     )
     core.begin(0.0)
-    seen = before = Amount()
+    watched = Watched()
+    before = Amount()
     turn: int | None = None
-    for index, chunk in run.chunks():
+    for index, chunk in chunks:
         if not isinstance(chunk, ToolResult) and turn != index:
+            if watched.ended_by is not None and watched.produced.turns > watched.ended_by.turn:
+                return watched  # the last turn has been taken
             core.begin_turn(0.0)
-            turn, before = index, seen
-            seen += Amount(turns=1)
+            turn, before = index, watched.produced
+            watched.produced += Amount(turns=1)
         for piece in _pieces(chunk):
             _feed(core, piece)
-            seen += _amount(piece)
+            watched.produced += _amount(piece)
+            for detection, verdict in listener.take():
+                finding = _finding(detection, verdict, index, before)
+                watched.findings.append(finding)
+                if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn) and watched.ended_by is None):
+                    watched.ended_by = finding
+                if isinstance(verdict, Stop):
+                    break  # what else the same piece of text holds was never written
             if core.stop is not None:
-                return _stopped(run, core, message=index, total=total, before=before, seen=seen)
-    return ScanResult(run=run, detection=None, total=total)
+                return _stopped(core, watched)
+    return watched
 
 
-def _stopped(run: RecordedRun, core: RunCore, *, message: int, total: Amount, before: Amount, seen: Amount) -> ScanResult:
-    """`before`: what had been produced when the turn of `message` began; `seen`: when the core stopped."""
+def _finding(detection: Detection, verdict: Verdict, message: int, before: Amount) -> Finding:
+    """`before`: what had been produced when the turn of the message began."""
+    text = detection.channel == "text"
+    return Finding(
+        detection,
+        verdict,
+        turn=before.turns + 1,
+        message=message,
+        char=detection.offset - before.chars if text else None,
+        start_char=detection.start_offset - before.chars if text else None,
+    )
+
+
+def _stopped(core: RunCore, watched: Watched) -> Watched:
     assert core.stop is not None  # noqa: S101 - called only then
-    detection = core.stop.evidence
-    if core.stop.reason is not TerminateReason.LOOP_DETECTED or not isinstance(detection, Detection):
+    if core.stop.reason is not TerminateReason.LOOP_DETECTED or watched.ended_by is None:
         core.terminate(0.0).raise_for_reason()
         raise AssertionError(core.stop)
-    char = None
+    detection = watched.ended_by.detection
     if detection.channel == "text":
-        char = detection.offset - before.chars
-        seen = Amount(detection.offset, seen.tool_calls, seen.turns)
-    return ScanResult(run=run, detection=detection, message=message, char=char, total=total, saved=total - seen)
+        watched.produced = Amount(detection.offset, watched.produced.tool_calls, watched.produced.turns)
+    return watched
+
+
+class _Listener:
+    """The policy, and what it was asked and said."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._heard: list[tuple[Detection, Verdict]] = []
+
+    def take(self) -> list[tuple[Detection, Verdict]]:
+        """What was said since the last time."""
+        if not self._heard:
+            return self._heard
+        heard, self._heard = self._heard, []
+        return heard
+
+    def decide(self, detection: Detection) -> Verdict:
+        verdict = self._policy.decide(detection)
+        if type(verdict) in _RUNGS:  # the core complains of anything else
+            self._heard.append((detection, verdict))
+        return verdict
+
+    def turn_started(self) -> None:
+        if isinstance(self._policy, TurnPolicy):
+            self._policy.turn_started()
+
+    def reset(self) -> None:
+        self._policy.reset()
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._policy.snapshot()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._policy.restore(state)
 
 
 def _feed(core: RunCore, chunk: Chunk) -> None:

@@ -94,10 +94,10 @@ def test_a_damaged_gzip_file_is_bad_input(tmp_path: Path):
 
 
 def test_a_run_that_could_not_be_watched_is_named_and_the_others_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def broken(run: RecordedRun) -> ScanResult:
+    def broken(run: RecordedRun, **settings: Any) -> ScanResult:
         if run.id == "odd":
             raise RunFailed(Outcome(ok=False, reason=TerminateReason.ERROR, detail="a detector crashed", source="x"))
-        return scan_run(run)
+        return scan_run(run, **settings)
 
     monkeypatch.setattr("monitor.cli.scan.scan_run", broken)
     done = scan(write(tmp_path / "runs.jsonl", clean("odd"), looping()))
@@ -147,9 +147,12 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "type": "summary",
         "runs": 2,
         "loops": 1,
+        "suspected": 0,
+        "ended": 1,
         "by_kind": {"tool_call_repetition/identical_calls": 1},
         "saved": {"chars": 0, "tool_calls": 2, "turns": 2},
         "labels": {"loops": {"tool_identical": 1}, "found": {"tool_identical": 1}, "others": 1, "others_flagged": []},
+        "settings": None,
         "unreadable": 1,
     }
 

@@ -10,9 +10,10 @@ import pytest
 from monitor.chunks import Chunk
 from monitor.detectors import ToolCallRepetition
 from monitor.errors import RunFailed
+from monitor.policy import Ladder, ObserveOnly
 from monitor.transcripts import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
 from monitor.transcripts.scan import SLICE_CHARS, Amount, scan_run
-from monitor.verdicts import Detection
+from monitor.verdicts import Detection, Verdict
 
 CHANT = "I am sorry, but I will try that again now. "
 
@@ -79,6 +80,63 @@ def test_other_detectors_can_be_given():
     run_of_three = run(*[call(), result()] * 3)
     assert not scan_run(run_of_three).loops
     assert scan_run(run_of_three, detectors=[ToolCallRepetition(suspect_at=None, loop_at=3)]).loops
+
+
+# ------------------------------------------------------------------ what the policy did
+
+
+def test_every_finding_comes_with_what_the_policy_did_about_it():
+    """The recording does not heed the warnings, so the ladder goes to its end: call by call, one step a turn."""
+    found = scan_run(run(*[call(), result()] * 12), policy=Ladder())
+    steps = [(finding.turn, finding.message, finding.detection.level, finding.rung) for finding in found.findings]
+    assert steps == [(3, 5, "suspect", "nudge"), (5, 9, "loop", "withdraw"), (6, 11, "loop", "last_turn"), (7, 13, "loop", "stop")]
+    assert found.ended_by == found.findings[-1]
+    assert found.saved == Amount(tool_calls=5, turns=5)
+    assert [finding.told is not None for finding in found.findings] == [True, True, True, False]
+
+
+def test_after_the_last_turn_the_run_is_over_even_without_another_finding():
+    calls = [call(), result()] * 6
+    found = scan_run(run(*calls, answer("I give up."), answer("Or do I?"), answer("I do.")), policy=Ladder())
+    assert [finding.rung for finding in found.findings] == ["nudge", "withdraw", "last_turn"]
+    assert found.ended_by is not None
+    assert (found.ended_by.turn, found.saved) == (6, Amount(chars=len("Or do I?I do."), turns=2))
+
+
+def test_who_only_observes_sees_everything_and_saves_nothing():
+    found = scan_run(run(*[call(), result()] * 8), policy=ObserveOnly())
+    assert [finding.detection.count for finding in found.findings] == [3, 5, 6, 7, 8]
+    assert {finding.rung for finding in found.findings} == {"observe"}
+    assert found.loops
+    assert (found.ended_by, found.saved) == (None, Amount())
+    assert found.detection is not None
+    assert found.detection.count == 5
+
+
+def test_a_suspicion_alone_is_no_loop():
+    found = scan_run(run(*[call(), result()] * 3, call(2), result()))
+    assert [finding.rung for finding in found.findings] == ["observe"]
+    assert not found.loops
+
+
+def test_where_a_text_loop_began_is_told_in_its_message():
+    start = "First I look at the file. "
+    (finding,) = scan_run(run(answer("Hello."), answer(start + CHANT * 40))).findings
+    assert (finding.turn, finding.message, finding.rung) == (2, 2, "stop")
+    assert finding.start_char is not None
+    assert finding.char is not None
+    assert len(start) - 2 <= finding.start_char < len(start) + len(CHANT)
+    assert finding.char - finding.start_char == finding.detection.offset - finding.detection.start_offset
+
+
+class _Rash(ObserveOnly):
+    def decide(self, detection: Detection) -> Verdict:
+        raise ValueError("oh")
+
+
+def test_a_policy_that_crashes_is_named():
+    with pytest.raises(RunFailed, match="_Rash raised ValueError: oh"):
+        scan_run(run(*[call(), result()] * 8), policy=_Rash())
 
 
 class _Broken:

@@ -1,0 +1,56 @@
+"""What is installed: the facts that a question about a misbehaving watch begins with."""
+
+from __future__ import annotations
+
+import platform
+import re
+from importlib import metadata
+from typing import Any
+
+import anyio
+
+import monitor
+
+DISTRIBUTION = "agent-monitor"
+NOT_FOR_USERS = {"all", "bench", "test"}
+"""Extras that only name others, or that nobody needs who uses the library."""
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def environment() -> dict[str, Any]:
+    """Versions of everything that matters, as JSON data; `None`: not installed."""
+    return {
+        "agent_monitor": monitor.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+        "needs": {name: version_of(name) for name in _requirements().get("", [])},
+        "extras": {
+            extra: {name: version_of(name) for name in names}
+            for extra, names in sorted(_requirements().items())
+            if extra and extra not in NOT_FOR_USERS
+        },
+        "event_loops": {name: platform.python_version() if name == "asyncio" else version_of(name) for name in anyio.get_all_backends()},
+    }
+
+
+def version_of(package: str) -> str | None:
+    """What is installed of a distribution; `None`: nothing."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _requirements() -> dict[str, list[str]]:
+    """Packages by extra, as the installed distribution says; what is always needed under "". Empty for a bare checkout."""
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        extra, name = _EXTRA.search(line), _NAME.match(line)
+        if name is not None and name.group() != DISTRIBUTION:
+            found.setdefault(extra.group(1) if extra else "", []).append(name.group())
+    return found

@@ -1,0 +1,242 @@
+"""What a scan found, counted, as tables for people and as JSON for programs. Of a run only its line is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from monitor.cli import _view
+from monitor.cli._explain import RUNG_STYLES, finding_as_json, found_at
+from monitor.transcripts.scan import Amount, ScanResult
+
+LABELLED_LOOP = "loop"
+NOT_COUNTED = "borderline"
+"""Runs that a person would call neither; see the corpus."""
+SHORTEST_ID = 20
+EVIDENCE_COLUMNS = 100
+"""Below this width there is no room for the evidence; --json has it in full."""
+NAMED_OTHERS = 5
+
+
+@dataclass(slots=True, frozen=True)
+class _Row:
+    """A run of the table."""
+
+    file: str
+    cells: tuple[str | Text, ...]
+    """By column."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Counts of everything, and a line for each run that is listed."""
+
+    warns: bool = False
+    """The policy does something else than stop, so what it did has a column."""
+    runs: int = 0
+    bad: int = 0
+    """Lines and files that could not be read."""
+    suspected: int = 0
+    """Runs with suspicions and no loop."""
+    ended: int = 0
+    """Runs that the policy would have ended."""
+    rows: list[_Row] = field(default_factory=list[_Row])
+    by_kind: Counter[str] = field(default_factory=Counter[str])
+    saved_by_kind: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    labelled: Counter[str] = field(default_factory=Counter[str])
+    """Labelled loops by kind."""
+    found: Counter[str] = field(default_factory=Counter[str])
+    """Those of them that were found."""
+    others: int = 0
+    others_flagged: list[str] = field(default_factory=list[str])
+
+    @property
+    def loops(self) -> int:
+        """Runs with a loop."""
+        return self.by_kind.total()
+
+    @property
+    def saved(self) -> Amount:
+        """What would not have been produced."""
+        return sum(self.saved_by_kind.values(), Amount())
+
+    def add(self, file: str, result: ScanResult, *, listed: bool) -> None:
+        """One more run. `listed`: it gets a line."""
+        self.runs += 1
+        if result.detection is not None:
+            kind = f"{result.detection.detector}/{result.detection.kind}"
+            self.by_kind[kind] += 1
+            self.saved_by_kind[kind] = self.saved_by_kind.get(kind, Amount()) + result.saved
+        elif result.findings:
+            self.suspected += 1
+        self.ended += result.ended_by is not None
+        if listed:
+            self.rows.append(_Row(file, _cells(result)))
+        self._compare(result)
+
+    def _compare(self, result: ScanResult) -> None:
+        run = result.run
+        if run.label == LABELLED_LOOP:
+            kind = run.loop.kind if run.loop else LABELLED_LOOP
+            self.labelled[kind] += 1
+            self.found[kind] += result.loops
+        elif run.label not in {None, NOT_COUNTED}:
+            self.others += 1
+            if result.loops:
+                self.others_flagged.append(run.id)
+
+
+# ------------------------------------------------------------------ for people
+
+
+def show(console: Console, report: Report, *, elapsed_s: float, settings: Path | None) -> None:
+    """The lines, the counts and the sum. `settings`: the file that they were read from."""
+    if report.rows:
+        console.print(_runs_table(console, report))
+    if report.loops:
+        console.print(_kinds_table(console, report))
+    console.print(Text(f"{count(report.runs, 'run')} in {elapsed_s:.1f} s, {report.loops} of them with a loop", style="bold"))
+    if report.loops:
+        saved = report.saved
+        which = "them" if report.ended == report.loops else f"the {report.ended} that the policy would have ended"
+        console.print(
+            f"Stopping {which} there would have saved {count(saved.turns, 'turn')}, {count(saved.tool_calls, 'tool call')} "
+            f"and {count(saved.chars, 'character')}."
+            if report.ended
+            else "The policy would have ended none of them."
+        )
+    if report.suspected:
+        console.print(f"{count(report.suspected, 'more run')} with suspicions and no loop.")
+    if report.labelled or report.others:
+        console.print(_labels(report))
+    if settings is not None:
+        console.print(f"Settings: {_view.on_one_line(str(settings))}.")
+    if report.bad:
+        console.print(Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see above.", style="red"))
+
+
+def _runs_table(console: Console, report: Report) -> Table:
+    """One line a run. The evidence gets the room that is left, and none on a narrow terminal."""
+    shown = {
+        "file": len({row.file for row in report.rows}) > 1,
+        "run": True,
+        "loop": True,
+        "message": True,
+        "at": True,
+        "policy": report.warns,
+        "saved": True,
+        "evidence": console.width >= EVIDENCE_COLUMNS,
+    }
+    table = _view.table(console, *(name for name, is_shown in shown.items() if is_shown))
+    if shown["evidence"]:
+        table.expand = True
+        table.columns[-1].ratio = 1
+    room = max(console.width // 5, SHORTEST_ID)
+    for row in report.rows:
+        run, *others = row.cells
+        cells = [_view.shortened(_view.on_one_line(row.file), SHORTEST_ID), _view.shortened(str(run), room), *others]
+        table.add_row(*(cell for cell, is_shown in zip(cells, shown.values(), strict=True) if is_shown))
+    return table
+
+
+def _cells(result: ScanResult) -> tuple[str | Text, ...]:
+    run, finding = _view.on_one_line(result.run.id), result.finding
+    if finding is None:
+        return (run, Text("-", style="dim"), "", "", "", "", "")
+    found = finding.detection
+    furthest = max((one.rung for one in result.findings), key=list(RUNG_STYLES).index)
+    return (
+        run,
+        Text(f"{found.kind} x {found.count}", style="red"),
+        str(finding.message),
+        found_at(finding),
+        Text(furthest, style=RUNG_STYLES[furthest]),
+        _saved(result.saved) if result.ended_by else Text("-", style="dim"),
+        Text(_view.on_one_line(found.evidence.excerpt), style="yellow"),
+    )
+
+
+def _saved(saved: Amount) -> str:
+    return count(saved.tool_calls, "call") if saved.tool_calls else f"{saved.chars:,} chars"
+
+
+def _kinds_table(console: Console, report: Report) -> Table:
+    table = _view.table(console, "found by", "runs", "saved: turns", "calls", "chars")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for kind, runs in report.by_kind.most_common():
+        saved = report.saved_by_kind[kind]
+        table.add_row(kind, str(runs), f"{saved.turns:,}", f"{saved.tool_calls:,}", f"{saved.chars:,}")
+    return table
+
+
+def _labels(report: Report) -> str:
+    said = f"{len(report.others_flagged)} of {count(report.others, 'other')} flagged"
+    if report.labelled:
+        said = f"of {count(report.labelled.total(), 'labelled loop')} {report.found.total()} found, {said}"
+    if report.others_flagged:
+        more = "" if len(report.others_flagged) <= NAMED_OTHERS else ", ..."
+        said += f" ({', '.join(map(_view.on_one_line, report.others_flagged[:NAMED_OTHERS]))}{more})"
+    return f"Labels: {said}."
+
+
+def count(number: int, noun: str, nouns: str | None = None) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+# ------------------------------------------------------------------ for programs
+
+
+def run_as_json(file: str, result: ScanResult, *, explain: bool) -> dict[str, Any]:
+    """One run. `explain`: with every finding."""
+    finding = result.finding
+    run = {
+        "type": "run",
+        "file": file,
+        "id": result.run.id,
+        "model": result.run.model,
+        "label": result.run.label,
+        "labelled_kind": result.run.loop.kind if result.run.loop else None,
+        "loop": result.loops,
+        "ended": result.ended_by is not None,
+        "rung": finding.rung if finding else None,
+        "message": result.message,
+        "char": result.char,
+        "detection": result.detection.to_dict() if result.detection else None,
+        "saved": _amount_as_json(result.saved),
+        "total": _amount_as_json(result.total),
+    }
+    return {**run, "findings": list(map(finding_as_json, result.findings))} if explain else run
+
+
+def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
+    """The counts. `settings`: the file that they were read from."""
+    labels = {
+        "loops": dict(sorted(report.labelled.items())),
+        "found": dict(sorted(report.found.items())),
+        "others": report.others,
+        "others_flagged": report.others_flagged,
+    }
+    return {
+        "type": "summary",
+        "runs": report.runs,
+        "loops": report.loops,
+        "suspected": report.suspected,
+        "ended": report.ended,
+        "by_kind": dict(report.by_kind.most_common()),
+        "saved": _amount_as_json(report.saved),
+        "labels": labels if report.labelled or report.others else None,
+        "settings": None if settings is None else str(settings),
+        "unreadable": report.bad,
+    }
+
+
+def _amount_as_json(amount: Amount) -> dict[str, int]:
+    return {"chars": amount.chars, "tool_calls": amount.tool_calls, "turns": amount.turns}

@@ -1,0 +1,60 @@
+"""The options that `scan` and `doctor` share: which detectors, with which numbers, and which policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from monitor.config import MonitorConfig, load_config, parse_setting
+from monitor.errors import ConfigError
+
+ConfigOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings (TOML). Otherwise agent-monitor.toml here is read, or \\[tool.agent-monitor] of pyproject.toml, if there is one.",
+    ),
+]
+DetectorsOption: TypeAlias = Annotated[
+    str | None, typer.Option("--detectors", metavar="NAME,NAME", help="Only these, e.g. ToolCallRepetition or tool-call-repetition.")
+]
+SetOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting, as in the file: ToolCallRepetition.loop_at=7. May be given again."),
+]
+PolicyOption: TypeAlias = Annotated[
+    str | None, typer.Option("--policy", metavar="NAME", help="What follows from a loop: stop (the default), observe or ladder.")
+]
+
+
+def settings_of(config: Path | None, detectors: str | None, settings: Sequence[str] | None, policy: str | None) -> MonitorConfig:
+    """The settings: those of the command line on top of those of the file."""
+    given: list[Mapping[str, Any]] = []
+    if detectors is not None:
+        names = [name.strip() for name in detectors.split(",") if name.strip()]
+        if not names:
+            raise ConfigError("--detectors names none; leave it away for the default ones")
+        given.append({"detectors": names})
+    if policy is not None:
+        given.append({"policy": policy})
+    given += map(parse_setting, settings or ())
+    return load_config(config).updated(*given)
+
+
+def described(config: MonitorConfig) -> list[str]:
+    """Each setting as it would be written with `--set`."""
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}" for key, value in _flat(config.settings, "")]
+
+
+def _flat(settings: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        key = name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else json.dumps(name)
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
