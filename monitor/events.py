@@ -122,7 +122,7 @@ class ToolStarted:
 
 @dataclass(slots=True, frozen=True)
 class ToolFinished:
-    """It has its result."""
+    """It has its result. A call that the run itself answers, such as `emit_value`, has this event only where it was refused."""
 
     at_s: float
     turn: int

@@ -413,10 +413,14 @@ class Run:
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
         if self._may_call(call.name):
-            return self._core.answer(call, self._now())
-        text = f"{VETO} This call was not made: {call.name} is not available any more."
-        self._core.tool_result(call.id, text, self._now(), is_error=True)
-        return ToolResult(call.id, call.name, text, is_error=True)
+            result = self._core.answer(call, self._now())
+        else:
+            text = f"{VETO} This call was not made: {call.name} is not available any more."
+            self._core.tool_result(call.id, text, self._now(), is_error=True)
+            result = ToolResult(call.id, call.name, text, is_error=True)
+        if result is not None and result.is_error:  # what was accepted has an event of its own
+            self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
+        return result
 
     async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
         started = self._now()
