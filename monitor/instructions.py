@@ -41,7 +41,8 @@ def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
     if missing:
         names = ", ".join(missing)
         raise ConfigError(
-            f"the instructions use variables that are not given: {names}. Add them to variables=, or write $${{...}} for the text itself"
+            f"the instructions use variables that are not given: {names}. Add them to variables= (the command: --var), "
+            "or write $${...} for the text itself"
         )
     return text
 
