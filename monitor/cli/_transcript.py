@@ -29,6 +29,7 @@ from monitor.events import (
     ToolFinished,
     ToolStarted,
     ToolWithdrawn,
+    TurnEnded,
     TurnStarted,
 )
 from monitor.sinks.lines import call_in_words, line_of
@@ -73,7 +74,7 @@ class Transcript:
                 if self._verbose:
                     self._answer.end()
                     self._thinking.write(text)
-            case ChunkReceived() | RunTerminated():
+            case ChunkReceived() | TurnEnded() | RunTerminated():
                 pass
             case TurnStarted(turn=turn, model_call=call):
                 self._end_of_text()

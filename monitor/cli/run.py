@@ -22,6 +22,7 @@ from rich.text import Text
 import monitor
 from monitor.cli import _sample, _view
 from monitor.cli._given import (
+    STDIN,
     budget_of,
     instructions_of,
     limits_of,
@@ -34,7 +35,7 @@ from monitor.cli._given import (
     tools_of,
     variables_of,
 )
-from monitor.cli._outcome import exit_code, results, style, used, why
+from monitor.cli._outcome import count, exit_code, results, style, used, why
 from monitor.cli._settings import ConfigOption, DetectorsOption, SetOption, settings_of
 from monitor.cli._transcript import Transcript
 from monitor.cli._types import outputs_of
@@ -42,6 +43,8 @@ from monitor.errors import ConfigError
 from monitor.events import ChunkReceived, Event, event_codec
 
 _WHAT, _LIMITS, _LOOPS, _SHOWN = "The run", "Limits", "Loops", "What is shown"
+TASK_LINES = 8
+"""A task from stdin may be a whole file; its begin says which."""
 STRAGGLER_S = 0.2
 """How long a thread of a tool that was left has to end before the command ends without it."""
 
@@ -170,6 +173,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
         if demo:
             model, base_url = (model, base_url) if model is not None else ("", None)
             task, tool, output = task or _sample.TASK, tool or [_sample.TOOL], output or list(_sample.OUTPUTS)
+        said = None if task == STDIN else task_of(task)
         priced = price_of(price)
         if no_detectors and detectors is not None:
             raise ConfigError("--detectors and --no-detectors say different things; give one of them")
@@ -193,7 +197,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 model_settings=model_settings_of(temperature, setting or ()),
                 sinks=sinks,
             )
-            said = task_of(task)
+            said = task_of(task) if said is None else said  # nobody should write a task for a call that is refused
             screen = _Json(chunks=verbose) if as_json else _Screen(console, verbose=verbose, priced=priced is not None)
             screen.begin(supervisor, said)
             before = set(threading.enumerate())
@@ -310,7 +314,8 @@ class _Screen:
         if supervisor.outputs is not None:
             parts.append(f"outputs {', '.join(supervisor.outputs.names)}")
         self._console.print(Text.assemble(("agent-monitor run", "bold"), f": {'; '.join(parts)}"), width=_view.columns(self._console))
-        _view.said_by_user(self._console, task)
+        first, others = task.strip().splitlines()[:TASK_LINES], len(task.strip().splitlines()) - TASK_LINES
+        _view.said_by_user(self._console, "\n".join([*first, *([f"(and {count(others, 'more line')})"] if others > 0 else [])]))
 
     def emit(self, event: Event) -> None:
         self._transcript.emit(event)

@@ -79,7 +79,7 @@ async def test_calls_have_ids_of_their_own_and_the_run_answers_them():
     await monitor.Supervisor(model, tools=[look]).run("x")
     answered = model.requests[1].messages[1]
     assert isinstance(answered, AssistantMessage)
-    assert [result.id for result in answered.tool_results] == [first.id, second.id]
+    assert [result.id for result in answered.results] == [first.id, second.id]
 
 
 def look(at: str) -> str:
