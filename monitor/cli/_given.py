@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import monitor
 from monitor.cli._load import load
 from monitor.conditions import Condition
 from monitor.config import parse_setting
 from monitor.errors import ConfigError, MissingExtra
+
+Closing: TypeAlias = Callable[[], Awaitable[None]]
 
 STDIN = "-"
 KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
@@ -44,8 +46,8 @@ def _stdin() -> str:
         raise ConfigError("the task on stdin is no text in UTF-8") from None
 
 
-def model_of(name: str | None, base_url: str | None) -> monitor.Model:
-    """The model by its name; `base_url`: a Gemini-compatible server in the place of the service."""
+def model_of(name: str | None, base_url: str | None) -> tuple[monitor.Model, Closing]:
+    """The model by its name, and how to close what it needs. `base_url`: a Gemini-compatible server in the place of the service."""
     if name is None:
         raise ConfigError(
             "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY), --model replay:FILE plays a recorded run; "
@@ -53,13 +55,19 @@ def model_of(name: str | None, base_url: str | None) -> monitor.Model:
         )
     is_google = name.startswith("google:")
     if base_url is not None and not is_google:
-        raise ConfigError(f"--base-url is for google: models, and --model is {name}")
+        raise ConfigError(f"--base-url is for google: models, not for {name}")
     if is_google and base_url is None and not any(os.environ.get(key) for key in KEYS):
         raise ConfigError(f"{name} needs a key: set GEMINI_API_KEY (without a key: agent-monitor run --demo)")
+    client = _google_client(base_url) if base_url is not None else None
     try:
-        return monitor.model(name, client=_google_client(base_url) if base_url is not None else None)
+        model = monitor.model(name, client=client)
     except OSError as error:
         raise ConfigError(f"--model {name}: {error.strerror or error}") from None
+    return model, client.aio.aclose if client is not None else getattr(model, "aclose", nothing_to_close)
+
+
+async def nothing_to_close() -> None:
+    """The model holds nothing."""
 
 
 def _google_client(base_url: str) -> Any:

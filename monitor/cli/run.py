@@ -23,11 +23,13 @@ import monitor
 from monitor.cli import _sample, _view
 from monitor.cli._given import (
     STDIN,
+    Closing,
     budget_of,
     instructions_of,
     limits_of,
     model_of,
     model_settings_of,
+    nothing_to_close,
     number_or_off,
     plan_of,
     price_of,
@@ -98,7 +100,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
     idle_timeout: Annotated[
         str, typer.Option(metavar="SECONDS|off", help="How long the model may send nothing.", rich_help_panel=_LIMITS)
     ] = "off",
-    max_tool_calls: Annotated[int | None, typer.Option(metavar="N", min=0, help="Tool calls.", rich_help_panel=_LIMITS)] = None,
+    max_tool_calls: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tool calls.", rich_help_panel=_LIMITS)] = None,
     budget_tokens: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Tokens, in and out, those of subagents included.", rich_help_panel=_LIMITS)
     ] = None,
@@ -171,7 +173,6 @@ def run(  # noqa: PLR0917 - typer calls it by name
     console = _view.stdout()
     with _view.tidy_exit():
         if demo:
-            model, base_url = (model, base_url) if model is not None else ("", None)
             task, tool, output = task or _sample.TASK, tool or [_sample.TOOL], output or list(_sample.OUTPUTS)
         said = None if task == STDIN else task_of(task)
         priced = price_of(price)
@@ -179,9 +180,13 @@ def run(  # noqa: PLR0917 - typer calls it by name
             raise ConfigError("--detectors and --no-detectors say different things; give one of them")
         chosen = settings_of(config, detectors, settings, policy)
         seconds = number_or_off(last_turn, "--last-turn")
+        screen = _Json(chunks=verbose) if as_json else _Screen(console, verbose=verbose, priced=priced is not None)
+        shown = _Shown(screen)
         with _log(log) as sinks:
+            sampled = demo and model is None and base_url is None
+            asked, close = (_sample.sample_model(), nothing_to_close) if sampled else model_of(model, base_url)
             supervisor = monitor.Supervisor(
-                _sample.sample_model() if demo and not model else model_of(model, base_url),
+                asked,
                 instructions=instructions_of(instructions),
                 variables=variables_of(var or ()),
                 tools=tools_of(tool or ()),
@@ -195,13 +200,12 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 last_turn=monitor.LastTurn(seconds) if seconds is not None else None,
                 max_nudges=max_nudges,
                 model_settings=model_settings_of(temperature, setting or ()),
-                sinks=sinks,
+                sinks=[shown, *sinks],
             )
             said = task_of(task) if said is None else said  # nobody should write a task for a call that is refused
-            screen = _Json(chunks=verbose) if as_json else _Screen(console, verbose=verbose, priced=priced is not None)
             screen.begin(supervisor, said)
             before = set(threading.enumerate())
-            ended = anyio.run(partial(_driven, supervisor, said, screen))
+            ended = anyio.run(partial(_driven, supervisor, said, shown, close))
             screen.end(ended.outcome)
         code = 128 + ended.signal if ended.signal else exit_code(ended.outcome)
         _leave_stragglers(before, code)
@@ -230,18 +234,41 @@ class _Ended:
     """Which signal ended it; 0: none."""
 
 
-async def _driven(supervisor: monitor.Supervisor, task: str, screen: _Screen | _Json) -> _Ended:
+async def _driven(supervisor: monitor.Supervisor, task: str, shown: _Shown, close: Closing) -> _Ended:
     try:
         async with supervisor.stream(task) as run:
+            shown.abort = run.abort
             with _aborting(run.abort) as received:
                 async for event in run:
-                    screen.emit(event)
+                    if isinstance(event, ChunkReceived):
+                        shown.emit(event)
     finally:
-        close = getattr(supervisor.model, "aclose", None)
-        if close is not None:
-            await close()
+        await close()
+    if shown.failure is not None:
+        raise shown.failure
     aborted = run.outcome.reason is monitor.TerminateReason.ABORTED
     return _Ended(run.outcome, received[0] if received and aborted else 0)
+
+
+class _Shown:
+    """The screen as a sink: it is told of a tool or a wait when that begins. The pieces of the answer come from the stream.
+
+    Where nobody reads any more (`| head`), the run has no purpose either.
+    """
+
+    def __init__(self, screen: _Screen | _Json) -> None:
+        self._screen = screen
+        self.failure: OSError | SystemExit | None = None
+        self.abort: Callable[[str], None] = lambda _: None
+
+    def emit(self, event: Event) -> None:
+        """Show it."""
+        if self.failure is None:
+            try:
+                self._screen.emit(event)
+            except (OSError, SystemExit) as error:  # the second is what rich makes of a broken pipe
+                self.failure = error
+                self.abort("nobody reads what is printed")
 
 
 @contextmanager

@@ -13,6 +13,12 @@ from monitor.testing import CapturedEvents, ScriptedModel, call, capture_events
 pytestmark = pytest.mark.anyio
 
 
+NUDGE = (
+    "nudge: You stopped, but these outputs are missing: - `risk`: number "
+    "Call the tool emit_value once for each of them, with `name` and `value`."
+)
+
+
 def search(query: str) -> str:
     """Search."""
     return f"nothing about {query}"
@@ -29,26 +35,24 @@ async def test_the_events_of_a_run_that_is_made_in_the_block_are_collected_witho
         await agent().run("x")
     assert isinstance(events[0], monitor.RunStarted)
     assert isinstance(events[-1], monitor.RunTerminated)
-    assert [event.text for event in events.of(monitor.ToolFinished) for event in [event.result]] == ["nothing about x"]
+    assert [event.result.text for event in events.of(monitor.ToolFinished)] == ["nothing about x"]
     assert events.outcome.emitted == {"risk": 0.5}
 
 
 async def test_a_summary_says_in_order_what_happened_and_holds_no_times():
-    summaries = []
-    for _ in range(2):
-        with capture_events() as events:
-            await agent().run("x")
-        summaries.append(events.summary())
-    assert summaries[0] == summaries[1]
-    assert summaries[0][1:] == [
+    with capture_events() as events:
+        await agent().run("x")
+    with capture_events() as again:
+        await agent().run("x")
+    assert events.summary() == again.summary()
+    assert events.summary()[1:] == [
         "turn 1",
         "said: Let me see.",
         'call search(query="x")',
         "result of search: nothing about x",
         "turn 2",
         "said: I am done.",
-        "nudge: You stopped, but these outputs are missing: - `risk`: number "
-        "Call the tool emit_value once for each of them, with `name` and `value`.",
+        NUDGE,
         "turn 3",
         "said nothing",
         "output risk = 0.5",
