@@ -15,8 +15,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-run: $(READY) ## show it: a guarded stream that loops, then a scan of recorded runs
+run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan of recorded runs
 	@$(BIN)/agent-monitor demo
+	@echo
+	@$(BIN)/agent-monitor run --demo
 	@echo
 	@$(BIN)/agent-monitor scan $(CORPUS) || test $$? -eq 1 # 1: loops were found, as they should
 

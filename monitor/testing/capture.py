@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar, overload
 
 from monitor.errors import ConfigError
-from monitor.events import ChunkReceived, Event, FirstChunk, RunTerminated, StopDecided, StreamClosed
+from monitor.events import ChunkReceived, Event, FirstChunk, RunTerminated, StopDecided, StreamClosed, TurnEnded
 from monitor.outcome import Outcome
 from monitor.sinks.base import listening
 from monitor.sinks.lines import LINE_CHARS, line_of
@@ -37,7 +37,7 @@ class CapturedEvents(Sequence[Event]):
 
         There are no times in it, so a scripted run gives the same lines each time. Lines are cut to `chars` characters.
         """
-        return [line_of(event, chars=chars) for event in self._events if not isinstance(event, _LEFT_OUT)]
+        return [line_of(event, chars=chars) for event in self._events if not isinstance(event, _LEFT_OUT) and not _only_called(event)]
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -64,6 +64,11 @@ class CapturedEvents(Sequence[Event]):
 
     def __repr__(self) -> str:
         return "\n".join(["<CapturedEvents", *(f"  {line}" for line in self.summary()), ">"])
+
+
+def _only_called(event: Event) -> bool:
+    """A turn without words; its calls have lines of their own."""
+    return isinstance(event, TurnEnded) and bool(event.turn.tool_calls) and not event.turn.text.strip()
 
 
 @contextmanager

@@ -54,7 +54,6 @@ async def test_a_summary_says_in_order_what_happened_and_holds_no_times():
         "said: I am done.",
         NUDGE,
         "turn 3",
-        "said nothing",
         "output risk = 0.5",
         "ended, goal: every declared output was emitted",
     ]
