@@ -49,6 +49,11 @@ def exit_code(outcome: monitor.Outcome) -> int:
     return _CODES.get(outcome.reason, CRASHED)
 
 
+def failed(outcome: monitor.Outcome) -> bool:
+    """Something broke, and nobody stopped it."""
+    return exit_code(outcome) in (PROVIDER, CRASHED)
+
+
 def why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
     """The rows of a card that say why it ended: reason, sentence, evidence."""
     rows: list[tuple[str, str | Text]] = [

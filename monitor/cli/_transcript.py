@@ -10,6 +10,7 @@ from rich.text import Text
 import monitor
 from monitor.chunks import ReasoningDelta, TextDelta
 from monitor.cli import _view
+from monitor.cli._outcome import failed
 from monitor.events import (
     AbortRequested,
     ChunkReceived,
@@ -43,7 +44,6 @@ _MARKS: Mapping[type[Event], tuple[str, str]] = {
     LastTurnStarted: ("!", "yellow"),
     RetryScheduled: ("↻", "yellow"),
     AbortRequested: ("■", "red"),
-    StreamFailed: ("■", "red"),
     SinkFailed: ("!", "red"),
     Paused: ("·", "dim"),
     Resumed: ("·", "dim"),
@@ -63,9 +63,11 @@ class Transcript:
         self._answer = _view.LiveText(console, style="")
         self._thinking = _view.LiveText(console, bar="  ┆ ", style="dim italic")
         self._plan: list[str] = []
+        self._failed = False  # it was said why the model call failed
 
     def emit(self, event: Event) -> None:
         """Show the next event."""
+        self._failed = self._failed and not isinstance(event, TurnStarted)
         match event:
             case ChunkReceived(chunk=TextDelta(text=text)):
                 self._thinking.end()
@@ -84,8 +86,13 @@ class Transcript:
                 self._line("→", "cyan", call_in_words(call))
             case ToolFinished():
                 self._result(event)
+            case RetryScheduled(attempt=attempt, after_s=after_s) if self._failed:
+                self._line("↻", "yellow", f"attempt {attempt} {f'in {after_s:g} s' if after_s else 'at once'}")
             case PlanUpdated(plan=plan):
                 self._new_plan(plan)
+            case StreamFailed():
+                self._failed = True
+                self._line("■", "red", line_of(event, chars=None))
             case _ if type(event) in _MARKS or self._verbose:
                 mark, style = _MARKS.get(type(event), ("·", "dim"))
                 self._line(mark, style, line_of(event, chars=None))
@@ -94,7 +101,7 @@ class Transcript:
         """The run is over."""
         self._end_of_text()
         if not outcome.ok:
-            self._line("■", "bold red", "stopped here" if outcome.error is None else "it failed here")
+            self._line("■", "bold red", "it failed here" if failed(outcome) else "stopped here")
 
     def _result(self, event: ToolFinished) -> None:
         result = event.result

@@ -16,8 +16,6 @@ from typing import Annotated, Any
 
 import anyio
 import typer
-from rich.console import Console
-from rich.text import Text
 
 import monitor
 from monitor.cli import _sample, _view
@@ -37,16 +35,13 @@ from monitor.cli._given import (
     tools_of,
     variables_of,
 )
-from monitor.cli._outcome import count, exit_code, results, style, used, why
-from monitor.cli._settings import ConfigOption, DetectorsOption, SetOption, settings_of
-from monitor.cli._transcript import Transcript
+from monitor.cli._outcome import exit_code
+from monitor.cli._screen import ForPeople, JsonLines, Shown
+from monitor.cli._settings import SETTINGS, ConfigOption, DetectorsOption, SetOption, settings_of
 from monitor.cli._types import outputs_of
 from monitor.errors import ConfigError
-from monitor.events import ChunkReceived, Event, event_codec
 
-_WHAT, _LIMITS, _LOOPS, _SHOWN = "The run", "Limits", "Loops", "What is shown"
-TASK_LINES = 8
-"""A task from stdin may be a whole file; its begin says which."""
+_WHAT, _LIMITS, _SHOWN = "The run", "Limits", "What is shown"
 STRAGGLER_S = 0.2
 """How long a thread of a tool that was left has to end before the command ends without it."""
 
@@ -118,11 +113,11 @@ def run(  # noqa: PLR0917 - typer calls it by name
         int, typer.Option(metavar="N", min=0, help="How often missing outputs are asked for.", rich_help_panel=_LIMITS)
     ] = 3,
     detectors: DetectorsOption = None,
-    no_detectors: Annotated[bool, typer.Option("--no-detectors", help="Look for no loops.", rich_help_panel=_LOOPS)] = False,
+    no_detectors: Annotated[bool, typer.Option("--no-detectors", help="Look for no loops.", rich_help_panel=SETTINGS)] = False,
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy", metavar="NAME", help="What follows from a loop: ladder (the default), stop or observe.", rich_help_panel=_LOOPS
+            "--policy", metavar="NAME", help="What follows from a loop: ladder (the default), stop or observe.", rich_help_panel=SETTINGS
         ),
     ] = None,
     settings: SetOption = None,
@@ -148,7 +143,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
       agent-monitor run "Review setup.py" --model google:gemini-2.5-flash \\
         --tool my_tools:read_file --output summary:str --output risk:float
       git diff | agent-monitor run - --instructions "Review this change." \\
-        --model google:gemini-2.5-flash --output 'issues:list[str]' --json
+        --model google:gemini-2.5-flash --output 'issues:list\\[str]' --json
 
     \b
     With --json, stdout is JSON lines: events as they come, each with its "type";
@@ -180,8 +175,8 @@ def run(  # noqa: PLR0917 - typer calls it by name
             raise ConfigError("--detectors and --no-detectors say different things; give one of them")
         chosen = settings_of(config, detectors, settings, policy)
         seconds = number_or_off(last_turn, "--last-turn")
-        screen = _Json(chunks=verbose) if as_json else _Screen(console, verbose=verbose, priced=priced is not None)
-        shown = _Shown(screen)
+        screen = JsonLines(chunks=verbose) if as_json else ForPeople(console, verbose=verbose, priced=priced is not None)
+        shown = Shown(screen)
         with _log(log) as sinks:
             sampled = demo and model is None and base_url is None
             asked, close = (_sample.sample_model(), nothing_to_close) if sampled else model_of(model, base_url)
@@ -234,41 +229,20 @@ class _Ended:
     """Which signal ended it; 0: none."""
 
 
-async def _driven(supervisor: monitor.Supervisor, task: str, shown: _Shown, close: Closing) -> _Ended:
+async def _driven(supervisor: monitor.Supervisor, task: str, shown: Shown, close: Closing) -> _Ended:
     try:
         async with supervisor.stream(task) as run:
             shown.abort = run.abort
             with _aborting(run.abort) as received:
                 async for event in run:
-                    if isinstance(event, ChunkReceived):
-                        shown.emit(event)
+                    shown.handed_out(event)
     finally:
+        shown.flush()
         await close()
     if shown.failure is not None:
         raise shown.failure
     aborted = run.outcome.reason is monitor.TerminateReason.ABORTED
     return _Ended(run.outcome, received[0] if received and aborted else 0)
-
-
-class _Shown:
-    """The screen as a sink: it is told of a tool or a wait when that begins. The pieces of the answer come from the stream.
-
-    Where nobody reads any more (`| head`), the run has no purpose either.
-    """
-
-    def __init__(self, screen: _Screen | _Json) -> None:
-        self._screen = screen
-        self.failure: OSError | SystemExit | None = None
-        self.abort: Callable[[str], None] = lambda _: None
-
-    def emit(self, event: Event) -> None:
-        """Show it."""
-        if self.failure is None:
-            try:
-                self._screen.emit(event)
-            except (OSError, SystemExit) as error:  # the second is what rich makes of a broken pipe
-                self.failure = error
-                self.abort("nobody reads what is printed")
 
 
 @contextmanager
@@ -304,58 +278,3 @@ def _leave_stragglers(before: set[threading.Thread], code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-# ------------------------------------------------------------------ what is shown
-
-
-class _Json:
-    """Events as JSON lines; the last one holds the outcome."""
-
-    def __init__(self, *, chunks: bool) -> None:
-        self._chunks = chunks
-
-    def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
-        """The first event says what there is to say."""
-
-    def emit(self, event: Event) -> None:
-        if self._chunks or not isinstance(event, ChunkReceived):
-            print(event_codec.dumps(event), flush=True)
-
-    def end(self, outcome: monitor.Outcome) -> None:
-        """The last event has said it."""
-
-
-class _Screen:
-    """A transcript, and a card at its end."""
-
-    def __init__(self, console: Console, *, verbose: bool, priced: bool) -> None:
-        self._console = console
-        self._priced = priced
-        self._transcript = Transcript(console, verbose=verbose)
-
-    def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
-        parts = [_view.on_one_line(supervisor.model.name)]
-        if supervisor.tools:
-            parts.append(f"tools {', '.join(supervisor.tools)}")
-        if supervisor.outputs is not None:
-            parts.append(f"outputs {', '.join(supervisor.outputs.names)}")
-        self._console.print(Text.assemble(("agent-monitor run", "bold"), f": {'; '.join(parts)}"), width=_view.columns(self._console))
-        first, others = task.strip().splitlines()[:TASK_LINES], len(task.strip().splitlines()) - TASK_LINES
-        _view.said_by_user(self._console, "\n".join([*first, *([f"(and {count(others, 'more line')})"] if others > 0 else [])]))
-
-    def emit(self, event: Event) -> None:
-        self._transcript.emit(event)
-
-    def end(self, outcome: monitor.Outcome) -> None:
-        self._transcript.end(outcome)
-        rows = [*why(outcome), *results(outcome), ("used", used(outcome, self._transcript.tool_calls, priced=self._priced))]
-        _view.card(self._console, _title(outcome), rows, style=style(outcome))
-
-
-def _title(outcome: monitor.Outcome) -> str:
-    if outcome.ok:
-        return "goal reached"
-    if outcome.reason is monitor.TerminateReason.TERMINATED:
-        return "given up by the model"
-    return f"{'stopped' if outcome.error is None else 'failed'}: {outcome.source}"

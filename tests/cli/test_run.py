@@ -319,6 +319,12 @@ def test_the_settings_of_scan_hold_for_run(tmp_path: Path):
     assert "watched by content_repetition\n" in shown.output
 
 
+def test_the_help_shows_its_brackets():
+    said = invoke("--help").output
+    assert "'issues:list[str]'" in said
+    assert "json, list[str], module:Model" in " ".join(said.replace("│", "").split())
+
+
 def test_the_help_names_every_exit_code_and_so_does_the_page():
     said = invoke("--help").output
     page = (ROOT / "docs" / "cli.md").read_text().split("## run")[1].split("\n## ")[0]
@@ -384,6 +390,27 @@ def test_a_refused_call_is_the_providers_failure(monkeypatch: pytest.MonkeyPatch
         done = invoke("x", "--model", "google:local", "--base-url", server.base_url)
     assert done.exit_code == 6, done.output
     assert "no such model" in done.stdout
+    assert "-- failed: provider" in done.stdout
+
+
+def test_a_loop_is_announced_after_the_words_in_which_it_was_seen():
+    pieces = [monitor.TextDelta("Let me check the file again. ")] * 50
+    shown = invoke("x", "--model", recorded(pieces), "--policy", "stop").output
+    before, _, after = shown.partition("! loop, content_repetition")
+    assert before.count("│") >= 1
+    assert "│" not in after
+
+
+def test_a_retry_is_told_before_its_wait_and_why_only_once():
+    answer = [*events_of_message({"role": "assistant", "text": "It is fine."})]
+    with LocalGemini([[error_reply(429, "slow down")], answer]) as server:
+        process = started("x", "--model", "google:local", "--base-url", server.base_url, until="↻ attempt 2 in 1 s")
+        requests_before = len(server.requests)
+        rest, _ = process.communicate(timeout=20)
+    assert requests_before == 1
+    assert process.returncode == 0, rest
+    assert "turn 1 (model call 2)" in rest
+    assert "slow down" not in rest
 
 
 def test_a_setting_that_the_sdk_does_not_have_is_wrong_usage():
@@ -399,7 +426,7 @@ def started(*arguments: str, until: str) -> subprocess.Popen[str]:
     """The command in a process of its own, as soon as it has printed `until`."""
     process = subprocess.Popen(
         [*COMMAND, *arguments],
-        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
