@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 import monitor
@@ -121,9 +122,15 @@ class Transcript:
 
     def _line(self, mark: str, mark_style: str, text: str, style: str = "dim") -> None:
         self._end_of_text()
-        line = Text.assemble("  ", (f"{mark} ", mark_style), (_view.on_one_line(" ".join(text.split())), style))
+        said = Text(_view.on_one_line(" ".join(text.split())), style)
+        if self._verbose and self._console.is_terminal:
+            whole = Table.grid(padding=(0, 1))
+            whole.add_row(Text(f"  {mark}", mark_style), said)
+            self._console.print(whole, width=_view.columns(self._console))
+            return
+        line = Text.assemble("  ", (f"{mark} ", mark_style), said)
         if self._verbose:
-            self._console.print(line, soft_wrap=not self._console.is_terminal, width=_view.columns(self._console))
+            self._console.print(line, soft_wrap=True)
         else:
             self._console.print(line, no_wrap=True, overflow="ellipsis", width=_view.columns(self._console))
 
