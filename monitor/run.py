@@ -29,8 +29,6 @@ from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout
 from monitor.detectors.base import Detector
-from monitor.endings import StreamEnd, failed, left
-from monitor.endings import finished as ended
 from monitor.errors import AdapterError, describe
 from monitor.events import (
     AbortRequested,
@@ -63,6 +61,8 @@ from monitor.reply import LoopedText, Part, Reply, loop_start
 from monitor.schedule import Schedule
 from monitor.spending import NOTHING, Spending
 from monitor.state import Phase, RunState, Usage
+from monitor.stream_end import StreamEnd, failed, left
+from monitor.stream_end import finished as ended
 from monitor.tally import TurnTally, keep_limit
 from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 from monitor.warner import Warner

@@ -18,7 +18,7 @@ VOCABULARY = {"chunks", "messages", "models", "state", "verdicts", "events", "ou
 CORE = VOCABULARY | {
     *("_hashing", "_numbers", "_tokens", "answers", "declarations"),
     *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices"),
-    *("assignment", "bank", "endings", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
+    *("assignment", "bank", "stream_end", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
     *("preflight", "warner"),
 }
 """The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
