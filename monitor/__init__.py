@@ -63,6 +63,9 @@ from monitor.events import ChunkReceived as ChunkReceived
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
+from monitor.events import JudgeAnswered as JudgeAnswered
+from monitor.events import JudgeAsked as JudgeAsked
+from monitor.events import JudgeFailed as JudgeFailed
 from monitor.events import LastTurnStarted as LastTurnStarted
 from monitor.events import LimitWarning as LimitWarning
 from monitor.events import Nudged as Nudged
@@ -89,6 +92,9 @@ from monitor.guard import Guard as Guard
 from monitor.guard import Watch as Watch
 from monitor.guard import Watched as Watched
 from monitor.guard import watch as watch
+from monitor.judging import Judge as Judge
+from monitor.judging import JudgeInput as JudgeInput
+from monitor.judging import Judgement as Judgement
 from monitor.messages import AssistantMessage as AssistantMessage
 from monitor.messages import Media as Media
 from monitor.messages import Message as Message
@@ -174,6 +180,12 @@ __all__ = [
     "Guard",
     "IdleTimeout",
     "JsonlSink",
+    "Judge",
+    "JudgeAnswered",
+    "JudgeAsked",
+    "JudgeFailed",
+    "JudgeInput",
+    "Judgement",
     "Ladder",
     "LastTurn",
     "LastTurnStarted",

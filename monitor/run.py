@@ -36,6 +36,9 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
     LastTurnStarted,
     OutputEmitted,
     Paused,
@@ -51,8 +54,10 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
+from monitor.judging import Judge, JudgeInput, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
+from monitor.panel import Panel, detection_of
 from monitor.pauses import Pauses
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.prices import Price
@@ -104,6 +109,7 @@ class RunCore:
         "_found",
         "_free_chars",
         "_goal",
+        "_judge_usage",
         "_keep_chars",
         "_last",
         "_last_turn",
@@ -111,6 +117,7 @@ class RunCore:
         "_model_calls",
         "_offsets",
         "_outcome",
+        "_panel",
         "_parent",
         "_pauses",
         "_phase",
@@ -155,10 +162,12 @@ class RunCore:
         cuts: bool = False,
         supervised: bool = False,
         parent: RunCore | None = None,
+        judges: Sequence[Judge] = (),
+        task: str | None = None,
     ) -> None:
         """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left although the run goes on.
         `supervised`: the harness makes the model calls itself, so replies are put together, and an empty one is a failed attempt.
-        `parent`: the run whose tool this one is.
+        `parent`: the run whose tool this one is. `task`: the user's request, for the judges.
         """
         self.deadline = math.inf
         """When to look again, in the harness's clock."""
@@ -188,6 +197,8 @@ class RunCore:
         self._cuts = cuts
         self._supervised = supervised
         self._parent = parent
+        self._panel = Panel(judges, task)
+        self._judge_usage = NOTHING
 
         self._began = 0.0
         self._phase: Phase = "before_call"
@@ -322,6 +333,7 @@ class RunCore:
         else:
             self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
+        self._panel.add_result(self._turns, result)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
         self._warn(now)
@@ -359,6 +371,7 @@ class RunCore:
         self._phase = "after_call"
         self._emit(TurnEnded(self.at(now), turn))
         if not last.void:
+            self._panel.add_turn(turn)
             self._unweighed = turn
             self._offsets["text"] += tally.text_chars
             self._offsets["reasoning"] += tally.reasoning_chars
@@ -432,10 +445,33 @@ class RunCore:
         """The next attempt at the failed turn begins in so many seconds."""
         self._retry_delay_s += delay_s
 
-    def judged(self, now: float, *, done: bool) -> None:
-        """A judge says whether the task is done."""
-        self._task_done = done
+    def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
+        """Which judges the harness is to ask now, beside the stream, and what it tells them."""
+        due = self._panel.due(self._turns) if self.stop is None else []
+        for judge, told in due:
+            self._emit(JudgeAsked(self.at(now), told.turn, judge.name))
+        return due
+
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float) -> None:
+        """A judge has answered; also in the middle of a stream."""
+        if self._outcome is not None:
+            return
+        self._panel.answered(judge, judgement)
+        self._judge_usage += judgement.usage
+        if judge.counts:
+            self._spending.settle(judgement.usage, estimated=False)
+        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement))
+        if judge.fact == "done":
+            self._task_done = judgement.found
+        elif judgement.found:
+            self._take(detection_of(judge, judgement, self._turns), now)
         self._look(now, waiting=False)
+
+    def judge_failed(self, judge: Judge, told: JudgeInput, error: Exception, now: float) -> None:
+        """A judge gave no answer. That is no reason to end a run."""
+        if self._outcome is None:
+            self._panel.failed(judge)
+            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, describe(error)))
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
@@ -527,6 +563,7 @@ class RunCore:
             usage=usage,
             usage_estimated=self._spending.estimated,
             cost_usd=cost_usd,
+            judge_usage=self._judge_usage,
             turns=self._turns,
             elapsed_s=self.at(now),
             recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
@@ -717,10 +754,13 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
             return
         for detection in found:
-            self._emit(DetectionRaised(self.at(now), self._turns, detection))
-            if detection.level == "loop" and detection.channel in _WRITTEN:
-                self._loop = detection
-            self._follow(self._verdict_on(detection, now), now, detection)
+            self._take(detection, now)
+
+    def _take(self, detection: Detection, now: float) -> None:
+        self._emit(DetectionRaised(self.at(now), self._turns, detection))
+        if detection.level == "loop" and detection.channel in _WRITTEN:
+            self._loop = detection
+        self._follow(self._verdict_on(detection, now), now, detection)
 
     def _verdict_on(self, detection: Detection, now: float) -> Verdict:
         try:

@@ -1,0 +1,3 @@
+"""Models that look at a run from outside, now and then: is it stuck, is its task done?"""
+
+from monitor.judges.base import as_judges as as_judges
