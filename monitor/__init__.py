@@ -92,6 +92,8 @@ from monitor.guard import Guard as Guard
 from monitor.guard import Watch as Watch
 from monitor.guard import Watched as Watched
 from monitor.guard import watch as watch
+from monitor.judges import DoneJudge as DoneJudge
+from monitor.judges import LoopJudge as LoopJudge
 from monitor.judging import Judge as Judge
 from monitor.judging import JudgeInput as JudgeInput
 from monitor.judging import Judgement as Judgement
@@ -169,6 +171,7 @@ __all__ = [
     "Detection",
     "DetectionRaised",
     "Detector",
+    "DoneJudge",
     "ErrorKind",
     "Event",
     "EventSink",
@@ -191,6 +194,7 @@ __all__ = [
     "LastTurnStarted",
     "LimitWarning",
     "LogSink",
+    "LoopJudge",
     "MaxModelCalls",
     "MaxToolCalls",
     "MaxTurns",
