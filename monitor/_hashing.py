@@ -7,7 +7,8 @@ Rules of the canonical form:
 - numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an integral float reads as its
   integer, `-0.0` as `0`;
 - `True` is not `1`, `None` is not `"None"`; tuples and lists are equal;
-- text is taken as it comes: no Unicode normalisation (a file name may differ by it), lone surrogates and NUL survive;
+- text is compared in NFC: models write `é` as one code point or as two, and mean the same file. Nothing else of it changes: lone
+  surrogates and NUL survive;
 - what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value has. It never raises.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -39,7 +41,7 @@ def canonical_json(value: object) -> str:
 
 def _plain(value: object, depth: int) -> Any:
     if value is None or isinstance(value, (bool, str)):
-        return str(value) if isinstance(value, str) else value
+        return _text(value) if isinstance(value, str) else value
     if isinstance(value, int):
         return _integer(int(value))
     if isinstance(value, float):
@@ -61,12 +63,19 @@ def _plain(value: object, depth: int) -> Any:
 
 
 def _mapping(mapping: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    plain = {_key(key): _plain(item, depth) for key, item in mapping.items()}
+    items = [(_key(key), _plain(item, depth)) for key, item in mapping.items()]
+    plain = dict(items)
+    if len(plain) < len(items):  # keys that only their Unicode form tells apart
+        return _tagged("mapping", sorted([key, json.dumps(item, sort_keys=True)] for key, item in items))
     return _tagged("mapping", plain) if TAG in plain else plain
 
 
 def _key(key: object) -> str:
-    return str(key) if isinstance(key, str) else f"{TAG}{type(key).__name__}:{_safe_repr(key)}"
+    return _text(key) if isinstance(key, str) else f"{TAG}{type(key).__name__}:{_safe_repr(key)}"
+
+
+def _text(value: str) -> str:
+    return str(value) if value.isascii() else unicodedata.normalize("NFC", value)
 
 
 def _integer(value: int) -> Any:

@@ -25,8 +25,8 @@ from typing import Any
 from monitor._hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
-from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, CallDetector, Called, plain
-from monitor.detectors.tool_policy import ToolPolicy
+from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain
+from monitor.detectors.tool_policy import ToolPolicy, error_identity
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence
 
@@ -47,13 +47,6 @@ _NO_MESSAGE = re.compile(
     re.IGNORECASE,
 )
 """An exit code, or nothing at all: the shell's way to say that a search found nothing."""
-_VOLATILE = re.compile(
-    r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
-    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
-    r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
-    re.IGNORECASE,
-)
-"""What changes by itself in an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
 
 
 @dataclass(slots=True)
@@ -123,13 +116,13 @@ class NoProgress(CallDetector):
             del kept[:-CALLS_COMPARED]
         return found
 
-    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
+    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         turn = self._turn
-        if index not in turn.open:
+        if asked.index not in turn.open:
             return NOTHING
-        turn.open.remove(index)
+        turn.open.remove(asked.index)
         error = _is_error(result)
-        answer = self._answer(self._policy_of(tool), result, error=error)
+        answer = self._answer(policy, result, error=error)
         if answer not in turn.answers:
             turn.answers.append(answer)
             del turn.answers[2:]  # two are enough to know that they differ
@@ -141,7 +134,7 @@ class NoProgress(CallDetector):
         if policy.exempt:
             return ""
         if error:
-            return identity(_VOLATILE.sub("", result.text))
+            return error_identity(result.text)
         if policy.side_effect or policy.paginating or not (policy.idempotent or len(result.text) >= RECEIPT_CHARS):
             return ""
         return policy.outcome_of(result)
