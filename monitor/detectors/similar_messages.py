@@ -28,7 +28,7 @@ from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 HEAD_CHARS = 2_048
@@ -43,7 +43,8 @@ WORDS_PERCENT = 75
 LONG_CHARS = 64
 """A sentence; shorter messages are answers."""
 DEEDS_KEPT = 64
-"""Calls and results between two messages; what comes after them is only counted."""
+"""Calls and results between two messages; what comes after them is only counted. Also the calls of which is known whether they have their
+result: the second one of a call is none."""
 OFFSETS_SHOWN = 20
 
 
@@ -55,6 +56,7 @@ class SimilarMessages:
     """
 
     __slots__ = (
+        "_answered",
         "_between",
         "_count",
         "_deeds",
@@ -102,6 +104,7 @@ class SimilarMessages:
         self._exact = True
         self._between: list[str] | None = None
         self._done: dict[str, str] = {}
+        self._answered: dict[str, bool] = {}
         self._forget_turn()
 
     def _forget_turn(self) -> None:
@@ -140,16 +143,27 @@ class SimilarMessages:
             case TextDelta():
                 return self.feed(chunk.text)
             case ToolCall():
-                _remember(self._deeds, chunk.id, f"{chunk.name}({canonical_json(chunk.arguments)})")
-            case ToolResult() if self._deeds or self._done:
+                if _remember(self._deeds, chunk.id, f"{chunk.name}({canonical_json(chunk.arguments)})"):
+                    self._expect(chunk.id, answered=False)
+            case ToolResult() if (self._deeds or self._done) and not self._answered.get(chunk.id):
+                self._expect(chunk.id, answered=True)
                 _remember(self._done, chunk.id, f"{chunk.is_error}:{chunk.text}")
             case StreamRetried():
+                for key in self._deeds:
+                    self._answered.pop(key.rpartition(":")[0], None)
                 self._forget_turn()
             case TurnFinished():
                 return self._finished()
             case _:
                 pass
         return NOTHING
+
+    def _expect(self, id: str, *, answered: bool) -> None:
+        if id:
+            self._answered.pop(id, None)
+            self._answered[id] = answered
+            if len(self._answered) > DEEDS_KEPT:
+                del self._answered[next(iter(self._answered))]
 
     def _finished(self) -> Sequence[Detection]:
         self._put_away()
@@ -220,6 +234,7 @@ class SimilarMessages:
             "last": list(self._last),
             "streak": [self._count, self._exact, self._between],
             "done": dict(self._done),
+            "answered": dict(self._answered),
             "turn": {
                 "head": self._head,
                 "rest": self._rest,
@@ -239,6 +254,7 @@ class SimilarMessages:
         self._count, self._exact = int(count), bool(exact)
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
+        self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}
         self._deeds = {str(id): str(deed) for id, deed in turn["deeds"].items()}
         self._head, self._rest, self._length = str(turn["head"]), str(turn["rest"]), int(turn["length"])
         self._piece, self._pending = str(turn["piece"]), str(turn["pending"])
@@ -267,10 +283,14 @@ def _pieces(text: str) -> set[str]:
     return {text[at : at + PIECE_CHARS] for at in range(len(text) - PIECE_CHARS + 1)}
 
 
-def _remember(deeds: dict[str, str], id: str, deed: str) -> None:
-    """A call or result delivered twice is one; without an id each is one of its own."""
+def _remember(deeds: dict[str, str], id: str, deed: str) -> bool:
+    """A call or result delivered twice is one; without an id each is one of its own. Whether it is new."""
     xxhash = identity(deed)
-    _put(deeds, f"{id}:{xxhash}" if id else f"#{len(deeds)}", xxhash)
+    key = f"{id}:{xxhash}" if id else f"#{len(deeds)}"
+    if key in deeds:
+        return False
+    _put(deeds, key, xxhash)
+    return True
 
 
 def _put(deeds: dict[str, str], key: str, xxhash: str) -> None:
