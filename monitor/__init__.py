@@ -22,6 +22,7 @@ from monitor.chunks import chunk_codec as chunk_codec
 from monitor.conditions import Condition as Condition
 from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
 from monitor.conditions import IdleTimeout as IdleTimeout
+from monitor.conditions import MaxConsecutiveErrors as MaxConsecutiveErrors
 from monitor.conditions import MaxModelCalls as MaxModelCalls
 from monitor.conditions import MaxToolCalls as MaxToolCalls
 from monitor.conditions import MaxTurns as MaxTurns
@@ -134,6 +135,7 @@ __all__ = [
     "Ladder",
     "LastTurn",
     "LogSink",
+    "MaxConsecutiveErrors",
     "MaxModelCalls",
     "MaxToolCalls",
     "MaxTurns",

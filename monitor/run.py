@@ -48,8 +48,8 @@ from monitor.policy import Policy, TurnPolicy
 from monitor.reasons import FinishReason, TerminateReason
 from monitor.schedule import Schedule
 from monitor.state import Phase, RunState, Usage
-from monitor.tally import TurnTally, keep_limit
-from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.tally import ErrorStreak, TurnTally, keep_limit
+from monitor.verdicts import VETO, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 T = TypeVar("T")
 
@@ -91,6 +91,7 @@ class RunCore:
         "_condition",
         "_decided_at",
         "_emit",
+        "_errors",
         "_free_chars",
         "_goal",
         "_keep_chars",
@@ -148,6 +149,7 @@ class RunCore:
         self._began = 0.0
         self._phase: Phase = "before_call"
         self._turns = self._model_calls = self._tool_calls = 0
+        self._errors = ErrorStreak()
         self._usage = Usage()
         self._usage_estimated = False
         self._verdicts: list[Verdict] = []
@@ -190,6 +192,7 @@ class RunCore:
             self._turns += 1
             self._tell_policy(now)
         self._model_calls += 1
+        self._errors.turn_started()
         self.open_calls.clear()
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
@@ -241,6 +244,8 @@ class RunCore:
         if known is not None:
             self.open_calls.remove(known)
             result = ToolResult(known.id, known.name, text, is_error)
+            if not text.startswith(VETO):
+                self._errors.add(is_error=is_error)
         else:
             self._emit(ResultUnmatched(self._at(now), call))
             result = ToolResult(call or "", "", text, is_error)
@@ -267,6 +272,8 @@ class RunCore:
         if model_error is not None:
             self._emit(StreamFailed(self._at(now), self._turns, model_error))
         self._last = self._stream_end(finished=finished, must_finish=must_finish, error=error, model_error=model_error)
+        if self._last.void:
+            self._errors.add(is_error=True)
         tally = self._tally
         self._usage += tally.usage
         self._usage_estimated |= tally.usage_estimated
@@ -374,6 +381,7 @@ class RunCore:
             turns=self._turns - (self._last is not None and self._last.void),
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
+            consecutive_errors=self._errors.count,
             usage=self._usage + tally.usage if tally else self._usage,
             usage_estimated=self._usage_estimated or (tally is not None and tally.usage_estimated),
             stream_started_s=tally.started_at - self._began if tally else None,

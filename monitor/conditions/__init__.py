@@ -9,6 +9,7 @@ from monitor.conditions.deadlines import FirstChunkTimeout as FirstChunkTimeout
 from monitor.conditions.deadlines import IdleTimeout as IdleTimeout
 from monitor.conditions.deadlines import Timeout as Timeout
 from monitor.conditions.facts import Predicate as Predicate
+from monitor.conditions.limits import MaxConsecutiveErrors as MaxConsecutiveErrors
 from monitor.conditions.limits import MaxModelCalls as MaxModelCalls
 from monitor.conditions.limits import MaxToolCalls as MaxToolCalls
 from monitor.conditions.limits import MaxTurns as MaxTurns

@@ -9,6 +9,7 @@ Rules:
   characters are letters or blanks; filled forms, JSON and edits resemble one another by nature;
 - what was done between two messages, calls and their results, has to be the same each time, or the count starts anew: "Done." after
   different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
+- what a streak is known by is its first message: nearly equal ones are one loop, and a policy that warned of it sees it again;
 - three equal messages of at least 64 characters with nothing done between are a loop: in 644 recorded runs that must stay quiet no message
   without calls came twice in a row. Short and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: answers
   repeat in a conversation, drafts and polite phrases resemble one another. With the same calls and results between, five equal ones are a
@@ -63,6 +64,7 @@ class SimilarMessages:
         "_done",
         "_equal_loop_at",
         "_exact",
+        "_first",
         "_head",
         "_index",
         "_last",
@@ -102,6 +104,7 @@ class SimilarMessages:
         self._last = ("", "", 0)
         self._count = 0
         self._exact = True
+        self._first = ""
         self._between: list[str] | None = None
         self._done: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
@@ -186,11 +189,13 @@ class SimilarMessages:
         same = rest == last_rest and head == last
         if not same and not (self._near and not between and rest == last_rest and _nearly_equal(head, last)):
             self._count, self._exact, self._between = 1, True, None
+            self._first = identity(head + rest)
         elif self._between in (None, between):
             self._count += 1
             self._exact = self._exact and same
         else:
             self._count, self._exact = 2, same
+            self._first = identity(last + last_rest)
         if self._count > 1:
             self._between = between
         self._last = (head, rest, length)
@@ -205,7 +210,7 @@ class SimilarMessages:
         return ("suspect", self._count) if self._count == self._suspect_at and not self._between else None
 
     def _detection(self, level: Level, threshold: int) -> Detection:
-        count, (head, rest, length) = self._count, self._last
+        count, (head, _, length) = self._count, self._last
         alike = "equal" if self._exact else "nearly equal"
         done = ", with the same calls and results between them" if self._between else ""
         return Detection(
@@ -219,7 +224,7 @@ class SimilarMessages:
             offset=self._index,
             evidence=Evidence(
                 excerpt=head[:EXCERPT_CHARS],
-                xxhash=identity(head + rest),
+                xxhash=self._first,
                 length=length,
                 offsets=tuple(range(self._index - min(count, OFFSETS_SHOWN) + 1, self._index + 1)),
             ),
@@ -232,7 +237,7 @@ class SimilarMessages:
             "version": SNAPSHOT_VERSION,
             "index": self._index,
             "last": list(self._last),
-            "streak": [self._count, self._exact, self._between],
+            "streak": [self._count, self._exact, self._between, self._first],
             "done": dict(self._done),
             "answered": dict(self._answered),
             "turn": {
@@ -249,9 +254,9 @@ class SimilarMessages:
         """Go on where `snapshot` was taken."""
         if state.get("version") != SNAPSHOT_VERSION:
             raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
-        turn, (head, rest, length), (count, exact, between) = state["turn"], state["last"], state["streak"]
+        turn, (head, rest, length), (count, exact, between, first) = state["turn"], state["last"], state["streak"]
         self._index, self._last = int(state["index"]), (str(head), str(rest), int(length))
-        self._count, self._exact = int(count), bool(exact)
+        self._count, self._exact, self._first = int(count), bool(exact), str(first)
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
         self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}

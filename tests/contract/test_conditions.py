@@ -20,6 +20,7 @@ from monitor.conditions import (
     Condition,
     FirstChunkTimeout,
     IdleTimeout,
+    MaxConsecutiveErrors,
     MaxModelCalls,
     MaxToolCalls,
     MaxTurns,
@@ -42,6 +43,7 @@ SAMPLES: dict[type[Condition], list[Condition]] = {
     MaxTurns: [MaxTurns(2)],
     MaxModelCalls: [MaxModelCalls(2)],
     MaxToolCalls: [MaxToolCalls(2)],
+    MaxConsecutiveErrors: [MaxConsecutiveErrors(), MaxConsecutiveErrors(2)],
     TokenLimit: [TokenLimit(50), TokenLimit(input_tokens=50), TokenLimit(output_tokens=50)],
     Timeout: [Timeout(5), Timeout(2.5)],
     IdleTimeout: [IdleTimeout(5)],
@@ -75,6 +77,7 @@ def states() -> Iterator[RunState]:
                 turns=much,
                 model_calls=much,
                 tool_calls=much,
+                consecutive_errors=much,
                 usage=Usage(much, much, total_tokens=2 * much),
                 usage_estimated=much == 1,
             )
