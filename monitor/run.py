@@ -45,7 +45,7 @@ from monitor.events import (
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.policy import Policy, TurnPolicy
-from monitor.reasons import FinishReason, TerminateReason
+from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.schedule import Schedule
 from monitor.state import Phase, RunState, Usage
 from monitor.tally import ErrorStreak, TurnTally, keep_limit
@@ -487,7 +487,9 @@ class RunCore:
             tally.roll_back()
             self._emit(AttemptRetried(self._at(now), self._turns, chunk.reason))
         self._find(self._bank.fact, chunk, now)
-        if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
+        if isinstance(chunk, TurnFinished) and (
+            chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS
+        ):
             detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
         self._look(now, waiting=False)

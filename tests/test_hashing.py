@@ -25,6 +25,18 @@ def shuffled(value: Any) -> Any:
     return [shuffled(item) for item in value] if isinstance(value, list) else value
 
 
+def test_containers_that_hold_themselves_have_one_form_whatever_the_order_and_no_end_is_looked_for():
+    shared = {"id": 1}
+    one: dict[str, Any] = {"first": shared, "second": shared, "list": []}
+    other: dict[str, Any] = {"list": [], "second": {"id": 1}, "first": {"id": 1}}
+    for circle in (one, other):
+        circle["self"] = circle["again"] = circle
+        circle["list"] += [circle, circle["list"]]
+    assert canonical_json(one) == canonical_json(other)
+    other["list"].pop()
+    assert canonical_json(one) != canonical_json(other)
+
+
 @pytest.mark.feature("GL-01")
 @given(JSON)
 def test_the_order_of_keys_does_not_matter(value: Any):

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from monitor._hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors import ToolCallRepetition, ToolPolicy
+from monitor.detectors import ToolCallCycle, ToolCallRepetition, ToolPolicy
 from monitor.detectors.calls import CALLS_KEPT
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.verdicts import VETO, Detection
+from tests.detectors.agent import Agent
 
 DONE = TurnFinished(FinishReason.DONE)
 
@@ -276,6 +277,19 @@ def test_arguments_that_differ_late_are_told_apart():
     for turn in range(10):
         run.call("write", {"text": "x" * 100_000 + str(turn)})
     assert run.found == []
+
+
+@pytest.mark.feature("GL-01")
+def test_a_collision_of_hashes_makes_no_loop(monkeypatch: pytest.MonkeyPatch):
+    """An equal hash is verified by length, beginning and end."""
+    monkeypatch.setattr("monitor.detectors.calls.identity", lambda text: "0" * 16)
+    run, cycle = Run(), Agent(ToolCallCycle())
+    for number in range(9):
+        run.call(arguments={"path": f"{number}"})
+        run.call("write", {"text": "x" * 9_000 + f"{number}"})
+        cycle.turn(("write", {"text": "x" * 900 + f"{number}"}))
+        cycle.turn(("read", {"path": f"{number}"}))
+    assert run.found == cycle.found == []
 
 
 CHUNKS = st.one_of(
