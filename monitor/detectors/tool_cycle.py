@@ -120,7 +120,11 @@ class ToolCallCycle(CallDetector):
     def _look(self) -> Sequence[Detection]:
         """The shortest unit that the newest calls repeat, with one foreign call left out if need be."""
         items = self._items
-        if not items or all(item.key != items[-1].key for item in items[:-1]):
+        newest = items[-1].key if items else None
+        if all(item.key != newest for item in items[:-1]):
+            return NOTHING
+        alike = max(self._max_period + 1, ALIKE_CALLS)  # a unit is no longer than `max_period`, not all equal, and one call may be foreign
+        if all(item.key == newest for item in items[-alike:]):
             return NOTHING
         for period in range(2, self._max_period + 1):
             for round_of in self._candidates(period):
