@@ -486,7 +486,8 @@ class RunCore:
             self.open_calls.clear()
             tally.roll_back()
             self._emit(AttemptRetried(self._at(now), self._turns, chunk.reason))
-        self._find(self._bank.fact, chunk, now)
+        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:  # void: what comes next takes it back
+            self._find(self._bank.fact, chunk, now)
         if isinstance(chunk, TurnFinished) and (
             chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS
         ):
