@@ -67,7 +67,7 @@ class ToolPolicy:
     idempotent: bool = False
     """It only looks: the same short answer again and again says that nothing is learned, and is not a receipt."""
     polling: bool = False
-    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed result stays progress, a changed error too."""
+    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed result, or error, stays progress."""
     side_effect: bool = False
     """Each call does it again: equal arguments are a repetition even if the results differ (a new id each time)."""
     paginating: bool = False
