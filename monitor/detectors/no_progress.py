@@ -34,6 +34,8 @@ RECEIPT_CHARS = 200
 """A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a sentence of advice."""
 CALLS_COMPARED = 64
 """Different calls of a streak that are told apart; more than any threshold."""
+RECORD_CHARS = 1_000
+"""A longer record of an execution has printed something."""
 ERROR_CHARS = 200
 """Where an error says that it is one: goose compares the first 100 characters, shells put a path before the message."""
 _ERROR = re.compile(
@@ -47,6 +49,8 @@ _NO_MESSAGE = re.compile(
     re.IGNORECASE,
 )
 """An exit code, or nothing at all: the shell's way to say that a search found nothing."""
+_FIELD = re.compile(r'"\w+"\s*:|\b(null|none|true|false)\b', re.IGNORECASE)
+"""What a record of a command that printed nothing consists of: `{"output": "", "exit_code": 1}`."""
 
 
 @dataclass(slots=True)
@@ -191,9 +195,14 @@ class NoProgress(CallDetector):
 
 
 def _is_error(result: ToolResult) -> bool:
-    if _NO_MESSAGE.fullmatch(result.text[:ERROR_CHARS]):
-        return False
-    return result.is_error or _ERROR.search(result.text[:ERROR_CHARS]) is not None
+    head = result.text[:ERROR_CHARS]
+    return not _says_nothing(result.text, head) and (result.is_error or _ERROR.search(head) is not None)
+
+
+def _says_nothing(text: str, head: str) -> bool:
+    if text.startswith("{") and len(text) <= RECORD_CHARS:
+        return not any(map(str.isalpha, _FIELD.sub("", text)))
+    return _NO_MESSAGE.fullmatch(head) is not None
 
 
 def _copied(data: Mapping[str, Any]) -> dict[str, Any]:

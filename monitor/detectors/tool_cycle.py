@@ -9,10 +9,11 @@ Rules:
 - one foreign call among them does not hide it, tools that only think or wait stand between nothing;
 - without any order: where the last calls, `unordered_at` or more, are so few different ones that each came `rounds` times on average,
   they turn in circles as well (A-B-A-A-B; four equal calls and a probe, again and again). Two passes over fifteen files are two rounds.
-  Here results must have been seen: who walks through a maze makes four moves again and again;
+  Here results must have been seen: who walks through a maze makes four moves again and again. And what came once must be a look: who
+  edits, and runs the same four checks after each edit, is at work;
 - **a changed result is progress**: where one of the unit's calls was answered differently in two rounds, there is no cycle, except for
   calls that repeat their effect (`ToolPolicy.side_effect`). Where no results were seen the arguments alone decide, and the message says so;
-- a unit with a tool that is polled waits for as many rounds as the tool's `loop_at`, five if it has none;
+- a unit with a tool that is polled waits for as many rounds as the tool's `loop_at`, five if it has none (or as many as are remembered);
 - each further round is reported again, so that a policy sees whether a warning helped.
 """
 
@@ -52,6 +53,8 @@ class _Item:
     """How many rounds a unit with this call needs at least."""
     compared: bool
     """Its results tell progress."""
+    looks: bool
+    """It changes nothing."""
     result: str = ""
     """Identity of the result; empty while it was not seen."""
 
@@ -97,7 +100,7 @@ class ToolCallCycle(CallDetector):
         rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
         if self._turn_start is None:
             self._turn_start = call.index
-        self._items.append(_Item(call.index, key, call.name, rounds, compared=not call.policy.side_effect))
+        self._items.append(_Item(call.index, key, call.name, rounds, not call.policy.side_effect, call.policy.idempotent))
         del self._items[: -self._kept]
         return self._look()
 
@@ -128,7 +131,7 @@ class ToolCallCycle(CallDetector):
             return NOTHING
         for period in range(2, self._max_period + 1):
             for round_of in self._candidates(period):
-                rounds = max(item.rounds for item in round_of[-period:])
+                rounds = self._feasible(max(item.rounds for item in round_of[-period:]), period)
                 unchanged = _unchanged_tail(round_of, period)
                 if len(unchanged) >= period * rounds:
                     return self._report(unchanged, period, rounds)
@@ -140,21 +143,28 @@ class ToolCallCycle(CallDetector):
         if self._unordered_at is None or len({item.key for item in items[-ALIKE_CALLS:]}) == 1:
             return NOTHING
         rounds = 0
+        times = Counter(item.key for item in items)
         results: dict[CallKey, str] = {}
         longest: tuple[int, int, int] | None = None
         for back, item in enumerate(reversed(items), start=1):
+            if times[item.key] == 1 and not item.looks:
+                break
             known = results.setdefault(item.key, "")
             if item.result and item.compared:
                 if known and known != item.result:
                     break
                 results[item.key] = item.result
             rounds = max(rounds, item.rounds)
-            if back >= self._unordered_at and back >= rounds * len(results):
-                longest = back, len(results), rounds
+            if back >= self._unordered_at and back >= self._feasible(rounds, len(results)) * len(results):
+                longest = back, len(results), self._feasible(rounds, len(results))
         if longest is None:
             return NOTHING
         calls, different, rounds = longest
         return self._report_without_order(items[-calls:], different, rounds)
+
+    def _feasible(self, rounds: int, different: int) -> int:
+        """A tool that is polled may ask for more rounds than are remembered."""
+        return max(self._rounds, min(rounds, self._kept // different))
 
     def _candidates(self, period: int) -> list[list[_Item]]:
         """The longest tails that repeat their last `period` calls: as they are, and each with one of the newest calls left out."""

@@ -3,10 +3,11 @@ one rule for all tools, which stops who waits and lets pass who sends the same m
 
 Rules:
 
-- what is not said of a tool is guessed from its name by three short lists (`guess`), or from its argument `action`, where a tool is
+- what is not said of a tool is guessed from its name by a few short lists (`guess`), or from its argument `action`, where a tool is
   many in one (`message` with `action="send"`); from nothing else. A wrong guess is corrected by one entry of `tools=`;
 - a result is compared without what changes by itself: the fields a policy calls `volatile`, the id of its own call (a path that a large
-  result was saved to has it), and in what is marked as an error times, durations, process ids and counters of attempts;
+  result was saved to has it), times and counters in the record of an execution (JSON with an exit code), and in what is marked as an error
+  times, durations, process ids and counters of attempts;
 - a refusal of our own (`VETO`) is no result at all: it must not look like news.
 """
 
@@ -35,6 +36,8 @@ REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post p
 """First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each with an id of its own)."""
 SENDS = frozenset({"reply", "send"})
 """Last words that say the same (`sessions_send`); other verbs are nouns there (`blog_post`, `address_book`)."""
+POLL_SUSPECT_AT, POLL_LOOP_AT = 10, 20
+"""Unchanged answers to a tool or action called `poll` (OpenClaw's numbers): who waits for a build hears nothing new for a while."""
 TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
 """Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
 DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
@@ -52,6 +55,13 @@ _CHANGES_BY_ITSELF = re.compile(
     re.IGNORECASE,
 )
 """In an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
+_EXIT = re.compile(r'"(exit_?code|return_?code)"\s*:', re.IGNORECASE)
+"""What the record of an execution has, as JSON; in another record a duration may be the answer (a job that was asked about)."""
+_OF_AN_EXECUTION = re.compile(
+    r"(duration|elapsed|took|wall_?time|execution_?(time|count)|started_?at|finished_?at|timestamp|pid|session_?id)(_?(ms|s|sec|seconds))?",
+    re.IGNORECASE,
+)
+"""Its fields that change by themselves (Hermes: 147 equal probes whose records differed by a counter; OpenClaw strips them as well)."""
 GUESSES_KEPT = 256
 """A model may invent names without end."""
 
@@ -110,7 +120,7 @@ class ToolPolicy:
 
     def outcome_of(self, result: ToolResult) -> str:
         """The identity of what came back, without what is volatile."""
-        text = _without(result.text, self.volatile) if self.volatile else result.text
+        text = _without(result.text, self.volatile) if self.volatile else _execution(result.text)
         if len(result.id) >= ID_CHARS:
             text = text.replace(result.id, "")
         return error_identity(text) if result.is_error else identity(f"answer:{text}")
@@ -130,6 +140,8 @@ def guess(name: str) -> ToolPolicy:
         return ToolPolicy(no_op=True)
     if words and words[0] in ONLY_LOOKS:
         return ToolPolicy(idempotent=True)
+    if words and words[0] == "poll" and words[-1] not in REPEATS_ITS_EFFECT:
+        return ToolPolicy(polling=True, suspect_at=POLL_SUSPECT_AT, loop_at=POLL_LOOP_AT)
     repeats = bool(words) and (words[0] in REPEATS_ITS_EFFECT or words[-1] in SENDS)
     if repeats and (ONLY_LOOKS | TYPES).isdisjoint(words):
         return ToolPolicy(side_effect=True)
@@ -169,13 +181,23 @@ def is_veto(result: ToolResult) -> bool:
 
 def _without(text: str, fields: tuple[str, ...]) -> str:
     try:
-        return canonical_json(_strip(json.loads(text), frozenset(fields)))
+        return canonical_json(_strip(json.loads(text), fields.__contains__))
     except (ValueError, RecursionError):
         names = "|".join(map(re.escape, fields))
         return re.sub(rf"\b({names})(\"?\s*[:=]\s*(\"[^\"]*\"|[^\s,;]+)|\s+(?=\S*\d)[^\s,;)]+)", r"\1", text)
 
 
-def _strip(value: Any, fields: frozenset[str]) -> Any:
+def _execution(text: str) -> str:
+    """The record of an execution without its times and counters; any other text as it is."""
+    if not text.startswith("{") or _EXIT.search(text) is None:
+        return text
+    try:
+        return canonical_json(_strip(json.loads(text), lambda key: _OF_AN_EXECUTION.fullmatch(key) is not None))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _strip(value: Any, volatile: Callable[[str], bool]) -> Any:
     if isinstance(value, dict):
-        return {key: _strip(item, fields) for key, item in value.items() if key not in fields}
-    return [_strip(item, fields) for item in value] if isinstance(value, list) else value
+        return {key: _strip(item, volatile) for key, item in value.items() if not volatile(key)}
+    return [_strip(item, volatile) for item in value] if isinstance(value, list) else value

@@ -105,6 +105,16 @@ def test_what_is_no_loop_in_any_order(calls: str, results: list[Any]):
     assert run.found == []
 
 
+def test_who_edits_and_runs_the_same_checks_after_each_edit_is_at_work():
+    run = agent()
+    for number in range(20):
+        checks: list[tuple[Any, ...]] = [
+            (name, {}, "1 failed" if name == "pytest" else "ok") for name in ("ruff", "mypy", "pytest", "build")
+        ]
+        run.turns(("patch", {"path": "x.py", "new": number}, "done"), *checks)
+    assert run.found == []
+
+
 def test_looking_without_an_order_can_be_switched_off_or_take_more_calls():
     for options, levels in (({"unordered_at": None}, []), ({"unordered_at": 18}, [("loop", 3)])):
         run = agent(max_period=2, **options)
@@ -183,6 +193,14 @@ def test_a_polled_member_waits_for_its_own_number():
     quick = agent(tools={"status": ToolPolicy(polling=True, loop_at=4)})
     quick.turns(("status", {}, "running"), ("logs", {}, "..."), rounds=4)
     assert quick.levels == [("loop", 4)]
+
+
+def test_a_polled_member_may_ask_for_more_rounds_than_are_remembered():
+    run = agent(tools={"status": ToolPolicy(polling=True, loop_at=50)})
+    run.turns(("status", {}), ("log", {}), rounds=17)
+    assert run.found == []
+    run.turns(("status", {}), ("log", {}))
+    assert run.levels == [("loop", 18)]
 
 
 def test_an_exempt_member_is_no_part_of_a_cycle():

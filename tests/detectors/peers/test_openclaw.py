@@ -45,7 +45,10 @@ def writes(*paths: object, result: str = "wrote {path}") -> list[Any]:
         row("L4 15 unique calls", numbered("read", 15, "file {n}"), False),
         row("ten equal calls, no results known", numbered("read", 10, None, SAME), True),
         row("L6 twenty equal calls, equal results", numbered("read", 20, "same output", SAME), True),
-        row("L7 a poll ten times, unchanged", numbered("process", 10, "(no new output) still running", {"action": "poll"}), True),
+        row(
+            "L7 a poll ten times, unchanged: a warning", numbered("process", 10, "(no new output) still running", {"action": "poll"}), False
+        ),
+        row("L7 a poll twenty times, unchanged", numbered("process", 20, "(no new output) still running", {"action": "poll"}), True),
         row("a poll that gets on, 25 times", numbered("process", 25, "line {n}", {"action": "poll"}), False),
         row("L9 thirty, whatever the tool", numbered("anything", 30, "same", SAME), True),
         row("churn: a, b, a, a, b", writes(*"ABAAB" * 6), True),
@@ -147,6 +150,12 @@ def test_l1_arguments_have_one_identity_of_one_size():
         assert len(identity(canonical_json(left))) == 16
     assert loops([("read", other)] * 5)
     assert not loops([("read", {"path": "a"}), ("write", {"path": "a"})] * 2)
+
+
+def test_l7_a_poll_is_suspected_at_ten_and_a_loop_at_twenty():
+    run = agent()
+    play(run, numbered("process", 20, "(no new output) still running", {"action": "poll"}))
+    assert run.levels == [("suspect", 10), ("loop", 20)]
 
 
 def test_l15_l16_runs_are_apart_because_each_has_its_own_detectors():
