@@ -57,7 +57,7 @@ BEFORE = "the run ends before five rounds do, and three never were a good run's"
             [("build_status", {}, f"{n} %") for n in range(30)],
             False,
             theirs=True,
-            why="a changed result is progress: their users' polls were stopped (issues 9276, 5873)",
+            why="a changed result is progress: their users' polls were stopped (gemini-cli#9276, #5873)",
         ),
     ],
 )
@@ -278,7 +278,7 @@ def test_p_a_fence_that_was_left_open_does_not_blind_the_next_turn():
 
 
 def test_p_thoughts_are_watched():
-    """Nobody else looks at them (issues 4647, 16416)."""
+    """Nobody else looks at them (gemini-cli#4647, #16416)."""
     assert in_pieces(U * 10, 7, thinking=True)
 
 

@@ -18,7 +18,7 @@ LS = ("execute_bash", {"command": "ls"}, "a.txt\nb.txt")
 BAD = ("execute_bash", {"command": "nonsense"})
 FIVE = "three and four in a row recover by themselves more often than not; five do not"
 SAID = "I am well, thank you for asking, and wait for what comes next in this task."
-TASK = "each message by itself is a fine one; three in a row stop runs that only talk (`research/quality.md`)"
+TASK = "each message by itself is a fine one; three in a row stop runs that only talk"
 
 
 def errors(*texts: str) -> list[Any]:
