@@ -27,6 +27,7 @@ _CODES: Final = {
     TerminateReason.TIMEOUT: LIMIT,
     TerminateReason.IDLE_TIMEOUT: LIMIT,
     TerminateReason.CONDITION_MET: LIMIT,
+    TerminateReason.CONSECUTIVE_ERRORS: LIMIT,
     TerminateReason.LOOP_DETECTED: LOOP,
     TerminateReason.MISSING_OUTPUTS: MISSING,
     TerminateReason.RATE_LIMITED: PROVIDER,

@@ -15,6 +15,9 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
     LastTurnStarted,
     LimitWarning,
     Nudged,
@@ -91,6 +94,12 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return f"{tool} is not offered any more"
         case LastTurnStarted(reason=reason, seconds=seconds):
             return f"last turn after {reason.value}, {seconds:g} s"
+        case JudgeAsked(judge=judge):
+            return f"{judge} looks at the run"
+        case JudgeAnswered(judge=judge, fact=fact, judgement=judgement):
+            return f"{judge}, {fact}? {'yes' if judgement.found else 'no'}: {judgement.analysis}"
+        case JudgeFailed(judge=judge, why=why):
+            return f"{judge} gave no answer: {why}"
         case Paused():
             return "paused"
         case Resumed():
