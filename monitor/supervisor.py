@@ -44,7 +44,7 @@ from monitor.events import (
     ToolStarted,
     ToolWithdrawn,
 )
-from monitor.guard import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_part, check_parts, ending_by, must_know_price
+from monitor.guard import CLOSE_GRACE_S, check_part, check_parts, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
@@ -79,7 +79,8 @@ class Supervisor:
     `detectors`: a list replaces the default ones, `None` is off. `policy`: what follows from a detection; by default the `Ladder`.
     `plan`: the steps of the task. `last_turn`: `None` is off. `max_nudges`: how often missing outputs are asked for. `retries`: of
     failed model calls. `looped_text`: what becomes of text that looped before it goes back to the model.
-    `model_settings` are passed to the provider as they are. `history`: messages that come before the task.
+    `model_settings` are passed to the provider as they are. `history`: messages that come before the task. `keep_text_chars`: how much
+    of an answer stands in the outcome; all of it, for the history holds it anyway.
     Detectors, policy and plan are copied for every run.
     """
 
@@ -106,7 +107,7 @@ class Supervisor:
         history: Sequence[Message] = (),
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
-        keep_text_chars: int | None = KEEP_TEXT_CHARS,
+        keep_text_chars: int | None = None,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
         check_part("model", model, "stream")
@@ -129,7 +130,7 @@ class Supervisor:
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
         self.instructions = run_instructions(
-            render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=bool(self.tools)
+            render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=tool_choice != "none"
         )
         self.tool_choice: ToolChoice = tool_choice
         self.stop_when = stop_when
