@@ -351,7 +351,7 @@ class RunCore:
         elif self._cut is not None or not finished:
             last = left(self._cut)
         else:
-            last = ended(tally, must_finish=must_finish, must_answer=self._supervised)
+            last = ended(tally, must_finish=must_finish, blank=self._supervised and self._reply.blank)
         self._last = last
         self._spending.settle(tally.usage, estimated=tally.usage_estimated)
         loop_offset = loop_start(self._loop, self._offsets["text"]) if self._loop is not None and self._loop.channel == "text" else None
@@ -688,6 +688,8 @@ class RunCore:
         self._take_text(now)
         tally = self._tally
         if isinstance(chunk, ToolCall):
+            if self._supervised:
+                chunk = tally.with_own_id(chunk)
             self._tool_calls += 1
             self.open_calls.append(chunk)
             self._reply.add_call(chunk)
