@@ -397,15 +397,16 @@ class Run:
     async def _act(self, turn: Turn) -> None:
         """Carry out the calls of a turn, and put the turn into the history with their results."""
         core = self._core
-        if core.failed_attempt is not None:
-            return
+        if turn.number == 0 or core.void:
+            return  # no stream was opened, or it was a failed attempt
         results: dict[str, ToolResult] = {}
-        if core.stop is None and not core.was_cut:
+        if core.takes_own_calls:
             for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
                 result = self._answer(call)
                 if result is not None:
                     results[call.id] = result
-            await self._carry_out([call for call in turn.tool_calls if call.id not in results], results)
+            if core.stop is None:
+                await self._carry_out([call for call in turn.tool_calls if call.id not in results], results)
         content = core.reply(self._supervisor.looped_text)
         if content:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
@@ -428,8 +429,8 @@ class Run:
             now = self._now()
             self._emit(ToolFinished(self._at(), number, result, now - started))
             self._core.tool_result(result.id, result.text, now, is_error=result.is_error)
-            if self._core.stop is not None:
-                self._wake()
+            if self._core.stop is not None and self._waiting is not None:
+                self._waiting.interrupt()
 
         if calls:
             for call in calls:
