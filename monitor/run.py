@@ -95,7 +95,7 @@ _OWN_WORD = frozenset(
         TerminateReason.ERROR,
     }
 )
-"""Endings of a last turn that are the run's; after any other the run ends as it would have without it."""
+"""Endings of a last turn that are the run's; after any other, and a failure of its model, the run ends as it would have without it."""
 
 
 class RunCore:
@@ -498,11 +498,11 @@ class RunCore:
         """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""
         turn, self._unweighed = self._unweighed, None
         assignment, last = self._assignment, self._last
-        if turn is None or last is None or assignment is None or not self.takes_own_calls:
+        if turn is None or last is None or assignment is None or self._abort_why is not None:
             return
         reached = assignment.reached()
         if self.stop is not None:
-            if reached is not None:
+            if reached is not None and self.stop.reason in _LIMITS:
                 self._recovering, self.stop = self._recovering or self.stop, None
                 self._decide(self._recovered(reached), now)
             return
@@ -700,7 +700,7 @@ class RunCore:
 
     def _ending(self, fallback: Stop | None) -> Stop:
         stop = self._how_it_ends(fallback)
-        if self._recovering is not None and stop.reason not in _OWN_WORD:
+        if self._recovering is not None and (stop.reason not in _OWN_WORD or (self._last is not None and stop is self._last.failure)):
             return self._recovering
         return stop
 
