@@ -17,9 +17,9 @@ The rules of this file:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from monitor.assignment import Assignment
 from monitor.bank import DetectorBank, DetectorCrash
@@ -106,6 +106,7 @@ class RunCore:
         "_abort_why",
         "_assignment",
         "_bank",
+        "_before",
         "_began",
         "_closing",
         "_condition",
@@ -209,6 +210,7 @@ class RunCore:
         self._retry_delay_s = 0.0
         self._task_done: bool | None = None
         self._verdicts: list[Verdict] = []
+        self._before: tuple[Mapping[str, Any], int] | None = None  # the policy, and how many verdicts, before the turn's first finding
         self._goal: str | None = None
         self._abort_why: str | None = None
         self._abort_told = False
@@ -251,10 +253,12 @@ class RunCore:
         self.ends_stream = False
         if retried is not None:
             self._tool_calls -= len(self._tally.calls)
+            self._unsay(now)
             self._find(self._bank.fact, StreamRetried(retried.reason.value), now)
             self._emit(AttemptRetried(self.at(now), self._turns, retried.detail))
         else:
             self._turns += 1
+            self._before = None
             self._tell_policy(now)
         self._model_calls += 1
         self.open_calls.clear()
@@ -744,6 +748,7 @@ class RunCore:
             tally.roll_back()
             self._reply.restart()
             self._loop = None
+            self._unsay(now)
             self._emit(AttemptRetried(self.at(now), self._turns, chunk.reason))
         self._find(self._bank.fact, chunk, now)
         if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
@@ -766,6 +771,8 @@ class RunCore:
 
     def _verdict_on(self, detection: Detection, now: float) -> Verdict:
         try:
+            if self._before is None:
+                self._before = self._policy.snapshot(), len(self._verdicts)
             verdict = self._policy.decide(detection)
             if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
                 raise TypeError(f"expected a verdict, got {verdict!r}")
@@ -773,6 +780,17 @@ class RunCore:
             self.fail(error, type(self._policy).__name__, now)
             return Continue()
         return verdict
+
+    def _unsay(self, now: float) -> None:
+        """What was to follow from the findings of an attempt that is void does not: the model has never seen what it would be told of."""
+        if self._before is not None:
+            state, said = self._before
+            del self._verdicts[said:]
+            self._before = None
+            try:
+                self._policy.restore(state)
+            except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+                self.fail(error, type(self._policy).__name__, now)
 
     def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
         if isinstance(verdict, Stop):
