@@ -58,7 +58,11 @@ async def test_only_emit_and_terminate_are_offered_and_a_call_of_anything_else_i
         return "ok"
 
     run = await drive(
-        call("work"), [call("work"), call("update_plan", step=1, status="completed"), emit("a", 1)], tools=[work], outputs={"a": int}, stop_when=ONE
+        call("work"),
+        [call("work"), call("update_plan", step=1, status="completed"), emit("a", 1)],
+        tools=[work],
+        outputs={"a": int},
+        stop_when=ONE,
     )
     assert run.offered(0) == ["emit_value", "terminate", "work"]
     assert run.offered(1) == ["emit_value", "terminate"]
