@@ -380,7 +380,7 @@ class RunCore:
             self._unweighed = turn
             self._offsets["text"] += tally.text_chars
             self._offsets["reasoning"] += tally.reasoning_chars
-            if tally.finish is None:
+            if tally.finish is None and self.stop is None:
                 self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)  # a turn that was cut is over for the detectors as well
         return turn
 

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import anyio
 
@@ -44,7 +44,7 @@ from monitor.events import (
     ToolStarted,
     ToolWithdrawn,
 )
-from monitor.guard import CLOSE_GRACE_S, check_part, check_parts, ending_by, must_know_price
+from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
@@ -117,8 +117,16 @@ class Supervisor:
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
         if policy is not None:
             check_part("policy", policy, "decide")
-        if max_nudges is not None and max_nudges < 0:
-            raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
+        if plan is not None and not isinstance(plan, Plan):
+            raise ConfigError(f"plan takes a monitor.Plan, not {plan!r}")
+        if retries is not _DEFAULT and not isinstance(retries, Retries | None):
+            raise ConfigError(f"retries takes a monitor.Retries, not {retries!r}")
+        _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
+        _check_choice("looped_text", looped_text, get_args(LoopedText))
+        check_bounds(keep_text_chars, close_grace_s, max_nudges)
+        for message in history:
+            if not isinstance(message, Message):
+                raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
@@ -521,6 +529,11 @@ def _as_json(value: object) -> str:
 
 def _not_carried_out(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True)
+
+
+def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
 
 
 def _check_last_turn(given: object) -> None:
