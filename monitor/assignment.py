@@ -29,11 +29,15 @@ class Assignment:
     def __init__(self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES) -> None:
         self.outputs = outputs
         self.plan = plan
-        self.terminate = Terminate(outputs)
+        self.terminate = Terminate(outputs, self._open_step)
         self._max_nudges = max_nudges
         self._nudges = 0
         self._driven: object = None
         self._summary_asked = False
+
+    def _open_step(self) -> str | None:
+        step = self.plan.active if self.plan is not None else None
+        return step.text if step is not None else None
 
     def first_step(self) -> str | None:
         """What the model is told first, where a plan drives the run."""

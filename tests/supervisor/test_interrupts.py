@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import pytest
 
 import monitor
 from monitor.messages import AssistantMessage
-from monitor.testing import Do, FakeClock, Pause, ScriptedStream, Stall, call
+from monitor.testing import Do, FakeAlarm, FakeClock, Pause, ScriptedModel, ScriptedStream, Stall, call
 from tests.supervisor.driving import Drive, Reason, drive
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +132,7 @@ async def test_an_abort_by_a_tool_of_its_own_run_is_seen():
 
 
 async def test_an_abort_gets_no_last_turn():
-    d = Drive(["a", Do(d.run.abort), "b"], outputs={"a": int})
+    d = Drive(["a", Do(lambda: d.run.abort("enough")), "b"], outputs={"a": int})
     await d.go()
     assert d.outcome.reason is Reason.ABORTED
     assert d.of(monitor.LastTurnStarted) == []
@@ -339,3 +341,45 @@ async def test_waiting_for_another_attempt_may_be_left_out_of_the_timeout(exclud
             clock.advance(50)
     assert d.outcome.reason is (Reason.GOAL if excluded else Reason.TIMEOUT)
     assert [event.after_s for event in d.of(monitor.RetryScheduled)] == [25, 50]
+
+
+class ClockOfItsLoop(FakeClock):
+    """As the system's clock: its alarms can be set in the loop's thread only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread = threading.get_ident()
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> FakeAlarm:
+        assert threading.get_ident() == self.thread
+        return super().call_at(when, callback)
+
+
+async def test_a_plain_function_in_its_thread_may_ask_a_person_as_well():
+    clock = ClockOfItsLoop()
+
+    def ask(context: monitor.ToolContext) -> str:
+        assert isinstance(context.run, monitor.Run)
+        with context.run.paused():
+            anyio.from_thread.run_sync(clock.advance, 3_600)
+        return "yes"
+
+    run = await drive(call("ask"), "Fine.", tools=[ask], stop_when=monitor.Timeout(60), clock=clock)
+    assert [event.result.text for event in run.of(monitor.ToolFinished)] == ["yes"]
+    assert run.kinds(monitor.Paused, monitor.Resumed) == ["Paused", "Resumed"]
+    assert run.outcome.reason is Reason.GOAL
+
+
+async def test_a_deadline_that_comes_between_the_look_and_the_call_leaves_the_history_as_it_was():
+    clock = FakeClock()
+
+    class Slow(ScriptedModel):
+        @property
+        def adapter(self) -> None:
+            """Asked for when the next call is prepared."""
+            clock.advance(40)
+
+    d = Drive(model=Slow(call("quick"), "It took too long."), tools=[quick], stop_when=monitor.Timeout(60), clock=clock)
+    await d.go()
+    assert (d.outcome.reason, d.outcome.recovered_from) == (Reason.GOAL, Reason.TIMEOUT)
+    assert [type(message).__name__ for message in d.requests[1].messages] == ["UserMessage", "AssistantMessage", "UserMessage"]

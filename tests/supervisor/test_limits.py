@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 import monitor
-from monitor.testing import Do, FakeClock, Pause, call
+from monitor.testing import Do, FakeClock, Pause, ScriptedModel, ScriptedStream, call
 from tests.supervisor.driving import SENTENCE, Drive, Reason, drive, look
 
 pytestmark = pytest.mark.anyio
@@ -200,25 +201,35 @@ async def test_a_limit_that_is_used_up_exactly_is_kept(exactly: monitor.Conditio
 
 
 @pytest.mark.feature("ST-04")
-@pytest.mark.parametrize("limits", [{"stop_when": monitor.TokenLimit(100)}, {"budget": monitor.Budget(tokens=100)}])
-async def test_a_guard_ends_for_tokens_mid_stream_and_after_a_report(limits: dict[str, Any]):
-    from monitor.testing import ScriptedStream
-
-    async with monitor.Guard(**limits, detectors=None) as guard:
-        stream = ScriptedStream(*[monitor.TextDelta(WORDS[i : i + 20]) for i in range(0, 2_000, 20)])
+@pytest.mark.parametrize("reported", [False, True])
+@pytest.mark.parametrize(
+    ("limits", "reason", "limit"),
+    [
+        ({"stop_when": monitor.TokenLimit(100)}, Reason.TOKEN_LIMIT, 100),
+        ({"budget": {"tokens": 100}}, Reason.TOKEN_LIMIT, 100),
+        ({"stop_when": monitor.CostLimit(0.001)}, Reason.COST_LIMIT, 0.001),
+        ({"budget": {"usd": 0.001}}, Reason.COST_LIMIT, 0.001),
+    ],
+)
+async def test_a_guard_ends_for_tokens_and_money_too(limits: dict[str, Any], reason: monitor.TerminateReason, limit: float, reported: bool):
+    given = {key: monitor.Budget(**value) if key == "budget" else value for key, value in limits.items()}
+    pieces: list[Any] = [monitor.TextDelta(WORDS[i : i + 20]) for i in range(0, 2_000, 20)]
+    if reported:
+        pieces = [monitor.TextDelta("Hi"), Report(input_tokens=10, output_tokens=110), *pieces]
+    async with monitor.Guard(**given, price=monitor.Price(input=1, output=10), detectors=None) as guard:
+        stream = ScriptedStream(*pieces)
         async with guard.watch(stream) as watched:
             async for _ in watched:
                 pass
         assert isinstance(guard.check(), monitor.Stop)
-    assert (guard.outcome.reason, guard.outcome.limit) == (Reason.TOKEN_LIMIT, 100)
+    assert (guard.outcome.reason, guard.outcome.limit) == (reason, limit)
     assert stream.closed
-    assert stream.pulled < 60
+    assert stream.pulled == 2 if reported else 10 < stream.pulled < 60
+    assert guard.outcome.usage_estimated is not reported
 
 
 @pytest.mark.parametrize("what", [{"stop_when": monitor.CostLimit(1)}, {"budget": monitor.Budget(usd=1)}])
 def test_a_limit_in_dollars_without_a_price_is_refused(what: dict[str, Any]):
-    from monitor.testing import ScriptedModel
-
     with pytest.raises(monitor.ConfigError, match="prices="):
         monitor.Supervisor(ScriptedModel("x"), **what)
     with pytest.raises(monitor.ConfigError, match="scripted:model"):
@@ -450,8 +461,6 @@ async def test_a_condition_that_crashes_ends_the_run_and_is_named():
 async def test_an_idle_provider_ends_the_run_and_the_connection():
     clock = FakeClock()
     silence = Pause()
-    import anyio
-
     d = Drive(["a", silence], stop_when=monitor.IdleTimeout(30), last_turn=None, clock=clock)
     async with anyio.create_task_group() as group:
         group.start_soon(d.go)

@@ -1,4 +1,4 @@
-"""What follows from a loop in a supervised run: the nudge, the tool that is withdrawn, the last turn, the end; and what goes back to the model."""
+"""What follows from a loop: the nudge, the tool that is withdrawn, the last turn, the end; and what of it goes back to the model."""
 
 from __future__ import annotations
 
