@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import anyio
+import anyio.from_thread
 
 from monitor._codec import to_plain
 from monitor._numbers import is_finite
@@ -228,6 +230,7 @@ class Run:
         if plan is not None and (step := self._assignment.first_step()) is not None:
             self._say(step)
         self._phase: RunPhase = "idle"
+        self._thread = threading.get_ident()
         self._streams_opened = 0
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
@@ -257,12 +260,21 @@ class Run:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find the run in their `ToolContext`."""
-        self._core.pause(self._now())
+        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find the run in their `ToolContext`;
+        also for plain functions, which run in a thread.
+        """
+        self._in_loop(lambda: self._core.pause(self._now()))
         try:
             yield
         finally:
-            self._core.resume(self._now())
+            self._in_loop(lambda: self._core.resume(self._now()))
+
+    def _in_loop(self, do: Callable[[], None]) -> None:
+        """Deadlines are followed by alarms, which belong to the event loop's thread."""
+        if threading.get_ident() == self._thread:
+            do()
+        else:
+            anyio.from_thread.run_sync(do)
 
     # ------------------------------------------------------------------ the block and the iteration
 
@@ -270,6 +282,7 @@ class Run:
         if self._phase != "idle":
             raise ConfigError(f"this run is {self._phase}: a run is used once, begin another with supervisor.stream()")
         self._phase = "running"
+        self._thread = threading.get_ident()
         if self._caller is not None:
             self._caller.called.add(self)
         self._core.begin(self._now())
