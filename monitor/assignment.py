@@ -7,6 +7,7 @@ has got where it should, needs a push, or has to be given up. Core and harness d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from monitor.answers import Answer
@@ -29,15 +30,11 @@ class Assignment:
     def __init__(self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES) -> None:
         self.outputs = outputs
         self.plan = plan
-        self.terminate = Terminate(outputs, self._open_step)
+        self.terminate = Terminate(outputs, partial(_open_step, plan))
         self._max_nudges = max_nudges
         self._nudges = 0
         self._driven: object = None
         self._summary_asked = False
-
-    def _open_step(self) -> str | None:
-        step = self.plan.active if self.plan is not None else None
-        return step.text if step is not None else None
 
     def first_step(self) -> str | None:
         """What the model is told first, where a plan drives the run."""
@@ -131,3 +128,8 @@ class Assignment:
         if self.outputs is None:
             return {}
         return {"output": self.outputs.output, "emitted": dict(self.outputs.emitted), "missing": list(self.outputs.missing)}
+
+
+def _open_step(plan: PlanState | None) -> str | None:
+    step = plan.active if plan is not None else None
+    return step.text if step is not None else None

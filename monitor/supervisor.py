@@ -136,6 +136,7 @@ class Supervisor:
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools = as_tools(tools)
+        self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
@@ -185,6 +186,8 @@ class _Caller:
     core: RunCore
     clock: Clock
     budgets: tuple[Budget, ...]
+    supervisors: tuple[Supervisor, ...]
+    """Whose run it is, and whose tool that one is, and so on."""
     wake: Callable[[], None]
     """Let it see at once whether it has to end."""
     called: set[Run] = field(default_factory=set)
@@ -209,13 +212,14 @@ class Run:
         self._assignment = Assignment(outputs, plan, max_nudges=supervisor.max_nudges)
         own = (supervisor.budget,) if supervisor.budget is not None else ()
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
+        supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         self._core = RunCore(
             stop_when=supervisor.stop_when,
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,
             keep_text_chars=supervisor.keep_text_chars,
-            price=supervisor.price,
+            price=supervisor.price if caller is None else _price_known_to(supervisors),
             budgets=budgets,
             assignment=self._assignment,
             last_turn=supervisor.last_turn,
@@ -223,7 +227,7 @@ class Run:
             supervised=True,
             parent=caller.core if caller is not None else None,
         )
-        self.as_caller = _Caller(self._core, self._clock, budgets, self._wake)
+        self.as_caller = _Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self.history: list[Message] = [*supervisor.history, first]
         """The messages of the run so far. Do not change it while the run goes on."""
@@ -505,6 +509,15 @@ class Run:
         if self._streams:
             self._events.append(event)
         self._sinks.emit(event)
+
+
+def _price_known_to(supervisors: Sequence[Supervisor]) -> Price | None:
+    """What the model of the first of them costs, by its own prices or by those of the runs above, if these have to know."""
+    model = supervisors[0].model.name
+    price = next((price for above in supervisors if (price := price_of(above.prices, model)) is not None), None)
+    for above in supervisors:
+        must_know_price(price, above.stop_when, above.budget, model, f"prices={{{model!r}: monitor.Price(...)}}")
+    return price
 
 
 class _Subagent:

@@ -212,7 +212,7 @@ async def test_a_limit_that_is_used_up_exactly_is_kept(exactly: monitor.Conditio
     ],
 )
 async def test_a_guard_ends_for_tokens_and_money_too(limits: dict[str, Any], reason: monitor.TerminateReason, limit: float, reported: bool):
-    given = {key: monitor.Budget(**value) if key == "budget" else value for key, value in limits.items()}
+    given: dict[str, Any] = {key: monitor.Budget(**value) if key == "budget" else value for key, value in limits.items()}
     pieces: list[Any] = [monitor.TextDelta(WORDS[i : i + 20]) for i in range(0, 2_000, 20)]
     if reported:
         pieces = [monitor.TextDelta("Hi"), Report(input_tokens=10, output_tokens=110), *pieces]

@@ -197,6 +197,21 @@ async def test_what_a_child_uses_counts_for_the_parent_once():
     assert run.outcome.cost_usd == pytest.approx((110 + 55 + 77) / 100_000)
 
 
+@pytest.mark.parametrize("prices", [monitor.Price(10, 10), {"scripted:model": monitor.Price(1, 1), "child:model": monitor.Price(10, 10)}])
+async def test_a_child_without_prices_costs_what_the_parents_say(prices: Any):
+    _, tool, sink = child(["x", Report(input_tokens=100, output_tokens=0)])
+    run = await drive(research(), "never", tools=[tool], stop_when=monitor.CostLimit(0.0005), prices=prices)
+    assert ended(sink)[0].cost_usd == pytest.approx(0.001)
+    assert run.outcome.reason is Reason.COST_LIMIT
+
+
+async def test_a_child_whose_price_nobody_knows_cannot_spend_from_a_limit_in_dollars():
+    model, tool, _ = child("never")
+    run = await drive(research(), "Oh.", tools=[tool], budget=monitor.Budget(usd=1), prices={"scripted:model": monitor.Price(1, 1)})
+    assert "needs to know what child:model costs" in run.results(0)[0].text
+    assert model.requests == []
+
+
 async def test_children_at_the_same_time_share_the_parents_budget():
     budget = monitor.Budget(tokens=1_000)
     model, tool, sink = child(lambda request: ["x", Report(input_tokens=400, output_tokens=0)])

@@ -54,7 +54,11 @@ async def test_blocked_steps_end_a_plan_too_and_the_outcome_says_which():
 
 @pytest.mark.feature("OM-10")
 async def test_steps_may_be_given_with_a_status_and_done_ones_drive_nothing():
-    steps: list[str | monitor.Step] = [monitor.Step("one", monitor.StepStatus.COMPLETED), monitor.Step("two", monitor.StepStatus.IN_PROGRESS), "three"]
+    steps: list[str | monitor.Step] = [
+        monitor.Step("one", monitor.StepStatus.COMPLETED),
+        monitor.Step("two", monitor.StepStatus.IN_PROGRESS),
+        "three",
+    ]
     run = await drive(mark(2), "now three", mark(3), "done", "summary", plan=monitor.Plan(steps))
     assert "Now do step 2: two" in run.told(0)
     assert "Now do step 3: three" in run.told(2)
