@@ -404,7 +404,7 @@ class RunCore:
     def _tell_of(self, assignment: Assignment, call: ToolCall, now: float) -> None:
         if assignment.outputs is not None and call.name == assignment.outputs.spec.name and assignment.outputs.last is not None:
             emitted = assignment.outputs.last
-            self._emit(OutputEmitted(self.at(now), self._turns, emitted.name, emitted.value, emitted.overwritten))
+            self._emit(OutputEmitted(self.at(now), self._turns, emitted.name, emitted.json, emitted.overwritten))
         elif assignment.plan is not None and call.name == assignment.plan.spec.name:
             self._emit(PlanUpdated(self.at(now), self._turns, assignment.plan.render()))
 
