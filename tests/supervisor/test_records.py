@@ -93,10 +93,14 @@ async def test_sinks_get_what_the_stream_yields_but_for_the_chunks():
 
 async def test_an_exception_in_the_callers_body_goes_on_and_is_the_reason():
     d = Drive("Hello")
-    with pytest.raises(ZeroDivisionError):
+
+    async def read() -> None:
         async with d.run as run:
             async for _ in run:
                 _ = 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        await read()
     assert (d.outcome.reason, d.run.phase) == (Reason.ERROR, "error")
     assert isinstance(d.outcome.error, ZeroDivisionError)
 
