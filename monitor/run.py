@@ -222,9 +222,14 @@ class RunCore:
     def begin(self, now: float) -> None:
         """The run starts; all times in events and reasons count from here."""
         self._began = now
-        self._policy.reset()
-        self._bank.reset()
         self._emit(RunStarted(0.0, self._bank.names, self._condition.name if self._condition else None))
+        try:
+            self._policy.reset()
+            self._bank.reset()
+        except DetectorCrash as crash:
+            self.fail(crash.error, crash.name, now)
+        except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+            self.fail(error, type(self._policy).__name__, now)
 
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open it."""
@@ -409,9 +414,11 @@ class RunCore:
         """Seconds since the run began."""
         return now - self._began
 
-    def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """The parts of the last turn's message, fit for the history. Only where the run is supervised."""
-        return self._reply.parts(loop=self._loop, looped=looped)
+    def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """The parts of the last turn's message, fit for the history, once. Only where the run is supervised; none of a failed attempt."""
+        parts = self._reply.parts(loop=self._loop, looped=looped)
+        self._reply.restart()
+        return () if self._last is None or self._last.void else parts
 
     def pause(self, now: float) -> None:
         """A person is being asked: deadlines stand still until `resume`. Pauses nest."""
@@ -469,6 +476,12 @@ class RunCore:
             self._stop_error = error
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
         self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
+
+    def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
+        """The caller leaves, perhaps by `error`, while another task of theirs is still at work in the run."""
+        if self.stop is None:
+            self._stop_error = error
+        self._decide(ending, now)
 
     def _weigh(self, now: float) -> None:
         """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""

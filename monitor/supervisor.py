@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from monitor._codec import to_plain
 from monitor._numbers import is_finite
@@ -226,6 +227,8 @@ class Run:
         self._reading: SourceStream[Any] | None = None
         self._waiting: Wait | None = None
         self._driver: AsyncGenerator[None, None] | None = None
+        self._at_work = False  # somebody is in `_driver`
+        self._seen_out: anyio.Event | None = None
         self._outcome: Outcome | None = None
 
     @property
@@ -269,11 +272,16 @@ class Run:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._driver is None:
+            return
+        ending = ending_by(error) or Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the run had ended", "caller")
+        if self._at_work:
+            await self._see_the_other_task_out(ending, error)
         try:
-            if self._driver is not None:
+            if not self._at_work:
                 await self._driver.aclose()
         finally:
-            self._end(ending_by(error), error if isinstance(error, Exception) else None)
+            self._end(ending, error)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -281,24 +289,46 @@ class Run:
     async def __anext__(self) -> Event:
         if self._driver is None:
             raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
+        if self._at_work:
+            raise ConfigError("this run is already being read by another task")
         while not self._events:
-            if self._outcome is not None:
+            if self._outcome is not None or self._seen_out is not None:
                 raise StopAsyncIteration
+            self._at_work = True
             try:
                 await self._driver.__anext__()
             except StopAsyncIteration:
                 self._end(None, None)
-            except ConfigError:
-                raise
-            except Exception as error:  # noqa: BLE001 - a model's own code, which nobody else has caught
-                self._core.fail(error, "run", self._now())
+            except Exception as error:
+                if isinstance(error, ConfigError):  # the caller's own mistake
+                    self._end(ending_by(error), error)
+                    raise
+                self._core.fail(error, "run", self._now())  # a part of the caller's that nobody else has caught
                 self._end(None, None)
+            except BaseException as error:  # a cancellation from outside, or the end of the program: the run cannot go on after it
+                self._end(ending_by(error), error)
+                raise
+            finally:
+                self._came_out()
         return self._events.popleft()
 
-    def _end(self, ending: Stop | None, error: Exception | None) -> None:
+    async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
+        """The block is left while another task is still at work in it: that one finishes first."""
+        self._core.leave(ending, error if isinstance(error, Exception) else None, self._now())
+        self._seen_out = anyio.Event()
+        self._wake()
+        with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+            await self._seen_out.wait()
+
+    def _came_out(self) -> None:
+        self._at_work = False
+        if self._seen_out is not None:
+            self._seen_out.set()
+
+    def _end(self, ending: Stop | None, error: BaseException | None) -> None:
         if self._outcome is not None:
             return
-        self._outcome = self._core.terminate(self._now(), ending, error)
+        self._outcome = self._core.terminate(self._now(), ending, error if isinstance(error, Exception) else None)
         self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
         if self._caller is not None:
             self._caller.called.discard(self)
@@ -313,20 +343,24 @@ class Run:
             attempt = 1
             while True:
                 stream = self._reading = self._open()
+                results: dict[str, ToolResult] = {}
                 try:
                     async with stream:
                         async for _ in stream:
                             if self._events:
                                 yield
+                    yield
+                    calls = self._begin_calls(stream.turn, results)
+                    if self._events:
+                        yield
+                    await self._carry_out(calls, results)
                 finally:
                     self._reading = None
+                    self._record(results)
                 yield
                 if not await self._try_again(stream.turn, attempt):
                     break
                 attempt += 1
-            yield
-            await self._act(stream.turn)
-            yield
 
     def _perform(self, verdict: Verdict) -> bool:
         """Do what the core says until it has no more to say. False: the run is over."""
@@ -394,20 +428,30 @@ class Run:
         self._emit(RetryScheduled(self._at(), turn.number, attempt + 1, delay_s, failure.detail))
         return delay_s == 0 or await self._under_deadlines(lambda: _sleep(self._clock, delay_s))
 
-    async def _act(self, turn: Turn) -> None:
-        """Carry out the calls of a turn, and put the turn into the history with their results."""
+    def _begin_calls(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
+        """Carry out the calls of the run's own tools; the others, which are about to be."""
         core = self._core
-        if core.failed_attempt is not None:
-            return
-        results: dict[str, ToolResult] = {}
-        if core.stop is None and not core.was_cut:
-            for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
-                result = self._answer(call)
-                if result is not None:
-                    results[call.id] = result
-            await self._carry_out([call for call in turn.tool_calls if call.id not in results], results)
-        content = core.reply(self._supervisor.looped_text)
-        if content:
+        if not self._is_to_act():
+            return ()
+        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
+            result = self._answer(call)
+            if result is not None:
+                results[call.id] = result
+        if core.stop is not None:
+            return ()
+        calls = [call for call in turn.tool_calls if call.id not in results]
+        for call in calls:
+            self._emit(ToolStarted(self._at(), core.turns, call))
+        return calls
+
+    def _is_to_act(self) -> bool:
+        """Whether the calls of the last turn are to be carried out."""
+        return self._core.stop is None and not self._core.was_cut and self._core.failed_attempt is None
+
+    def _record(self, results: Mapping[str, ToolResult]) -> None:
+        """Put what the model said into the history, every call with its result."""
+        content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
+        if content and turn is not None:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
             self.history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
 
@@ -420,6 +464,10 @@ class Run:
         return ToolResult(call.id, call.name, text, is_error=True)
 
     async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
+        """Carry out the calls of the caller's tools."""
+        if not calls:
+            await anyio.lowlevel.checkpoint()  # nothing in this turn may have given other tasks a chance, or a cancellation
+            return
         started = self._now()
         number = self._core.turns
 
@@ -431,34 +479,35 @@ class Run:
             if self._core.stop is not None:
                 self._wake()
 
-        if calls:
-            for call in calls:
-                self._emit(ToolStarted(self._at(), number, call))
-            await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
+        await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
 
     # ------------------------------------------------------------------ helpers
 
     async def _under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
         """Await something that is no stream. False: the run ended meanwhile, and it was interrupted."""
-        core, now = self._core, self._now()
-        if now >= core.deadline and core.must_stop(now):
-            return False
-        wait = self._waiting = make_wait(core, self._clock)
+        core = self._core
+        wait = self._waiting = make_wait(core, self._clock)  # before the look: an abort from another thread finds it, whenever it comes
         core.replanned = wait.follow
-        wait.enter()
         try:
-            await work()
-        except BaseException as error:
-            if not wait.leave(error):
-                raise
-        else:
-            wait.leave(None)
+            if self._is_over():
+                return False
+            wait.enter()
+            try:
+                await work()
+            except BaseException as error:
+                if not wait.leave(error):
+                    raise
+            else:
+                wait.leave(None)
         finally:
             wait.close()
             self._waiting = None
             core.replanned = _nothing
+        return not self._is_over()
+
+    def _is_over(self) -> bool:
         now = self._now()
-        return not (now >= core.deadline and core.must_stop(now))
+        return now >= self._core.deadline and self._core.must_stop(now)
 
     def _wake(self) -> None:
         for pending in (self._reading, self._waiting):
