@@ -112,14 +112,15 @@ class Assignment:
 
     def last_words(self, stop: Stop) -> str:
         """What the model is told before its last turn."""
+        return f"This is your last turn, because {stop.detail}. {self.how_to_end()}"
+
+    def how_to_end(self) -> str:
+        """What is left to it in a last turn."""
         if self.outputs is not None and self.outputs.missing:
             still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
         else:
             still = "give your final answer now"
-        return (
-            f"This is your last turn, because {stop.detail}. No other tools are available: {still}, "
-            f"or call {self.terminate.spec.name} with status failure and say why."
-        )
+        return f"No other tools are available: {still}, or call {self.terminate.spec.name} with status failure and say why."
 
     def result(self) -> Mapping[str, Any]:
         """What the outcome says of it: `output`, `emitted`, `missing`."""

@@ -6,7 +6,7 @@ awaits, so guard, supervisor, `scan` and a replay all run the same code and mean
 The rules of this file:
 
 1. One ending. `stop` is set once; `terminate` answers once. When several things are true at the same look, the user's
-   abort wins, then loops, then limits.
+   abort wins, then loops, then limits; over a limit wins a goal that is reached in the same turn.
 2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work; a `RunState` is built only at
    transitions, and `deadline` says when the next look is due.
 3. A stream may be over before the run is: `ends_stream` is set with `stop`, and where a policy that nudges met text that loops.
@@ -74,6 +74,18 @@ HOLD_CHARS = 256
 
 _WRITTEN = ("text", "reasoning", "arguments")
 """Channels in which a loop goes on for as long as the stream does."""
+_LIMITS = frozenset(
+    {
+        TerminateReason.MAX_TURNS,
+        TerminateReason.TIMEOUT,
+        TerminateReason.IDLE_TIMEOUT,
+        TerminateReason.MODEL_CALL_LIMIT,
+        TerminateReason.TOOL_CALL_LIMIT,
+        TerminateReason.TOKEN_LIMIT,
+        TerminateReason.COST_LIMIT,
+    }
+)
+"""Endings that say nothing against what the model has handed over in the same turn."""
 _OWN_WORD = frozenset(
     {
         TerminateReason.GOAL,
@@ -83,7 +95,7 @@ _OWN_WORD = frozenset(
         TerminateReason.ERROR,
     }
 )
-"""Endings of a last turn that are the run's; after any other the run ends as it would have without it."""
+"""Endings of a last turn that are the run's; after any other, and a failure of its model, the run ends as it would have without it."""
 
 
 class RunCore:
@@ -176,7 +188,7 @@ class RunCore:
         """Called when `deadline` may have come closer; the harness moves its alarm."""
 
         self._condition = stop_when
-        self._schedule = Schedule(stop_when, price=price, budgets=budgets)
+        self._schedule = Schedule(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._warner = Warner()
         self._bank = DetectorBank(detectors)
         self._policy = policy
@@ -268,9 +280,11 @@ class RunCore:
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
         self._recovering = cause
         self.stop, self.ends_stream = None, False
+        if self._last is not None:
+            self._last = replace(self._last, may_go_on=True)  # it may have failed just before, and is not what this turn is judged by
         self._verdicts.clear()
         self._condition = Timeout(self.at(now) - self._pauses.total_s(now) + last.seconds)
-        self._schedule = Schedule(self._condition, self._schedule.price, self._spending.budgets)
+        self._schedule = Schedule(self._condition, self._schedule.price, self._spending.budgets, nested=self._parent is not None)
         self.deadline = math.inf
         self._emit(LastTurnStarted(self.at(now), cause.reason, last.seconds))
         self._look(now, waiting=False)
@@ -406,9 +420,14 @@ class RunCore:
         return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
 
     @property
-    def was_cut(self) -> bool:
-        """The last stream was left for a loop in it."""
-        return self._cut is not None
+    def void(self) -> bool:
+        """The last stream was a failed attempt: nothing of it counts, whatever the run goes on with."""
+        return self._last is not None and self._last.void
+
+    @property
+    def takes_own_calls(self) -> bool:
+        """The calls of the last turn that the run answers itself count: it is neither cut for a loop nor over for more than a limit."""
+        return self._cut is None and self._abort_why is None and (self.stop is None or self.stop.reason in _LIMITS)
 
     def at(self, now: float) -> float:
         """Seconds since the run began."""
@@ -418,16 +437,20 @@ class RunCore:
         """The parts of the last turn's message, fit for the history, once. Only where the run is supervised; none of a failed attempt."""
         parts = self._reply.parts(loop=self._loop, looped=looped)
         self._reply.restart()
-        return () if self._last is None or self._last.void else parts
+        return () if self._last is None or self.void else parts
 
     def pause(self, now: float) -> None:
-        """A person is being asked: deadlines stand still until `resume`. Pauses nest."""
+        """A person is being asked: deadlines stand still until `resume`, also those of the runs above. Pauses nest."""
+        if self._parent is not None:
+            self._parent.pause(now)
         if self._pauses.begin(now):
             self._emit(Paused(self.at(now)))
             self._look(now, waiting=False)
 
     def resume(self, now: float) -> None:
         """The person has answered."""
+        if self._parent is not None:
+            self._parent.resume(now)
         paused_s = self._pauses.end(now)
         if paused_s is not None:
             self._tally.started_at += paused_s
@@ -458,7 +481,8 @@ class RunCore:
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
             self._told = True
             return last.failure
-        return self._verdicts.pop(0) if self._verdicts else Continue()
+        verdict = self._verdicts.pop(0) if self._verdicts else Continue()
+        return self._last_by_policy(verdict, now) if self._supervised and isinstance(verdict, LastTurn) else verdict
 
     def abort(self, why: str) -> None:
         """The user wants the run to end. Only notes it, so that it may be called from any thread; the next look decides."""
@@ -487,9 +511,15 @@ class RunCore:
         """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""
         turn, self._unweighed = self._unweighed, None
         assignment, last = self._assignment, self._last
-        if turn is None or last is None or assignment is None or self._abort_why is not None or self.stop is not None:
+        if turn is None or last is None or assignment is None or self._abort_why is not None:
             return
-        verdict: Verdict = assignment.reached() or Continue()
+        reached = assignment.reached()
+        if self.stop is not None:
+            if reached is not None and self.stop.reason in _LIMITS:
+                self._recovering, self.stop = self._recovering or self.stop, None
+                self._decide(self._recovered(reached), now)
+            return
+        verdict: Verdict = reached or Continue()
         if isinstance(verdict, Continue) and not turn.tool_calls and self._cut is None and (last.failure is None or last.may_go_on):
             verdict = assignment.stopped_calling(cut_off=last.failure)
         if self._recovering is not None:
@@ -497,7 +527,7 @@ class RunCore:
         self._follow(verdict, now)
 
     def _recovered(self, verdict: Verdict) -> Stop:
-        """The last turn is over: the goal, or what was to be the end before it."""
+        """The turn that was to be the last is over: the goal, or what was to be the end without it."""
         assert self._recovering is not None  # noqa: S101 - the caller has looked
         if isinstance(verdict, Stop) and verdict.reason is TerminateReason.TERMINATED and verdict.value == "success":
             return replace(verdict, reason=TerminateReason.GOAL)
@@ -509,6 +539,16 @@ class RunCore:
         if rule is None or stop is None or self._assignment is None or self._recovering is not None or stop.reason not in rule.after:
             return None
         return replace(rule, text=self._assignment.last_words(stop))
+
+    def _last_by_policy(self, verdict: LastTurn, now: float) -> Verdict:
+        """A policy's last turn is like any other: as long as the run gives one, or none at all."""
+        rule, found, assignment = self._last_turn, self._found, self._assignment
+        assert found is not None  # noqa: S101 - a detection is behind it
+        if rule is None:
+            self._decide(found, now)
+            return found
+        said = [verdict.text, *([assignment.how_to_end()] if assignment is not None and not verdict.tools else [])]
+        return replace(verdict, text=" ".join(said), seconds=rule.seconds)
 
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
         """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
@@ -607,7 +647,7 @@ class RunCore:
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
             return
         overspent = self._spent(now)
-        if self._condition is None and not self._spending.budgets and overspent is None:
+        if self._condition is None and not self._spending.budgets and self._parent is None:
             return
         state = self.state(now, waiting=waiting)
         try:
@@ -673,7 +713,7 @@ class RunCore:
 
     def _ending(self, fallback: Stop | None) -> Stop:
         stop = self._how_it_ends(fallback)
-        if self._recovering is not None and stop.reason not in _OWN_WORD:
+        if self._recovering is not None and (stop.reason not in _OWN_WORD or (self._last is not None and stop is self._last.failure)):
             return self._recovering
         return stop
 

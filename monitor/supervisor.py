@@ -431,7 +431,7 @@ class Run:
     def _begin_calls(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
         """Carry out the calls of the run's own tools; the others, which are about to be."""
         core = self._core
-        if not self._is_to_act():
+        if turn.number == 0 or core.void or not core.takes_own_calls:
             return ()
         for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
             result = self._answer(call)
@@ -443,10 +443,6 @@ class Run:
         for call in calls:
             self._emit(ToolStarted(self._at(), core.turns, call))
         return calls
-
-    def _is_to_act(self) -> bool:
-        """Whether the calls of the last turn are to be carried out."""
-        return self._core.stop is None and not self._core.was_cut and self._core.failed_attempt is None
 
     def _record(self, results: Mapping[str, ToolResult]) -> None:
         """Put what the model said into the history, every call with its result."""
@@ -476,8 +472,8 @@ class Run:
             now = self._now()
             self._emit(ToolFinished(self._at(), number, result, now - started))
             self._core.tool_result(result.id, result.text, now, is_error=result.is_error)
-            if self._core.stop is not None:
-                self._wake()
+            if self._core.stop is not None and self._waiting is not None:
+                self._waiting.interrupt()
 
         await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
+import anyio.lowlevel
 
 from monitor._codec import text_of
 from monitor.chunks import ToolCall, ToolResult
@@ -85,6 +86,7 @@ async def carry_out_all(
     for alone, group in itertools.groupby(calls, lambda call: getattr(tools.get(call.name), "alone", False)):
         together = list(group)
         for batch in [[call] for call in together] if alone else [together]:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # trio's task group lets one go by that strikes as its last task ends
             results += await _side_by_side(batch, tools, run, finished)
     return results
 
