@@ -29,8 +29,6 @@ from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout
 from monitor.detectors.base import Detector
-from monitor.endings import StreamEnd, failed, left
-from monitor.endings import finished as ended
 from monitor.errors import AdapterError, describe
 from monitor.events import (
     AbortRequested,
@@ -38,6 +36,9 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
     LastTurnStarted,
     OutputEmitted,
     Paused,
@@ -53,18 +54,22 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
+from monitor.judging import Judge, JudgeInput, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
+from monitor.panel import Panel, detection_of
 from monitor.pauses import Pauses
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.prices import Price
-from monitor.reasons import FinishReason, TerminateReason
+from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.reply import LoopedText, Part, Reply, loop_start
 from monitor.schedule import Schedule
 from monitor.spending import NOTHING, Spending
 from monitor.state import Phase, RunState, Usage
-from monitor.tally import TurnTally, keep_limit
-from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.stream_end import StreamEnd, failed, left
+from monitor.stream_end import finished as ended
+from monitor.tally import ErrorStreak, TurnTally, keep_limit
+from monitor.verdicts import VETO, Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 from monitor.warner import Warner
 
 T = TypeVar("T")
@@ -113,9 +118,11 @@ class RunCore:
         "_cuts",
         "_decided_at",
         "_emit",
+        "_errors",
         "_found",
         "_free_chars",
         "_goal",
+        "_judge_usage",
         "_keep_chars",
         "_last",
         "_last_turn",
@@ -123,6 +130,7 @@ class RunCore:
         "_model_calls",
         "_offsets",
         "_outcome",
+        "_panel",
         "_parent",
         "_pauses",
         "_phase",
@@ -167,10 +175,12 @@ class RunCore:
         cuts: bool = False,
         supervised: bool = False,
         parent: RunCore | None = None,
+        judges: Sequence[Judge] = (),
+        task: str | None = None,
     ) -> None:
         """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left although the run goes on.
         `supervised`: the harness makes the model calls itself, so replies are put together, and an empty one is a failed attempt.
-        `parent`: the run whose tool this one is.
+        `parent`: the run whose tool this one is. `task`: the user's request, for the judges.
         """
         self.deadline = math.inf
         """When to look again, in the harness's clock."""
@@ -200,6 +210,8 @@ class RunCore:
         self._cuts = cuts
         self._supervised = supervised
         self._parent = parent
+        self._panel = Panel(judges, task)
+        self._judge_usage = NOTHING
 
         self._began = 0.0
         self._phase: Phase = "before_call"
@@ -208,6 +220,7 @@ class RunCore:
         self._pauses = Pauses()
         self._retry_delay_s = 0.0
         self._task_done: bool | None = None
+        self._errors = ErrorStreak()
         self._verdicts: list[Verdict] = []
         self._goal: str | None = None
         self._abort_why: str | None = None
@@ -262,6 +275,7 @@ class RunCore:
             self._turns += 1
             self._tell_policy(now)
         self._model_calls += 1
+        self._errors.turn_started()
         self.open_calls.clear()
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
@@ -338,9 +352,12 @@ class RunCore:
             if known.name not in self._tools_called:
                 self._tools_called += (known.name,)
             result = ToolResult(known.id, known.name, text, is_error)
+            if not text.startswith(VETO):
+                self._errors.add(is_error=is_error)
         else:
             self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
+        self._panel.add_result(self._turns, result)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
         self._warn(now)
@@ -372,12 +389,15 @@ class RunCore:
         else:
             last = ended(tally, must_finish=must_finish, blank=self._supervised and self._reply.blank)
         self._last = last
+        if last.void:
+            self._errors.add(is_error=True)
         self._spending.settle(tally.usage, estimated=tally.usage_estimated)
         loop_offset = loop_start(self._loop, self._offsets["text"]) if self._loop is not None and self._loop.channel == "text" else None
         self.turn = turn = tally.ended(stopped=self.stop or last.failure, error=error, model_error=model_error, loop_offset=loop_offset)
         self._phase = "after_call"
         self._emit(TurnEnded(self.at(now), turn))
         if not last.void:
+            self._panel.add_turn(turn)
             self._unweighed = turn
             self._offsets["text"] += tally.text_chars
             self._offsets["reasoning"] += tally.reasoning_chars
@@ -462,10 +482,33 @@ class RunCore:
         """The next attempt at the failed turn begins in so many seconds."""
         self._retry_delay_s += delay_s
 
-    def judged(self, now: float, *, done: bool) -> None:
-        """A judge says whether the task is done."""
-        self._task_done = done
+    def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
+        """Which judges the harness is to ask now, beside the stream, and what it tells them."""
+        due = self._panel.due(self._turns) if self.stop is None else []
+        for judge, told in due:
+            self._emit(JudgeAsked(self.at(now), told.turn, judge.name))
+        return due
+
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float) -> None:
+        """A judge has answered; also in the middle of a stream."""
+        if self._outcome is not None:
+            return
+        self._panel.answered(judge, judgement)
+        self._judge_usage += judgement.usage
+        if judge.counts:
+            self._spending.settle(judgement.usage, estimated=False)
+        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement))
+        if judge.fact == "done":
+            self._task_done = judgement.found
+        elif judgement.found:
+            self._take(detection_of(judge, judgement, self._turns), now)
         self._look(now, waiting=False)
+
+    def judge_failed(self, judge: Judge, told: JudgeInput, error: Exception, now: float) -> None:
+        """A judge gave no answer. That is no reason to end a run."""
+        if self._outcome is None:
+            self._panel.failed(judge)
+            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, describe(error)))
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
@@ -580,6 +623,7 @@ class RunCore:
             usage=usage,
             usage_estimated=self._spending.estimated,
             cost_usd=cost_usd,
+            judge_usage=self._judge_usage,
             turns=self._turns,
             elapsed_s=self.at(now),
             recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
@@ -621,6 +665,7 @@ class RunCore:
             turns=self._turns - (self._last is not None and self._last.void),
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
+            consecutive_errors=self._errors.count,
             usage=usage,
             usage_estimated=self._spending.estimated or (tally is not None and tally.usage_estimated),
             cost_usd=cost_usd,
@@ -758,8 +803,11 @@ class RunCore:
             self._reply.restart()
             self._loop = None
             self._emit(AttemptRetried(self.at(now), self._turns, chunk.reason))
-        self._find(self._bank.fact, chunk, now)
-        if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
+        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:  # void: what comes next takes it back
+            self._find(self._bank.fact, chunk, now)
+        if isinstance(chunk, TurnFinished) and (
+            chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS
+        ):
             detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
         self._look(now, waiting=False)
@@ -772,10 +820,13 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
             return
         for detection in found:
-            self._emit(DetectionRaised(self.at(now), self._turns, detection))
-            if detection.level == "loop" and detection.channel in _WRITTEN:
-                self._loop = detection
-            self._follow(self._verdict_on(detection, now), now, detection)
+            self._take(detection, now)
+
+    def _take(self, detection: Detection, now: float) -> None:
+        self._emit(DetectionRaised(self.at(now), self._turns, detection))
+        if detection.level == "loop" and detection.channel in _WRITTEN:
+            self._loop = detection
+        self._follow(self._verdict_on(detection, now), now, detection)
 
     def _verdict_on(self, detection: Detection, now: float) -> Verdict:
         try:

@@ -44,9 +44,13 @@ from monitor.events import (
     ToolFinished,
     ToolStarted,
     ToolWithdrawn,
+    TurnStarted,
 )
 from monitor.guard import CLOSE_GRACE_S, check_part, check_parts, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
+from monitor.judge_tasks import JudgeTasks
+from monitor.judges.base import as_judges
+from monitor.judging import Judge
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
 from monitor.outcome import Outcome, Turn
@@ -77,7 +81,8 @@ class Supervisor:
     `variables` are filled in. `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`. `outputs`: what the run
     must emit, as a dict of types or a pydantic model class. `stop_when`: a condition. `budget`: tokens and money, shared with
     whoever else is given it. `prices`: a `Price`, or one for each model name, for `CostLimit` and budgets in US dollars.
-    `detectors`: a list replaces the default ones, `None` is off. `policy`: what follows from a detection; by default the `Ladder`.
+    `detectors`: a list replaces the default ones, `None` is off. `judge`: who looks at the run from time to
+    time, beside it. `policy`: what follows from a detection; by default the `Ladder`.
     `plan`: the steps of the task. `last_turn`: `None` is off. `max_nudges`: how often missing outputs are asked for. `retries`: of
     failed model calls. `looped_text`: what becomes of text that looped before it goes back to the model.
     `model_settings` are passed to the provider as they are. `history`: messages that come before the task. `keep_text_chars`: how much
@@ -98,6 +103,7 @@ class Supervisor:
         budget: Budget | None = None,
         prices: Mapping[str, Price] | Price | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
+        judge: Judge | Sequence[Judge] | None = None,
         policy: Policy | None = None,
         plan: Plan | None = None,
         last_turn: LastTurn | None = _DEFAULT,
@@ -137,6 +143,7 @@ class Supervisor:
         self.stop_when = stop_when
         self.budget = budget
         self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
+        self.judges = as_judges(judge)
         self.policy = policy or Ladder()
         self.last_turn = last_turn
         self.max_nudges = max_nudges
@@ -213,7 +220,10 @@ class Run:
             cuts=True,
             supervised=True,
             parent=caller.core if caller is not None else None,
+            judges=supervisor.judges,
+            task=_words(task),
         )
+        self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller = _Caller(self._core, self._clock, budgets, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self.history: list[Message] = [*supervisor.history, first]
@@ -339,28 +349,31 @@ class Run:
     async def _drive(self) -> AsyncGenerator[None, None]:
         """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields wherever there may be events to hand out."""
         core = self._core
-        while self._perform(core.check(self._now())):
-            attempt = 1
-            while True:
-                stream = self._reading = self._open()
-                results: dict[str, ToolResult] = {}
-                try:
-                    async with stream:
-                        async for _ in stream:
-                            if self._events:
-                                yield
-                    yield
-                    calls = self._begin_calls(stream.turn, results)
-                    if self._events:
+        try:
+            while self._perform(core.check(self._now())):
+                attempt = 1
+                while True:
+                    stream = self._reading = self._open()
+                    results: dict[str, ToolResult] = {}
+                    try:
+                        async with stream:
+                            async for _ in stream:
+                                if self._events:
+                                    yield
                         yield
-                    await self._carry_out(calls, results)
-                finally:
-                    self._reading = None
-                    self._record(results)
-                yield
-                if not await self._try_again(stream.turn, attempt):
-                    break
-                attempt += 1
+                        calls = self._begin_calls(stream.turn, results)
+                        if self._events:
+                            yield
+                        await self._carry_out(calls, results)
+                    finally:
+                        self._reading = None
+                        self._record(results)
+                    yield
+                    if not await self._try_again(stream.turn, attempt):
+                        break
+                    attempt += 1
+        finally:
+            await self._judges.close()
 
     def _perform(self, verdict: Verdict) -> bool:
         """Do what the core says until it has no more to say. False: the run is over."""
@@ -528,6 +541,12 @@ class Run:
         if self._streams:
             self._events.append(event)
         self._sinks.emit(event)
+        if isinstance(event, TurnStarted):
+            self._judges.ask_due()
+
+
+def _words(task: str | UserMessage) -> str:
+    return task if isinstance(task, str) else " ".join(part.text for part in task.content if isinstance(part, Text))
 
 
 class _Subagent:
