@@ -289,8 +289,10 @@ class Run:
             await self._see_the_other_task_out(ending, error)
         try:
             if not self._at_work:
+                self._at_work = True
                 await self._driver.aclose()
         finally:
+            self._at_work = False
             self._end(ending, error)
 
     def __aiter__(self) -> AsyncIterator[Event]:
