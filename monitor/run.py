@@ -147,6 +147,7 @@ class RunCore:
         "_told",
         "_tool_calls",
         "_tools_called",
+        "_turn_policy",
         "_turns",
         "_unweighed",
         "_verdicts",
@@ -202,6 +203,7 @@ class RunCore:
         self._warner = Warner()
         self._bank = DetectorBank(detectors)
         self._policy = policy
+        self._turn_policy = policy if isinstance(policy, TurnPolicy) else None
         self._emit = emit
         self._keep_chars = keep_limit(keep_text_chars)
         self._spending = Spending(price, budgets)
@@ -282,8 +284,7 @@ class RunCore:
         self._reply = Reply(dict(self._offsets))
         self._emit(TurnStarted(self.at(now), self._turns, self._model_calls))
         self.waiting_since = now
-        self._look(now, waiting=True)
-        self._warn(now)
+        self._warn(self._look(now, waiting=True), now)
         return True
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
@@ -359,8 +360,7 @@ class RunCore:
             result = ToolResult(call or "", "", text, is_error)
         self._panel.add_result(self._turns, result)
         self._find(self._bank.fact, result, now)
-        self._look(now, waiting=False)
-        self._warn(now)
+        self._warn(self._look(now, waiting=False), now)
 
     def end_turn(
         self,
@@ -681,33 +681,36 @@ class RunCore:
             waiting_since_s=self.waiting_since - self._began if waiting and tally else None,
         )
 
-    def _look(self, now: float, *, waiting: bool) -> None:
-        """Evaluate everything that may be true now, then plan the next look."""
+    def _look(self, now: float, *, waiting: bool) -> RunState | None:
+        """Evaluate everything that may be true now, then plan the next look. Answers what was looked at, if the run goes on."""
         if self.stop is not None or self._outcome is not None:
-            return
+            return None
         if self._abort_why is not None:
             if not self._abort_told:
                 self._abort_told = True
                 self._emit(AbortRequested(self.at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
-            return
+            return None
         overspent = self._spent(now)
         if self._condition is None and not self._spending.budgets and self._parent is None:
-            return
+            return None
         state = self.state(now, waiting=waiting)
         try:
             stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
-                self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+                if not waiting:
+                    state.waiting_since_s = state.elapsed_s
+                self._plan(state)
             elif not isinstance(stop, Stop):
                 raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
             self.fail(error, self._condition.name if self._condition is not None else "budget", now)
-        else:
-            if stop is not None:
-                self._decide(stop, now)
-            self.replanned()
+            return None
+        if stop is not None:
+            self._decide(stop, now)
+        self.replanned()
+        return state if stop is None else None
 
     def _spent(self, now: float) -> Stop | None:
         """What was used, told to the budgets and to the run whose tool this one is. A limit of theirs ends this run as well."""
@@ -731,16 +734,17 @@ class RunCore:
         self.nested(child, usage, usd, now)
         self._spending.nested_ended(id(child))
 
-    def _warn(self, now: float) -> None:
-        """Tell which limits are nearly used up. Asked at the steps of a run, not at each report of usage: it costs as much as a look."""
-        if self.stop is None and self._outcome is None:
-            try:
-                warnings = self._warner.look(self._condition, self._spending.budgets, self.state(now, waiting=False))
-            except Exception as error:  # noqa: BLE001 - a condition may be the caller's code
-                self.fail(error, self._condition.name if self._condition is not None else "budget", now)
-            else:
-                for warning in warnings:
-                    self._emit(warning)
+    def _warn(self, state: RunState | None, now: float) -> None:
+        """Tell which limits are nearly used up. Asked at the steps of a run, not at each look."""
+        if state is None or self.stop is not None:
+            return
+        try:
+            warnings = self._warner.look(self._condition, self._spending.budgets, state)
+        except Exception as error:  # noqa: BLE001 - a condition may be the caller's code
+            self.fail(error, self._condition.name if self._condition is not None else "budget", now)
+        else:
+            for warning in warnings:
+                self._emit(warning)
 
     def _plan(self, state: RunState) -> None:
         self._schedule.plan(state)
@@ -852,9 +856,9 @@ class RunCore:
                 self.ends_stream = True
 
     def _tell_policy(self, now: float) -> None:
-        if isinstance(self._policy, TurnPolicy):
+        if self._turn_policy is not None:
             try:
-                self._policy.turn_started()
+                self._turn_policy.turn_started()
             except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
                 self.fail(error, type(self._policy).__name__, now)
 
@@ -871,8 +875,7 @@ class RunCore:
     def _spend(self, eighths: int, now: float) -> None:
         """Output tokens have come."""
         if self._schedule.spend(eighths):
-            self._look(now, waiting=False)
-            self._warn(now)
+            self._warn(self._look(now, waiting=False), now)
         elif self._schedule.free_chars < self._free_chars:
             self._free_chars = 0
 
