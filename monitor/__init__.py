@@ -26,6 +26,7 @@ from monitor.conditions import Condition as Condition
 from monitor.conditions import CostLimit as CostLimit
 from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
 from monitor.conditions import IdleTimeout as IdleTimeout
+from monitor.conditions import MaxConsecutiveErrors as MaxConsecutiveErrors
 from monitor.conditions import MaxModelCalls as MaxModelCalls
 from monitor.conditions import MaxToolCalls as MaxToolCalls
 from monitor.conditions import MaxTurns as MaxTurns
@@ -63,6 +64,9 @@ from monitor.events import ChunkReceived as ChunkReceived
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
+from monitor.events import JudgeAnswered as JudgeAnswered
+from monitor.events import JudgeAsked as JudgeAsked
+from monitor.events import JudgeFailed as JudgeFailed
 from monitor.events import LastTurnStarted as LastTurnStarted
 from monitor.events import LimitWarning as LimitWarning
 from monitor.events import Nudged as Nudged
@@ -89,6 +93,11 @@ from monitor.guard import Guard as Guard
 from monitor.guard import Watch as Watch
 from monitor.guard import Watched as Watched
 from monitor.guard import watch as watch
+from monitor.judges import DoneJudge as DoneJudge
+from monitor.judges import LoopJudge as LoopJudge
+from monitor.judging import Judge as Judge
+from monitor.judging import JudgeInput as JudgeInput
+from monitor.judging import Judgement as Judgement
 from monitor.messages import AssistantMessage as AssistantMessage
 from monitor.messages import Media as Media
 from monitor.messages import Message as Message
@@ -163,6 +172,7 @@ __all__ = [
     "Detection",
     "DetectionRaised",
     "Detector",
+    "DoneJudge",
     "ErrorKind",
     "Event",
     "EventSink",
@@ -174,11 +184,19 @@ __all__ = [
     "Guard",
     "IdleTimeout",
     "JsonlSink",
+    "Judge",
+    "JudgeAnswered",
+    "JudgeAsked",
+    "JudgeFailed",
+    "JudgeInput",
+    "Judgement",
     "Ladder",
     "LastTurn",
     "LastTurnStarted",
     "LimitWarning",
     "LogSink",
+    "LoopJudge",
+    "MaxConsecutiveErrors",
     "MaxModelCalls",
     "MaxToolCalls",
     "MaxTurns",

@@ -18,9 +18,10 @@ import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
 from anyio.lowlevel import current_token
 
 if TYPE_CHECKING:
@@ -85,6 +86,44 @@ class _TrioAlarm:
 
     def cancel(self) -> None:
         self._scope.cancel()
+
+
+class Background:
+    """Something that goes on beside the caller, in the same event loop, until it ends or is cancelled.
+
+    `work` sees to its own errors: one that it raises is a bug, and ends up where the event loop reports those.
+    """
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._work = work
+        self._done = anyio.Event()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            import trio  # noqa: PLC0415 - only a program that runs on trio needs it
+
+            self._scope = trio.CancelScope()
+            self._cancel: Callable[[], object] = self._scope.cancel
+            trio.lowlevel.spawn_system_task(self._in_scope, name=name)
+        else:
+            self._task = loop.create_task(self._work(), name=name)
+            self._task.add_done_callback(lambda _: self._done.set())  # also of one that is cancelled before it begins
+            self._cancel = self._task.cancel
+
+    def cancel(self) -> None:
+        """End it. `wait()` says when it has ended."""
+        self._cancel()
+
+    async def wait(self) -> None:
+        """Return when it has ended."""
+        await self._done.wait()
+
+    async def _in_scope(self) -> None:
+        try:
+            with self._scope:
+                await self._work()
+        finally:
+            self._done.set()
 
 
 class Deadlined(Protocol):

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from monitor._codec import Codec
 from monitor.chunks import Chunk, ToolCall, ToolResult
+from monitor.judging import Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -186,6 +187,38 @@ class LastTurnStarted:
 
 
 @dataclass(slots=True, frozen=True)
+class JudgeAsked:
+    """A judge is looking at the run, beside it."""
+
+    at_s: float
+    turn: int
+    judge: str
+
+
+@dataclass(slots=True, frozen=True)
+class JudgeAnswered:
+    """What it answered. If it found the run stuck, a `DetectionRaised` follows."""
+
+    at_s: float
+    turn: int
+    """The turn that it was asked about."""
+    judge: str
+    fact: str
+    """`loop` or `done`."""
+    judgement: Judgement
+
+
+@dataclass(slots=True, frozen=True)
+class JudgeFailed:
+    """It gave no answer. The run goes on, and the judge is asked less often."""
+
+    at_s: float
+    turn: int
+    judge: str
+    why: str
+
+
+@dataclass(slots=True, frozen=True)
 class Paused:
     """A person is being asked; deadlines stand still."""
 
@@ -284,6 +317,9 @@ Event: TypeAlias = (
     | Nudged
     | ToolWithdrawn
     | LastTurnStarted
+    | JudgeAsked
+    | JudgeAnswered
+    | JudgeFailed
     | Paused
     | Resumed
     | LimitWarning
@@ -313,6 +349,9 @@ EVENT_TYPES = (
     Nudged,
     ToolWithdrawn,
     LastTurnStarted,
+    JudgeAsked,
+    JudgeAnswered,
+    JudgeFailed,
     Paused,
     Resumed,
     LimitWarning,

@@ -26,6 +26,10 @@ from monitor.conditions.base import leaves
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
+from monitor.events import Event, TurnStarted
+from monitor.judge_tasks import JudgeTasks
+from monitor.judges.base import as_judges
+from monitor.judging import Judge
 from monitor.outcome import Outcome
 from monitor.outputs import Outputs
 from monitor.policy import Policy, StopAtFirstLoop
@@ -60,6 +64,7 @@ class Guard:
 
     `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
     this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
+    `judge`: who looks at the run from time to time, beside it.
     `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
     the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
     and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
@@ -67,7 +72,7 @@ class Guard:
     long closing a source may take.
     """
 
-    __slots__ = ("_clock", "_close_grace_s", "_core", "_entered", "_outcome", "_streams", "_watched", "outputs")
+    __slots__ = ("_clock", "_close_grace_s", "_core", "_entered", "_judges", "_outcome", "_sinks", "_streams", "_watched", "outputs")
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class Guard:
         stop_when: Condition | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
         policy: Policy | None = None,
+        judge: Judge | Sequence[Judge] | None = None,
         outputs: Mapping[str, Any] | type | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
@@ -94,19 +100,22 @@ class Guard:
         must_know_price(price, stop_when, budget, "the model", "price=monitor.Price(...)")
         self.outputs = Outputs(outputs) if outputs is not None else None
         """What is declared and what was emitted; `None`: nothing is declared."""
+        self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
         self._clock: Clock = clock or SystemClock()
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
         self._core = RunCore(
             stop_when=stop_when,
             detectors=default_detectors() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
             policy=policy or StopAtFirstLoop(),
-            emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
+            emit=self._emit,
             keep_text_chars=keep_text_chars,
             price=price,
             budgets=(budget,) if budget is not None else (),
             assignment=Assignment(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
             cuts=True,
+            judges=as_judges(judge),
         )
+        self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
         self._watched: Watched[Any] | None = None
         self._entered = False
@@ -131,6 +140,7 @@ class Guard:
             if self._watched is not None:
                 await self._watched.__aexit__(kind, error, trace)
         finally:
+            await self._judges.close()
             ending = ending_by(error)
             crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
             self._outcome = self._core.terminate(self._clock.now(), ending, crash)
@@ -191,9 +201,17 @@ class Guard:
     def abort(self, why: str = "aborted") -> None:
         """End the run now: a pending read is interrupted, the connection closed. From any task, thread or signal handler."""
         self._core.abort(why)
+        self._wake()
+
+    def _wake(self) -> None:
         watched = self._watched
         if watched is not None:
             watched.wake()
+
+    def _emit(self, event: Event) -> None:
+        self._sinks.emit(event)
+        if isinstance(event, TurnStarted):
+            self._judges.ask_due()
 
     def _must_have_begun(self) -> None:
         if not self._entered:

@@ -29,8 +29,6 @@ from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout
 from monitor.detectors.base import Detector
-from monitor.endings import StreamEnd, failed, left
-from monitor.endings import finished as ended
 from monitor.errors import AdapterError, describe
 from monitor.events import (
     AbortRequested,
@@ -38,6 +36,9 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
     LastTurnStarted,
     OutputEmitted,
     Paused,
@@ -53,18 +54,22 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
+from monitor.judging import Judge, JudgeInput, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
+from monitor.panel import Panel, detection_of
 from monitor.pauses import Pauses
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.prices import Price
-from monitor.reasons import FinishReason, TerminateReason
+from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.reply import LoopedText, Part, Reply, loop_start
 from monitor.schedule import Schedule
 from monitor.spending import NOTHING, Spending
 from monitor.state import Phase, RunState, Usage
-from monitor.tally import TurnTally, keep_limit
-from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.stream_end import StreamEnd, failed, left
+from monitor.stream_end import finished as ended
+from monitor.tally import ErrorStreak, TurnTally, keep_limit
+from monitor.verdicts import VETO, Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 from monitor.warner import Warner
 
 T = TypeVar("T")
@@ -114,9 +119,11 @@ class RunCore:
         "_cuts",
         "_decided_at",
         "_emit",
+        "_errors",
         "_found",
         "_free_chars",
         "_goal",
+        "_judge_usage",
         "_keep_chars",
         "_last",
         "_last_turn",
@@ -124,6 +131,7 @@ class RunCore:
         "_model_calls",
         "_offsets",
         "_outcome",
+        "_panel",
         "_parent",
         "_pauses",
         "_phase",
@@ -140,6 +148,7 @@ class RunCore:
         "_told",
         "_tool_calls",
         "_tools_called",
+        "_turn_policy",
         "_turns",
         "_unweighed",
         "_verdicts",
@@ -168,10 +177,12 @@ class RunCore:
         cuts: bool = False,
         supervised: bool = False,
         parent: RunCore | None = None,
+        judges: Sequence[Judge] = (),
+        task: str | None = None,
     ) -> None:
         """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left although the run goes on.
         `supervised`: the harness makes the model calls itself, so replies are put together, and an empty one is a failed attempt.
-        `parent`: the run whose tool this one is.
+        `parent`: the run whose tool this one is. `task`: the user's request, for the judges.
         """
         self.deadline = math.inf
         """When to look again, in the harness's clock."""
@@ -193,6 +204,7 @@ class RunCore:
         self._warner = Warner()
         self._bank = DetectorBank(detectors)
         self._policy = policy
+        self._turn_policy = policy if isinstance(policy, TurnPolicy) else None
         self._emit = emit
         self._keep_chars = keep_limit(keep_text_chars)
         self._spending = Spending(price, budgets)
@@ -201,6 +213,8 @@ class RunCore:
         self._cuts = cuts
         self._supervised = supervised
         self._parent = parent
+        self._panel = Panel(judges, task)
+        self._judge_usage = NOTHING
 
         self._began = 0.0
         self._phase: Phase = "before_call"
@@ -209,8 +223,11 @@ class RunCore:
         self._pauses = Pauses()
         self._retry_delay_s = 0.0
         self._task_done: bool | None = None
+        self._errors = ErrorStreak()
         self._verdicts: list[Verdict] = []
-        self._before: tuple[Mapping[str, Any], int] | None = None  # the policy, and how many verdicts, before the turn's first finding
+        self._before: tuple[Mapping[str, Any] | None, int] | None = (
+            None  # the policy, and how many verdicts, before the turn's first finding
+        )
         self._goal: str | None = None
         self._abort_why: str | None = None
         self._abort_told = False
@@ -236,9 +253,14 @@ class RunCore:
     def begin(self, now: float) -> None:
         """The run starts; all times in events and reasons count from here."""
         self._began = now
-        self._policy.reset()
-        self._bank.reset()
         self._emit(RunStarted(0.0, self._bank.names, self._condition.name if self._condition else None))
+        try:
+            self._policy.reset()
+            self._bank.reset()
+        except DetectorCrash as crash:
+            self.fail(crash.error, crash.name, now)
+        except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+            self.fail(error, type(self._policy).__name__, now)
 
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open it."""
@@ -261,14 +283,14 @@ class RunCore:
             self._before = None
             self._tell_policy(now)
         self._model_calls += 1
+        self._errors.turn_started()
         self.open_calls.clear()
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
         self._reply = Reply(dict(self._offsets))
         self._emit(TurnStarted(self.at(now), self._turns, self._model_calls))
         self.waiting_since = now
-        self._look(now, waiting=True)
-        self._warn(now)
+        self._warn(self._look(now, waiting=True), now)
         return True
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
@@ -337,12 +359,14 @@ class RunCore:
             if known.name not in self._tools_called:
                 self._tools_called += (known.name,)
             result = ToolResult(known.id, known.name, text, is_error)
+            if not text.startswith(VETO):
+                self._errors.add(is_error=is_error)
         else:
             self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
+        self._panel.add_result(self._turns, result)
         self._find(self._bank.fact, result, now)
-        self._look(now, waiting=False)
-        self._warn(now)
+        self._warn(self._look(now, waiting=False), now)
 
     def end_turn(
         self,
@@ -371,12 +395,15 @@ class RunCore:
         else:
             last = ended(tally, must_finish=must_finish, blank=self._supervised and self._reply.blank)
         self._last = last
+        if last.void:
+            self._errors.add(is_error=True)
         self._spending.settle(tally.usage, estimated=tally.usage_estimated)
         loop_offset = loop_start(self._loop, self._offsets["text"]) if self._loop is not None and self._loop.channel == "text" else None
         self.turn = turn = tally.ended(stopped=self.stop or last.failure, error=error, model_error=model_error, loop_offset=loop_offset)
         self._phase = "after_call"
         self._emit(TurnEnded(self.at(now), turn))
         if not last.void:
+            self._panel.add_turn(turn)
             self._unweighed = turn
             self._offsets["text"] += tally.text_chars
             self._offsets["reasoning"] += tally.reasoning_chars
@@ -432,9 +459,11 @@ class RunCore:
         """Seconds since the run began."""
         return now - self._began
 
-    def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """The parts of the last turn's message, fit for the history. Only where the run is supervised."""
-        return self._reply.parts(loop=self._loop, looped=looped)
+    def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """The parts of the last turn's message, fit for the history, once. Only where the run is supervised; none of a failed attempt."""
+        parts = self._reply.parts(loop=self._loop, looped=looped)
+        self._reply.restart()
+        return () if self._last is None or self.void else parts
 
     def pause(self, now: float) -> None:
         """A person is being asked: deadlines stand still until `resume`, also those of the runs above. Pauses nest."""
@@ -459,10 +488,33 @@ class RunCore:
         """The next attempt at the failed turn begins in so many seconds."""
         self._retry_delay_s += delay_s
 
-    def judged(self, now: float, *, done: bool) -> None:
-        """A judge says whether the task is done."""
-        self._task_done = done
+    def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
+        """Which judges the harness is to ask now, beside the stream, and what it tells them."""
+        due = self._panel.due(self._turns) if self.stop is None else []
+        for judge, told in due:
+            self._emit(JudgeAsked(self.at(now), told.turn, judge.name))
+        return due
+
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float) -> None:
+        """A judge has answered; also in the middle of a stream."""
+        if self._outcome is not None:
+            return
+        self._panel.answered(judge, judgement)
+        self._judge_usage += judgement.usage
+        if judge.counts:
+            self._spending.settle(judgement.usage, estimated=False)
+        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement))
+        if judge.fact == "done":
+            self._task_done = judgement.found
+        elif judgement.found:
+            self._take(detection_of(judge, judgement, self._turns), now)
         self._look(now, waiting=False)
+
+    def judge_failed(self, judge: Judge, told: JudgeInput, error: Exception, now: float) -> None:
+        """A judge gave no answer. That is no reason to end a run."""
+        if self._outcome is None:
+            self._panel.failed(judge)
+            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, describe(error)))
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
@@ -497,6 +549,12 @@ class RunCore:
             self._stop_error = error
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
         self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
+
+    def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
+        """The caller leaves, perhaps by `error`, while another task of theirs is still at work in the run."""
+        if self.stop is None:
+            self._stop_error = error
+        self._decide(ending, now)
 
     def _weigh(self, now: float) -> None:
         """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""
@@ -571,6 +629,7 @@ class RunCore:
             usage=usage,
             usage_estimated=self._spending.estimated,
             cost_usd=cost_usd,
+            judge_usage=self._judge_usage,
             turns=self._turns,
             elapsed_s=self.at(now),
             recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
@@ -612,6 +671,7 @@ class RunCore:
             turns=self._turns - (self._last is not None and self._last.void),
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
+            consecutive_errors=self._errors.count,
             usage=usage,
             usage_estimated=self._spending.estimated or (tally is not None and tally.usage_estimated),
             cost_usd=cost_usd,
@@ -627,33 +687,36 @@ class RunCore:
             waiting_since_s=self.waiting_since - self._began if waiting and tally else None,
         )
 
-    def _look(self, now: float, *, waiting: bool) -> None:
-        """Evaluate everything that may be true now, then plan the next look."""
+    def _look(self, now: float, *, waiting: bool) -> RunState | None:
+        """Evaluate everything that may be true now, then plan the next look. Answers what was looked at, if the run goes on."""
         if self.stop is not None or self._outcome is not None:
-            return
+            return None
         if self._abort_why is not None:
             if not self._abort_told:
                 self._abort_told = True
                 self._emit(AbortRequested(self.at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
-            return
+            return None
         overspent = self._spent(now)
         if self._condition is None and not self._spending.budgets and self._parent is None:
-            return
+            return None
         state = self.state(now, waiting=waiting)
         try:
             stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
-                self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+                if not waiting:
+                    state.waiting_since_s = state.elapsed_s
+                self._plan(state)
             elif not isinstance(stop, Stop):
                 raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
             self.fail(error, self._condition.name if self._condition is not None else "budget", now)
-        else:
-            if stop is not None:
-                self._decide(stop, now)
-            self.replanned()
+            return None
+        if stop is not None:
+            self._decide(stop, now)
+        self.replanned()
+        return state if stop is None else None
 
     def _spent(self, now: float) -> Stop | None:
         """What was used, told to the budgets and to the run whose tool this one is. A limit of theirs ends this run as well."""
@@ -677,16 +740,17 @@ class RunCore:
         self.nested(child, usage, usd, now)
         self._spending.nested_ended(id(child))
 
-    def _warn(self, now: float) -> None:
-        """Tell which limits are nearly used up. Asked at the steps of a run, not at each report of usage: it costs as much as a look."""
-        if self.stop is None and self._outcome is None:
-            try:
-                warnings = self._warner.look(self._condition, self._spending.budgets, self.state(now, waiting=False))
-            except Exception as error:  # noqa: BLE001 - a condition may be the caller's code
-                self.fail(error, self._condition.name if self._condition is not None else "budget", now)
-            else:
-                for warning in warnings:
-                    self._emit(warning)
+    def _warn(self, state: RunState | None, now: float) -> None:
+        """Tell which limits are nearly used up. Asked at the steps of a run, not at each look."""
+        if state is None or self.stop is not None:
+            return
+        try:
+            warnings = self._warner.look(self._condition, self._spending.budgets, state)
+        except Exception as error:  # noqa: BLE001 - a condition may be the caller's code
+            self.fail(error, self._condition.name if self._condition is not None else "budget", now)
+        else:
+            for warning in warnings:
+                self._emit(warning)
 
     def _plan(self, state: RunState) -> None:
         self._schedule.plan(state)
@@ -750,8 +814,11 @@ class RunCore:
             self._loop = None
             self._unsay(now)
             self._emit(AttemptRetried(self.at(now), self._turns, chunk.reason))
-        self._find(self._bank.fact, chunk, now)
-        if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
+        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:  # void: what comes next takes it back
+            self._find(self._bank.fact, chunk, now)
+        if isinstance(chunk, TurnFinished) and (
+            chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS
+        ):
             detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
         self._look(now, waiting=False)
@@ -764,15 +831,19 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
             return
         for detection in found:
-            self._emit(DetectionRaised(self.at(now), self._turns, detection))
-            if detection.level == "loop" and detection.channel in _WRITTEN:
-                self._loop = detection
-            self._follow(self._verdict_on(detection, now), now, detection)
+            self._take(detection, now)
+
+    def _take(self, detection: Detection, now: float) -> None:
+        self._emit(DetectionRaised(self.at(now), self._turns, detection))
+        if detection.level == "loop" and detection.channel in _WRITTEN:
+            self._loop = detection
+        self._follow(self._verdict_on(detection, now), now, detection)
 
     def _verdict_on(self, detection: Detection, now: float) -> Verdict:
         try:
             if self._before is None:
-                self._before = self._policy.snapshot(), len(self._verdicts)
+                snapshot = getattr(self._policy, "snapshot", None)  # a small policy of the caller's may do without
+                self._before = snapshot() if snapshot is not None else None, len(self._verdicts)
             verdict = self._policy.decide(detection)
             if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
                 raise TypeError(f"expected a verdict, got {verdict!r}")
@@ -788,7 +859,8 @@ class RunCore:
             del self._verdicts[said:]
             self._before = None
             try:
-                self._policy.restore(state)
+                if state is not None:
+                    self._policy.restore(state)
             except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
                 self.fail(error, type(self._policy).__name__, now)
 
@@ -806,9 +878,9 @@ class RunCore:
                 self.ends_stream = True
 
     def _tell_policy(self, now: float) -> None:
-        if isinstance(self._policy, TurnPolicy):
+        if self._turn_policy is not None:
             try:
-                self._policy.turn_started()
+                self._turn_policy.turn_started()
             except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
                 self.fail(error, type(self._policy).__name__, now)
 
@@ -825,8 +897,7 @@ class RunCore:
     def _spend(self, eighths: int, now: float) -> None:
         """Output tokens have come."""
         if self._schedule.spend(eighths):
-            self._look(now, waiting=False)
-            self._warn(now)
+            self._warn(self._look(now, waiting=False), now)
         elif self._schedule.free_chars < self._free_chars:
             self._free_chars = 0
 

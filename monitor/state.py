@@ -46,9 +46,12 @@ class Usage:
         )
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RunState:
-    """One moment of a run. Times are seconds since the run began."""
+    """One moment of a run. Times are seconds since the run began.
+
+    Not frozen, because one is made for every look and freezing costs three times the construction; treat it as a value all the same.
+    """
 
     elapsed_s: float = 0.0
     phase: Phase = "before_call"
@@ -59,6 +62,8 @@ class RunState:
     """Streams opened."""
     tool_calls: int = 0
     """Tool calls that the model has completed writing."""
+    consecutive_errors: int = 0
+    """Turns in a row, and attempts at one, in which the model call failed, or a tool did and none succeeded."""
     usage: Usage = field(default_factory=Usage)
     """All turns together; of the running one by its latest report plus an estimate of what came since."""
     usage_estimated: bool = False

@@ -26,6 +26,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 
 from monitor._codec import to_plain
 from monitor._numbers import is_finite
@@ -45,9 +46,13 @@ from monitor.events import (
     ToolFinished,
     ToolStarted,
     ToolWithdrawn,
+    TurnStarted,
 )
 from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
+from monitor.judge_tasks import JudgeTasks
+from monitor.judges.base import as_judges
+from monitor.judging import Judge
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
 from monitor.outcome import Outcome, Turn
@@ -78,7 +83,8 @@ class Supervisor:
     `variables` are filled in. `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`. `outputs`: what the run
     must emit, as a dict of types or a pydantic model class. `stop_when`: a condition. `budget`: tokens and money, shared with
     whoever else is given it. `prices`: a `Price`, or one for each model name, for `CostLimit` and budgets in US dollars.
-    `detectors`: a list replaces the default ones, `None` is off. `policy`: what follows from a detection; by default the `Ladder`.
+    `detectors`: a list replaces the default ones, `None` is off. `judge`: who looks at the run from time to
+    time, beside it. `policy`: what follows from a detection; by default the `Ladder`.
     `plan`: the steps of the task. `last_turn`: `None` is off. `max_nudges`: how often missing outputs are asked for. `retries`: of
     failed model calls. `looped_text`: what becomes of text that looped before it goes back to the model.
     `model_settings` are passed to the provider as they are. `history`: messages that come before the task. `keep_text_chars`: how much
@@ -99,6 +105,7 @@ class Supervisor:
         budget: Budget | None = None,
         prices: Mapping[str, Price] | Price | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
+        judge: Judge | Sequence[Judge] | None = None,
         policy: Policy | None = None,
         plan: Plan | None = None,
         last_turn: LastTurn | None = _DEFAULT,
@@ -147,6 +154,7 @@ class Supervisor:
         self.stop_when = stop_when
         self.budget = budget
         self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
+        self.judges = as_judges(judge)
         self.policy = policy or Ladder()
         self.last_turn = last_turn
         self.max_nudges = max_nudges
@@ -226,7 +234,10 @@ class Run:
             cuts=True,
             supervised=True,
             parent=caller.core if caller is not None else None,
+            judges=supervisor.judges,
+            task=_words(task),
         )
+        self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller = _Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self.history: list[Message] = [*supervisor.history, first]
@@ -241,6 +252,8 @@ class Run:
         self._reading: SourceStream[Any] | None = None
         self._waiting: Wait | None = None
         self._driver: AsyncGenerator[None, None] | None = None
+        self._at_work = False  # somebody is in `_driver`
+        self._seen_out: anyio.Event | None = None
         self._outcome: Outcome | None = None
 
     @property
@@ -294,11 +307,18 @@ class Run:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._driver is None:
+            return
+        ending = ending_by(error) or Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the run had ended", "caller")
+        if self._at_work:
+            await self._see_the_other_task_out(ending, error)
         try:
-            if self._driver is not None:
+            if not self._at_work:
+                self._at_work = True
                 await self._driver.aclose()
         finally:
-            self._end(ending_by(error), error if isinstance(error, Exception) else None)
+            self._at_work = False
+            self._end(ending, error)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -306,24 +326,46 @@ class Run:
     async def __anext__(self) -> Event:
         if self._driver is None:
             raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
+        if self._at_work:
+            raise ConfigError("this run is already being read by another task")
         while not self._events:
-            if self._outcome is not None:
+            if self._outcome is not None or self._seen_out is not None:
                 raise StopAsyncIteration
+            self._at_work = True
             try:
                 await self._driver.__anext__()
             except StopAsyncIteration:
                 self._end(None, None)
-            except ConfigError:
-                raise
-            except Exception as error:  # noqa: BLE001 - a model's own code, which nobody else has caught
-                self._core.fail(error, "run", self._now())
+            except Exception as error:
+                if isinstance(error, ConfigError):  # the caller's own mistake
+                    self._end(ending_by(error), error)
+                    raise
+                self._core.fail(error, "run", self._now())  # a part of the caller's that nobody else has caught
                 self._end(None, None)
+            except BaseException as error:  # a cancellation from outside, or the end of the program: the run cannot go on after it
+                self._end(ending_by(error), error)
+                raise
+            finally:
+                self._came_out()
         return self._events.popleft()
 
-    def _end(self, ending: Stop | None, error: Exception | None) -> None:
+    async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
+        """The block is left while another task is still at work in it: that one finishes first."""
+        self._core.leave(ending, error if isinstance(error, Exception) else None, self._now())
+        self._seen_out = anyio.Event()
+        self._wake()
+        with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+            await self._seen_out.wait()
+
+    def _came_out(self) -> None:
+        self._at_work = False
+        if self._seen_out is not None:
+            self._seen_out.set()
+
+    def _end(self, ending: Stop | None, error: BaseException | None) -> None:
         if self._outcome is not None:
             return
-        self._outcome = self._core.terminate(self._now(), ending, error)
+        self._outcome = self._core.terminate(self._now(), ending, error if isinstance(error, Exception) else None)
         self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
         if self._caller is not None:
             self._caller.called.discard(self)
@@ -334,24 +376,31 @@ class Run:
     async def _drive(self) -> AsyncGenerator[None, None]:
         """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields wherever there may be events to hand out."""
         core = self._core
-        while self._perform(core.check(self._now())):
-            attempt = 1
-            while True:
-                stream = self._reading = self._open()
-                try:
-                    async with stream:
-                        async for _ in stream:
-                            if self._events:
-                                yield
-                finally:
-                    self._reading = None
-                yield
-                if not await self._try_again(stream.turn, attempt):
-                    break
-                attempt += 1
-            yield
-            await self._act(stream.turn)
-            yield
+        try:
+            while self._perform(core.check(self._now())):
+                attempt = 1
+                while True:
+                    stream = self._reading = self._open()
+                    results: dict[str, ToolResult] = {}
+                    try:
+                        async with stream:
+                            async for _ in stream:
+                                if self._events:
+                                    yield
+                        yield
+                        calls = self._begin_calls(stream.turn, results)
+                        if self._events:
+                            yield
+                        await self._carry_out(calls, results)
+                    finally:
+                        self._reading = None
+                        self._record(results)
+                    yield
+                    if not await self._try_again(stream.turn, attempt):
+                        break
+                    attempt += 1
+        finally:
+            await self._judges.close()
 
     def _perform(self, verdict: Verdict) -> bool:
         """Do what the core says until it has no more to say. False: the run is over."""
@@ -419,21 +468,26 @@ class Run:
         self._emit(RetryScheduled(self._at(), turn.number, attempt + 1, delay_s, failure.detail))
         return delay_s == 0 or await self._under_deadlines(lambda: _sleep(self._clock, delay_s))
 
-    async def _act(self, turn: Turn) -> None:
-        """Carry out the calls of a turn, and put the turn into the history with their results."""
+    def _begin_calls(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
+        """Carry out the calls of the run's own tools; the others, which are about to be."""
         core = self._core
-        if turn.number == 0 or core.void:
-            return  # no stream was opened, or it was a failed attempt
-        results: dict[str, ToolResult] = {}
-        if core.takes_own_calls:
-            for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
-                result = self._answer(call)
-                if result is not None:
-                    results[call.id] = result
-            if core.stop is None:
-                await self._carry_out([call for call in turn.tool_calls if call.id not in results], results)
-        content = core.reply(self._supervisor.looped_text)
-        if content:
+        if turn.number == 0 or core.void or not core.takes_own_calls:
+            return ()
+        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
+            result = self._answer(call)
+            if result is not None:
+                results[call.id] = result
+        if core.stop is not None:
+            return ()
+        calls = [call for call in turn.tool_calls if call.id not in results]
+        for call in calls:
+            self._emit(ToolStarted(self._at(), core.turns, call))
+        return calls
+
+    def _record(self, results: Mapping[str, ToolResult]) -> None:
+        """Put what the model said into the history, every call with its result."""
+        content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
+        if content and turn is not None:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
             self.history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
 
@@ -446,6 +500,10 @@ class Run:
         return ToolResult(call.id, call.name, text, is_error=True)
 
     async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
+        """Carry out the calls of the caller's tools."""
+        if not calls:
+            await anyio.lowlevel.checkpoint()  # nothing in this turn may have given other tasks a chance, or a cancellation
+            return
         started = self._now()
         number = self._core.turns
 
@@ -457,34 +515,35 @@ class Run:
             if self._core.stop is not None and self._waiting is not None:
                 self._waiting.interrupt()
 
-        if calls:
-            for call in calls:
-                self._emit(ToolStarted(self._at(), number, call))
-            await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
+        await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
 
     # ------------------------------------------------------------------ helpers
 
     async def _under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
         """Await something that is no stream. False: the run ended meanwhile, and it was interrupted."""
-        core, now = self._core, self._now()
-        if now >= core.deadline and core.must_stop(now):
-            return False
-        wait = self._waiting = make_wait(core, self._clock)
+        core = self._core
+        wait = self._waiting = make_wait(core, self._clock)  # before the look: an abort from another thread finds it, whenever it comes
         core.replanned = wait.follow
-        wait.enter()
         try:
-            await work()
-        except BaseException as error:
-            if not wait.leave(error):
-                raise
-        else:
-            wait.leave(None)
+            if self._is_over():
+                return False
+            wait.enter()
+            try:
+                await work()
+            except BaseException as error:
+                if not wait.leave(error):
+                    raise
+            else:
+                wait.leave(None)
         finally:
             wait.close()
             self._waiting = None
             core.replanned = _nothing
+        return not self._is_over()
+
+    def _is_over(self) -> bool:
         now = self._now()
-        return not (now >= core.deadline and core.must_stop(now))
+        return now >= self._core.deadline and self._core.must_stop(now)
 
     def _wake(self) -> None:
         for pending in (self._reading, self._waiting):
@@ -509,6 +568,12 @@ class Run:
         if self._streams:
             self._events.append(event)
         self._sinks.emit(event)
+        if isinstance(event, TurnStarted):
+            self._judges.ask_due()
+
+
+def _words(task: str | UserMessage) -> str:
+    return task if isinstance(task, str) else " ".join(part.text for part in task.content if isinstance(part, Text))
 
 
 def _price_known_to(supervisors: Sequence[Supervisor]) -> Price | None:

@@ -14,12 +14,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "monitor"
 
-VOCABULARY = {"chunks", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
+VOCABULARY = {"chunks", "judging", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
 CORE = VOCABULARY | {
     *("_hashing", "_numbers", "_tokens", "answers", "declarations"),
-    *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices"),
-    *("assignment", "bank", "endings", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
-    *("preflight", "warner"),
+    *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices", "digest", "suspicion"),
+    *("assignment", "bank", "stream_end", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
+    *("panel", "preflight", "warner"),
 }
 """The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
 

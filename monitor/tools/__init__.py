@@ -1,6 +1,5 @@
 """Tools: what a model may call, and carrying out what it called."""
 
-from monitor.tools.base import RESERVED as RESERVED
 from monitor.tools.base import Tool as Tool
 from monitor.tools.base import ToolContext as ToolContext
 from monitor.tools.base import carry_out as carry_out

@@ -12,7 +12,6 @@ must not pass for the end of the run. A tool's context variables stay its own, t
 from __future__ import annotations
 
 import copy
-import difflib
 import itertools
 import math
 import re
@@ -24,12 +23,12 @@ import anyio
 import anyio.lowlevel
 
 from monitor._codec import text_of
+from monitor.answers import closest
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
+from monitor.preflight import RESERVED
 
-RESERVED = frozenset({"emit_value", "terminate", "update_plan"})
-"""Tools that the run itself answers."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What OpenAI, Anthropic and Gemini all take for a tool's name."""
 NAMES_SHOWN = 30
@@ -152,8 +151,8 @@ def _unknown(name: str, tools: Mapping[str, Tool]) -> str:
     text = f"unknown tool {excerpt(name)}."
     if not tools:
         return f"{text} There are no tools; answer without one."
-    if close := difflib.get_close_matches(name[: 2 * EXCERPT_CHARS], tools, n=1):
-        text += f" Did you mean {close[0]}?"
+    if meant := closest(name, tools):
+        text += f" Did you mean {meant}?"
     names = sorted(tools)
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return f"{text} The tools are: {', '.join(names[:NAMES_SHOWN])}{more}."

@@ -23,6 +23,9 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
     LastTurnStarted,
     LimitWarning,
     Nudged,
@@ -45,6 +48,7 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
+from monitor.judging import Judgement
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -79,6 +83,9 @@ EVENTS: list[Event] = [
     Nudged(0.58, 1, "do go on"),
     ToolWithdrawn(0.58, 1, "search", "it is gone"),
     LastTurnStarted(0.58, TerminateReason.MAX_TURNS, 60.0),
+    JudgeAsked(0.58, 30, "loop_judge"),
+    JudgeAnswered(0.58, 30, "loop_judge", "loop", Judgement("it repeats", 0.95, found=True, judged_by="scripted:model")),
+    JudgeFailed(0.58, 30, "loop_judge", "TimeoutError"),
     Paused(0.58),
     Resumed(0.59),
     LimitWarning(0.59, "max_turns", 24, 30),

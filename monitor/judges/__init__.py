@@ -1,0 +1,5 @@
+"""Models that look at a run from outside, now and then: is it stuck, is its task done?"""
+
+from monitor.judges.base import as_judges as as_judges
+from monitor.judges.done import DoneJudge as DoneJudge
+from monitor.judges.loop import LoopJudge as LoopJudge

@@ -1,0 +1,109 @@
+"""LoopJudge: a model that says whether the run is stuck. It sees what no counter does: requests in other words that get the same
+page, plans that are restated and never acted on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from monitor.errors import ConfigError
+from monitor.judges.prompts import LOOP_INSTRUCTIONS, question
+from monitor.judges.verdict import Reply, read_reply
+from monitor.judging import FIRST_INTERVAL, FIRST_TURN, Ask, JudgeInput, Judgement, JudgeSchedule
+from monitor.messages import Text, UserMessage
+from monitor.models import Model, ModelRequest
+from monitor.state import Usage
+
+THRESHOLD = 0.9
+"""From here on it is a finding (Gemini CLI)."""
+TIMEOUT_S = 30.0
+"""A small model answers within a few seconds; who needs longer is not waited for."""
+
+
+class ModelJudge:
+    """What a judge is that asks one model, and a second one for confirmation.
+
+    `threshold`: how sure it must be, inclusive. `first_turn`, `first_interval`: when it is asked first, and how soon again before it
+    has answered. `suspicion`: the score from which it is asked earlier (`monitor.suspicion.SUSPICIOUS`), not before `min_turns`.
+    `confirm_with`: a second model, asked the same where the first is sure enough; then its word counts, for the finding and for the
+    next interval. `timeout_s`: for each question. `settings` are passed to the models. `counts`: its tokens count for the run's limits.
+    """
+
+    fact: ClassVar[str]
+    instructions: ClassVar[str]
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        confirm_with: Model | None = None,
+        threshold: float = THRESHOLD,
+        first_turn: int = FIRST_TURN,
+        first_interval: int = FIRST_INTERVAL,
+        suspicion: float | None = None,
+        min_turns: int = 5,
+        timeout_s: float = TIMEOUT_S,
+        settings: Mapping[str, Any] | None = None,
+        counts: bool = False,
+        name: str | None = None,
+    ) -> None:
+        for given in (model, *([confirm_with] if confirm_with is not None else [])):
+            if not callable(getattr(given, "stream", None)):
+                raise ConfigError(f"{type(self).__name__} takes a model such as monitor.model('google:...'), not {given!r}")
+        if not 0 < threshold <= 1:
+            raise ConfigError(f"threshold is {threshold!r}; give a number above 0 and up to 1")
+        if first_turn < 1 or first_interval < 1 or min_turns < 1:
+            raise ConfigError("first_turn, first_interval and min_turns count turns: give 1 or more")
+        if not timeout_s > 0:
+            raise ConfigError(f"timeout_s is {timeout_s!r}; give a number of seconds above 0")
+        self.name = name or f"{self.fact}_judge"
+        self.threshold = threshold
+        self.timeout_s = timeout_s
+        self.counts = counts
+        self._models = (model,) if confirm_with is None else (model, confirm_with)
+        self._settings = dict(settings or {})
+        self._first_turn, self._first_interval = first_turn, first_interval
+        self._suspicion, self._min_turns = suspicion, min_turns
+
+    def schedule(self) -> JudgeSchedule:
+        """When to ask it in a run."""
+        return JudgeSchedule(
+            first_turn=self._first_turn, first_interval=self._first_interval, suspicion=self._suspicion, min_turns=self._min_turns
+        )
+
+    def sure(self, confidence: float) -> bool:
+        """Whether that is enough for a finding."""
+        return confidence >= self.threshold
+
+    async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
+        """Ask the model, and where it is sure the second one. A second one that gives no answer leaves the question open."""
+        usage = Usage()
+        reply, judged_by = Reply("", 0.0), ""
+        for model in self._models:
+            answer = await ask(model, self._request(run))
+            usage += answer.usage
+            reply, judged_by = read_reply(answer.text), model.name
+            if not self.sure(reply.confidence):
+                break
+        return Judgement(reply.analysis, reply.confidence, self.sure(reply.confidence), judged_by, usage)
+
+    def _request(self, run: JudgeInput) -> ModelRequest:
+        return ModelRequest((UserMessage((Text(question(run)),)),), instructions=self.instructions, settings=self._settings)
+
+
+class LoopJudge(ModelJudge):
+    """Says whether the run is stuck: at `threshold` and above that is a detection, and the policy decides what follows."""
+
+    fact = "loop"
+    instructions = LOOP_INSTRUCTIONS
+
+    @classmethod
+    def article(cls, model: Model, **options: Any) -> LoopJudge:
+        """With the numbers of the article on Gemini CLI: asked again after 3 turns at first, and a loop above 0.9, not at it."""
+        return _AboveThreshold(model, **{"first_interval": 3, **options})
+
+
+class _AboveThreshold(LoopJudge):
+    def sure(self, confidence: float) -> bool:
+        return confidence > self.threshold
