@@ -140,6 +140,7 @@ class OutputEmitted:
     turn: int
     name: str
     value: Any
+    """As JSON data."""
     overwritten: bool
     """It was there before, with this or another value."""
 

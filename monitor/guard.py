@@ -94,10 +94,7 @@ class Guard:
             raise ConfigError(f"stop_when takes a condition such as monitor.Timeout(300), not {stop_when!r}")
         if policy is not None:
             check_part("policy", policy, "decide")
-        if keep_text_chars is not None and keep_text_chars < 0:
-            raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
-        if close_grace_s is not None and not close_grace_s > 0:
-            raise ConfigError(f"close_grace_s is {close_grace_s}; give None for no bound")
+        check_bounds(keep_text_chars, close_grace_s, max_nudges)
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
         must_know_price(price, stop_when, budget, "the model", "price=monitor.Price(...)")
@@ -354,6 +351,16 @@ def must_know_price(price: Price | None, stop_when: Condition | None, budget: Bu
     in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
     if in_usd and price is None:
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
+
+
+def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_nudges: int | None) -> None:
+    """Raise `ConfigError` for a bound that is none."""
+    if keep_text_chars is not None and keep_text_chars < 0:
+        raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
+    if close_grace_s is not None and not close_grace_s > 0:
+        raise ConfigError(f"close_grace_s is {close_grace_s}; give None for no bound")
+    if max_nudges is not None and max_nudges < 0:
+        raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
 
 
 def check_parts(name: str, given: object, method: str) -> Sequence[Any]:

@@ -46,9 +46,12 @@ class Usage:
         )
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RunState:
-    """One moment of a run. Times are seconds since the run began."""
+    """One moment of a run. Times are seconds since the run began.
+
+    Not frozen, because one is made for every look and freezing costs three times the construction; treat it as a value all the same.
+    """
 
     elapsed_s: float = 0.0
     phase: Phase = "before_call"
