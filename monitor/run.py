@@ -705,9 +705,8 @@ class RunCore:
             stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
-                if not waiting:
-                    state.waiting_since_s = state.elapsed_s
-                self._plan(state)
+                soon = not waiting and self._phase == "streaming"
+                self._plan(replace(state, waiting_since_s=state.elapsed_s) if soon else state)
             elif not isinstance(stop, Stop):
                 raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run

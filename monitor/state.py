@@ -46,12 +46,9 @@ class Usage:
         )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class RunState:
-    """One moment of a run. Times are seconds since the run began.
-
-    Not frozen, because one is made for every look and freezing costs three times the construction; treat it as a value all the same.
-    """
+    """One moment of a run. Times are seconds since the run began."""
 
     elapsed_s: float = 0.0
     phase: Phase = "before_call"
