@@ -22,7 +22,7 @@ from monitor.reasons import TerminateReason
 from monitor.testing import gemini_steps as wire
 from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
 
-LIMIT_S = 1.5
+LIMIT_S = 6.0
 GRACE_S = 1.0
 AT_ONCE = 8
 LEFT_S = 2.0
