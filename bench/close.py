@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import logging
 import sys
 import threading
 import time
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,8 +26,6 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import httpx2
-from google import genai
 from google.genai import types
 from google.genai.client import AsyncClient
 from rich.console import Console
@@ -52,6 +47,7 @@ from bench._close_cases import (
     words,
 )
 from bench._close_races import raced
+from bench._sdk import quiet, sdk
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING
 from monitor.events import Event, FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
@@ -98,21 +94,6 @@ def _scripts() -> dict[str, wire.Script]:
 
 def _script_of(scripts: dict[str, wire.Script]) -> Callable[[ReceivedRequest], wire.Script]:
     return lambda request: scripts[request.body["contents"][0]["parts"][0]["text"]]
-
-
-@contextlib.asynccontextmanager
-async def _sdk(server: LocalGemini, transport: Transport) -> AsyncIterator[AsyncClient]:
-    options: dict[str, Any] = {"base_url": server.base_url}
-    if transport == "httpx2":
-        options["async_client_args"] = {"transport": httpx2.AsyncHTTPTransport()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # aiohttp warns of how the SDK derives from its session
-        client = genai.Client(api_key="local", http_options=types.HttpOptions(**options))
-        try:
-            yield client.aio
-        finally:
-            await client.aio.aclose()
-            client.close()
 
 
 async def _ask(client: AsyncClient, script: str) -> AsyncIterator[types.GenerateContentResponse]:
@@ -299,7 +280,7 @@ class Endings:
 async def _endings(backend: Backend, transport: Transport, server: LocalGemini, runs: int) -> list[Row]:
     """All endings on one transport, on one client."""
     rows = []
-    async with _sdk(server, transport) as client:
+    async with sdk(server, transport) as client:
         await _usable(client)  # what the SDK does at its first use is no part of an ending
         for name, play, reason in Endings(server, client).all():
             row = Row(name, backend, transport)
@@ -380,7 +361,7 @@ class _Heart:
 async def _flood(backend: Backend, transport: Transport, server: LocalGemini) -> Flood:
     """Each on a client of its own: a connection that stays open must not slow the next one down."""
     heart, case, number = _Heart(), Case(), len(server.requests)
-    async with _sdk(server, transport) as client, anyio.create_task_group() as group:
+    async with sdk(server, transport) as client, anyio.create_task_group() as group:
         group.start_soon(heart.beat)
         async with case.watch(partial(_ask, client, "floods"), detectors=None) as watched:
             await _read_behind(watched)
@@ -489,23 +470,10 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
     return data | {"transport": row.transport, "usable": row.usable} | times
 
 
-@contextlib.contextmanager
-def _quiet(*loggers: str) -> Iterator[None]:
-    """Crashing sinks are reported, as they should be; httpcore2 leaves a generator to the collector on trio, and trio says so."""
-    levels = {name: logging.getLogger(name).level for name in loggers}
-    for name in loggers:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-
-
 def measure(*, runs: int, floods: int, races: int) -> Results:
     """All of it. `runs`, `floods`, `races`: how often each."""
     results = Results()
-    with _quiet("monitor.sinks", "trio.async_generator_errors"), LocalGemini(_script_of(_scripts())) as server:
+    with quiet("monitor.sinks", "trio.async_generator_errors"), LocalGemini(_script_of(_scripts())) as server:
         for backend, transport in CELLS:
             results.endings += anyio.run(_endings, backend, transport, server, runs, backend=backend)
         for backend, transport in CELLS:

@@ -320,7 +320,9 @@ def ending_by(error: BaseException | None) -> Stop | None:
     """How a run ends that is left by `error`, if nothing was decided before."""
     if error is None:
         return None
-    if isinstance(error, anyio.get_cancelled_exc_class()):
+    cancelled = anyio.get_cancelled_exc_class()
+    # On trio a cancellation that goes through somebody's nursery comes out in a group.
+    if isinstance(error, cancelled) or (isinstance(error, BaseExceptionGroup) and error.split(cancelled)[1] is None):
         return Stop(TerminateReason.CANCELLED, "a cancellation went through the run", "caller")
     if isinstance(error, GeneratorExit):
         return Stop(TerminateReason.CLOSED_BY_CALLER, "the generator around the run was closed", "caller")

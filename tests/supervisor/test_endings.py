@@ -565,6 +565,23 @@ async def test_a_scope_that_is_cancelled_while_the_source_is_closed() -> None:
     assert case.model.streams[0].closed
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_a_cancellation_that_comes_out_of_a_nursery_of_the_sdk_in_a_group() -> None:
+    trio = pytest.importorskip("trio")
+    stall = Stall()
+
+    async def opener() -> ScriptedStream:
+        async with trio.open_nursery():
+            await stall.perform()
+        return ScriptedStream("never")
+
+    case = Case(Model(opener))
+    with anyio.CancelScope() as scope:
+        await _strike(case, stall.reached, scope.cancel)
+    await case.nothing_is_left()
+    assert case.ended(Reason.CANCELLED).error is None
+
+
 # ------------------------------------------------------------------ the caller
 
 
