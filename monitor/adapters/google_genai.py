@@ -18,8 +18,9 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from monitor.adapters._errors import attribute
 from monitor.adapters._google_calls import StreamedCall
-from monitor.adapters._google_errors import attribute, classify
+from monitor.adapters._google_errors import classify
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError
 from monitor.models import ModelError
