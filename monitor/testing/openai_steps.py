@@ -287,7 +287,7 @@ def error_reply(
     kind: str = "invalid_request_error",
     headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """An error in the API's form; `kind` is its `type`. The SDK tries 408, 409, 429 and 5xx again by itself, twice if it is not told otherwise."""
+    """An error in the form of the API; `kind` is its `type`. The SDK tries 408, 409, 429 and 5xx again, twice if not told otherwise."""
     return Reply(status, to_json({"error": {"message": message, "type": kind, "param": None, "code": code}}), headers or {})
 
 
