@@ -67,7 +67,6 @@ WIRES = [
 each_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 
 EMIT: Calls = [("emit_value", {"name": "summary", "value": "Paris"})]
-DONE: Calls = [("terminate", {"status": "success", "summary": "It is Paris."})]
 
 
 def search(q: str) -> str:
@@ -91,18 +90,15 @@ async def supervised(wire: Wire, *scripts: Script, **options: Any) -> tuple[moni
 
 @each_wire
 async def test_a_goal_is_reached_and_every_result_goes_back(wire: Wire):
-    outcome, sent = await supervised(
-        wire, wire.turn("", [("search", {"q": "a"})], reasoning="hm"), wire.turn("", EMIT), wire.turn("", DONE)
-    )
+    outcome, sent = await supervised(wire, wire.turn("", [("search", {"q": "a"})], reasoning="hm"), wire.turn("", EMIT))
     assert (outcome.reason, outcome.output) == (Reason.GOAL, {"summary": "Paris"})
-    assert len(sent) == outcome.turns == 3
+    assert len(sent) == outcome.turns == 2
     assert "nothing about a" in sent[1]
-    assert "nothing about a" in sent[2]
 
 
 @each_wire
 async def test_a_model_that_stops_without_its_output_is_told(wire: Wire):
-    outcome, sent = await supervised(wire, wire.turn("It is Paris."), wire.turn("", EMIT), wire.turn("", DONE))
+    outcome, sent = await supervised(wire, wire.turn("It is Paris."), wire.turn("", EMIT))
     assert outcome.reason is Reason.GOAL
     assert "It is Paris." in sent[1]
     assert "these outputs are missing" in sent[1]
@@ -111,7 +107,7 @@ async def test_a_model_that_stops_without_its_output_is_told(wire: Wire):
 @each_wire
 async def test_a_last_turn_saves_what_there_is(wire: Wire):
     scripts = [wire.turn("", [("search", {"q": one})]) for one in "ab"]
-    outcome, sent = await supervised(wire, *scripts, wire.turn("", [*EMIT, *DONE]), stop_when=monitor.MaxTurns(2))
+    outcome, sent = await supervised(wire, *scripts, wire.turn("", EMIT), stop_when=monitor.MaxTurns(2))
     assert outcome.reason is Reason.GOAL
     assert len(sent) == 3
     assert "last turn" in sent[2]
