@@ -53,7 +53,10 @@ class AdapterFactory(Protocol):
         ...
 
 
-_BY_MODULE = {"google.genai": ("monitor.adapters.google_genai", "GoogleAdapter")}
+_BY_MODULE = {
+    "anthropic": ("monitor.adapters.anthropic", "AnthropicAdapter"),
+    "google.genai": ("monitor.adapters.google_genai", "GoogleAdapter"),
+}
 """Where an SDK's objects come from, and who reads them."""
 
 
