@@ -19,7 +19,7 @@ from tests.adapters.anthropic_sdk import ASKED, WAYS, Way, of_type, sdk
 STREAMS = Path(__file__).parents[2] / "fixtures" / "streams" / "anthropic"
 SPLICED = "spliced-message-start.jsonl"
 COMPACTED = "anthropic-compaction.1.jsonl"
-"""The service compacted the history before it answered, and says in the end how much was left: what was read does not become less by that."""
+"""The service compacted the history first, and says in the end how much was left: what was read does not become less by that."""
 RECORDED = [(file.name, message) for file in sorted(STREAMS.glob("*.jsonl")) for message in load_recording(file)]
 WHOLE = [(name, message) for name, message in RECORDED if name != SPLICED]
 
@@ -131,7 +131,7 @@ async def test_every_recording_says_what_the_sdk_itself_puts_together(beta: bool
                 if name != COMPACTED:
                     assert usage.input_tokens == total_input(made.usage), name
                 assert usage.output_tokens == made.usage.output_tokens, name
-                assert usage.cached_tokens == (made.usage.cache_read_input_tokens or 0), name
+                assert usage.cached_tokens == made.usage.cache_read_input_tokens, name
 
 
 @pytest.mark.asyncio
