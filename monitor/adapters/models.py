@@ -1,4 +1,4 @@
-"""Models by name: `google:gemini-2.5-flash`, `replay:run.jsonl`."""
+"""Models by name: `anthropic:claude-sonnet-4-5`, `google:gemini-2.5-flash`, `replay:run.jsonl`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from monitor.errors import ConfigError
 from monitor.models import Model
 
 _PROVIDERS: Final = {
+    "anthropic": ("monitor.adapters.anthropic_model", "AnthropicModel"),
     "google": ("monitor.adapters.google_model", "GoogleModel"),
     "replay": ("monitor.adapters.replay_model", "ReplayModel"),
 }
@@ -20,8 +21,9 @@ _NO_CLIENT: Final = frozenset({"replay"})
 def model(name: str, *, client: Any = None) -> Model:
     """The model of that name: the provider, a colon, and the provider's own name for it.
 
-    `google:NAME` is Gemini through google-genai; `client` is your `genai.Client`, else one is made from the environment at the
-    first call. `replay:FILE` plays a recorded run, one recorded turn for each call.
+    `anthropic:NAME` is Claude through anthropic, and `client` your `AsyncAnthropic`. `google:NAME` is Gemini through google-genai, and
+    `client` your `genai.Client`. Without `client`, one is made from the environment at the first call. `replay:FILE` plays a recorded
+    run, one recorded turn for each call.
 
     Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is not installed.
     """
