@@ -20,7 +20,7 @@ import anyio
 
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
-from monitor.adapters.base import AdapterFactory, StreamAdapter, find_adapter, find_adapter_of_source
+from monitor.adapters.base import AdapterFactory, ReportedFailure, StreamAdapter, find_adapter, find_adapter_of_source
 from monitor.chunks import Chunk
 from monitor.closing import Closing, close_source
 from monitor.errors import ConfigError
@@ -167,6 +167,9 @@ class SourceStream(Generic[T]):
             self._feed(item, now)
         except ConfigError:
             raise
+        except ReportedFailure as error:
+            self._error = error
+            await self._end()
         except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
             core.fail(error, "adapter", now)
         if core.ends_stream:

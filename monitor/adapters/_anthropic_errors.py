@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from monitor.adapters._errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or, says_overflow
+from monitor.adapters.base import ReportedFailure
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
@@ -27,6 +28,7 @@ _KINDS: Final = {
 }
 """By `error.type` of the body: https://docs.claude.com/en/api/errors"""
 
+_NO_STATUS: Final = 0
 _TOO_LARGE: Final = 413
 """The request has too many bytes (32 MB). Less history and fewer files help, as for too many tokens, so it is the same kind;
 `ModelError.status` tells which."""
@@ -40,6 +42,8 @@ _NO_KEY: Final = "Could not resolve authentication method"
 
 def classify(error: BaseException) -> ModelError:
     """The kind of `error`, its message, and what the service says of waiting. Never raises."""
+    if isinstance(error, ReportedFailure):
+        return error.model_error
     if isinstance(error, AdapterError):
         return ModelError(ErrorKind.MALFORMED, str(error))
     chain = causes(error)
@@ -52,6 +56,14 @@ def classify(error: BaseException) -> ModelError:
         if kind is not None:
             return ModelError(kind, message_of(error))
     return ModelError(ErrorKind.UNKNOWN, message_of(error))
+
+
+def reported(error: object) -> ModelError:
+    """What an error object of the service says."""
+    word, said = attribute(error, "type"), attribute(error, "message")
+    message = said if isinstance(said, str) and said else "the service sent an error"
+    code = word if isinstance(word, str) else None
+    return ModelError(_kind(code, _NO_STATUS, message), message, code=code)
 
 
 def _kind_by_type(error: BaseException) -> ErrorKind | None:

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from monitor.adapters._anthropic_errors import classify
+from monitor.adapters._anthropic_errors import classify, reported
 from monitor.adapters._errors import attribute
+from monitor.adapters.base import ReportedFailure
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError
 from monitor.models import ModelError
@@ -107,7 +108,11 @@ class AnthropicAdapter:
         return None
 
     def decode(self, item: object) -> Sequence[Chunk]:
-        """The chunks of one event, in order. Raises `AdapterError` for an object that is no event, or is broken, or tells of an error."""
+        """The chunks of one event, in order.
+
+        Raises `AdapterError` for an object that is no event or is broken, and `ReportedFailure` for an error that came as an event like
+        any other. (Of the service's own error events the SDK makes exceptions.)
+        """
         words = self.plain_text(item)
         if words is not None:
             return (TextDelta(words),)
@@ -154,8 +159,7 @@ class AnthropicAdapter:
             case "message_stop":
                 yield from self._end_message()
             case "error":
-                error = getattr(item, "error", None)
-                raise AdapterError(f"the service sent an error: {attribute(error, 'type')}: {attribute(error, 'message')}")
+                raise ReportedFailure(reported(getattr(item, "error", None)))
             case None:
                 raise AdapterError(f"expected an event of an Anthropic message stream, not {_name(item)}")
 

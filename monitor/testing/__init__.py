@@ -2,10 +2,12 @@
 
 from monitor.testing import anthropic_steps as anthropic_steps
 from monitor.testing import gemini_steps as gemini_steps
+from monitor.testing import openai_steps as openai_steps
 from monitor.testing.anthropic_server import LocalAnthropic as LocalAnthropic
 from monitor.testing.clock import FakeAlarm as FakeAlarm
 from monitor.testing.clock import FakeClock as FakeClock
 from monitor.testing.gemini_server import LocalGemini as LocalGemini
+from monitor.testing.openai_server import LocalOpenAI as LocalOpenAI
 from monitor.testing.rechunk import cut as cut
 from monitor.testing.rechunk import rechunk as rechunk
 from monitor.testing.scripted import Do as Do

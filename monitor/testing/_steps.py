@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
+
+from monitor.errors import AdapterError
 
 Event: TypeAlias = Mapping[str, Any]
 """One event as it stands on the wire: a JSON object."""
@@ -87,3 +90,19 @@ def to_json(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return json.dumps(value).encode()
+
+
+def json_lines(file: Path) -> list[dict[str, Any]]:
+    """The objects of a JSONL file. Raises `AdapterError` for a line that is none."""
+    lines = file.read_text("utf-8").split("\n")  # JSON may hold the other characters at which Python would split
+    return [_json_line(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _json_line(file: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise AdapterError(f"{file}, line {number}: no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise AdapterError(f"{file}, line {number}: expected a JSON object, not {type(data).__name__}")
+    return data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -24,6 +23,7 @@ from monitor.testing._steps import Send as Send
 from monitor.testing._steps import Stall as Stall
 from monitor.testing._steps import Step as Step
 from monitor.testing._steps import html_error as html_error
+from monitor.testing._steps import json_lines
 from monitor.testing._steps import to_json as to_json
 
 # --- what a script sends
@@ -236,20 +236,10 @@ def load_recording(path: str | PathLike[str]) -> list[RecordedCall]:
     `RecordedCall.events` is a script. Raises `AdapterError` for a line that is neither.
     """
     file = Path(path)
-    lines = [_recorded_line(file, number, line) for number, line in enumerate(file.read_text("utf-8").splitlines(), 1) if line.strip()]
+    lines = json_lines(file)
     if file.suffix != ".responses":
         return [RecordedCall("generateContentStream", tuple(lines))]
     return [_recorded_call(file, line) for line in lines]
-
-
-def _recorded_line(file: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise AdapterError(f"{file}, line {number}: no JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise AdapterError(f"{file}, line {number}: expected a JSON object, not {type(data).__name__}")
-    return data
 
 
 def _recorded_call(file: Path, line: Event) -> RecordedCall:
