@@ -50,7 +50,8 @@ class AnthropicModel:
     is made from the environment (`ANTHROPIC_API_KEY`, or what else the SDK reads) at the first call of each event loop; `aclose()` closes
     that of the running loop.
 
-    `settings` of a request are the arguments of `messages.create`. With `betas` among them the call goes to `beta.messages.create`.
+    `settings` of a request are the arguments of `messages.create`; what the installed SDK does not know (of late `temperature`) goes into
+    `extra_body`. With `betas` among them the call is one of `beta.messages.create`.
     `max_tokens` is `MAX_TOKENS`, 32,000, if the settings do not say it, and as much more as a budget for thinking takes of it.
     """
 
@@ -78,7 +79,10 @@ class AnthropicModel:
         known = self._known["betas" in parameters]
         unknown = [str(name) for name in parameters if name not in known]
         if unknown:
-            raise ConfigError(f"anthropic has no such settings: {', '.join(suggested(name, known) for name in unknown)}")
+            named = ", ".join(suggested(name, known) for name in unknown)
+            raise ConfigError(
+                f"anthropic has no such settings: {named}; what the service takes and the SDK does not know goes into extra_body"
+            )
         return Opening(partial(self._open, parameters | {"model": self._model, "stream": True}))
 
     async def aclose(self) -> None:
