@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol, cast
 
+from monitor.adapters._behind import closable, held_behind
 from monitor.adapters._openai_chat import ChatReader
 from monitor.adapters._openai_errors import classify
 from monitor.adapters._openai_parts import get, name_of
@@ -103,6 +104,10 @@ class OpenAIAdapter:
         """A call that the end of the stream cut off; see the class. No `TurnFinished`: one that is missing stays missing."""
         return tuple(self._reader.finish()) if self._reader is not None else ()
 
+    def responses(self, source: object) -> Sequence[Any]:
+        """The SDK's stream behind a generator of the caller's own, whose `aclose()` does not reach it."""
+        return held_behind(source, _stream_of)
+
     def classify(self, error: BaseException) -> ModelError:
         """Which kind of failure an exception of the SDK, or of a transport under it, is."""
         return classify(error)
@@ -124,3 +129,8 @@ class OpenAIAdapter:
 
 
 _NOTHING: Final[dict[str, Any]] = {}
+
+
+def _stream_of(held: object) -> object:
+    kind = type(held)
+    return held if kind.__module__.partition(".")[0] == "openai" and hasattr(kind, "__anext__") and closable(held) else None

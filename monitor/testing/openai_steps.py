@@ -174,6 +174,18 @@ def response_message(*, at: int = 0, phase: str | None = None) -> list[dict[str,
     ]
 
 
+def response_message_done(words: str, *, at: int = 0, phase: str | None = None) -> list[dict[str, Any]]:
+    """The events that end a message, with all its words."""
+    part = {"type": "output_text", "text": words, "annotations": []}
+    item = {"id": f"msg_{at}", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    place = {"item_id": f"msg_{at}", "output_index": at, "content_index": 0}
+    return [
+        {"type": "response.output_text.done", **place, "text": words, "logprobs": []},
+        {"type": "response.content_part.done", **place, "part": part},
+        {"type": "response.output_item.done", "output_index": at, "item": item | ({} if phase is None else {"phase": phase})},
+    ]
+
+
 def response_text(words: str, *, at: int = 0) -> dict[str, Any]:
     """A piece of the visible answer."""
     place = {"item_id": f"msg_{at}", "output_index": at, "content_index": 0}
@@ -268,6 +280,7 @@ def response_events_of(
         at += 1
     if answer:
         events += [*response_message(at=at), *(response_text(piece, at=at) for piece in _pieces(answer, cut))]
+        events += response_message_done(answer, at=at)
         at += 1
     for number, (name, arguments) in enumerate(tool_calls):
         events += response_call(name, arguments, id=f"call_local_{number}", at=at + number, cut=cut)
