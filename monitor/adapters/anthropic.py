@@ -9,14 +9,13 @@ fallback, citations. They are no calls for anybody here to carry out.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from monitor.adapters._anthropic_errors import classify, reported
-from monitor.adapters._errors import attribute
+from monitor.adapters._behind import closable, held_behind
 from monitor.adapters.base import ReportedFailure
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError
@@ -74,7 +73,7 @@ class AnthropicAdapter:
     def __init__(self, stream: int = 0) -> None:
         self.needs_finish = True
         self.drains = True
-        """Of the SDK's objects only `text_stream` is an async generator; the others have a `close()`."""
+        """Of the SDK's own streams only `text_stream` is an async generator; the others have a `close()`."""
         self.requests = 1
         """Messages that were completed or begun anew in this stream."""
         self._stream = stream
@@ -131,10 +130,8 @@ class AnthropicAdapter:
         return (*self._end_thinking(), *self._end_calls(cut_off=True))
 
     def responses(self, source: object) -> Sequence[Any]:
-        """The transport's response behind the helper's `text_stream`, whose `aclose()` does not reach it."""
-        frame = source.ag_frame if inspect.isasyncgen(source) else None
-        response = attribute(frame.f_locals.get("self"), "response") if frame is not None else None
-        return [response] if callable(attribute(response, "aclose")) else []
+        """The SDK's stream behind the helper's `text_stream`, or a generator of the caller's own: their `aclose()` does not reach it."""
+        return held_behind(source, _stream_of)
 
     def classify(self, error: BaseException) -> ModelError:
         """Which kind of failure an exception of the SDK, or of a transport under it, is."""
@@ -340,6 +337,11 @@ def _plus(before: int | None, count: int | None) -> int | None:
 
 
 # --- reading the SDK's objects
+
+
+def _stream_of(held: object) -> object:
+    kind = type(held)
+    return held if kind.__module__.partition(".")[0] == "anthropic" and hasattr(kind, "__anext__") and closable(held) else None
 
 
 def _name(value: object) -> str:

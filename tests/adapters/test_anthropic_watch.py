@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -156,6 +157,22 @@ async def test_the_helpers_stream_of_plain_text_is_closed_too(transport: str, fo
             async with client.messages.stream(**ASKED) as helper, monitor.watch(helper.text_stream) as watched:
                 assert [words async for words in watched] == ["fine"]
             assert watched.outcome.reason is Reason.STREAM_ENDED
+
+
+@sdk_test
+@each_transport
+@each_way
+async def test_a_break_of_a_generator_around_the_sdks_stream_closes_the_connection(transport: str, way: Way) -> None:
+    async def wrapped(client: AsyncAnthropic) -> AsyncIterator[Any]:
+        async for item in await way(client):
+            yield item
+
+    with LocalAnthropic([[start(), Repeat(text("a "), delay_s=0.001)]]) as server:
+        async with sdk(server, transport) as client:
+            async with monitor.watch(wrapped(client)) as watched:
+                async for _ in watched:
+                    break
+            await server.wait_closed_async(0, timeout_s=CLOSE_S)
 
 
 @sdk_test
