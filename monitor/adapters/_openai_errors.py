@@ -135,20 +135,23 @@ def _body(error: BaseException) -> Mapping[Any, Any]:
 
 
 def _kind(status: int | None, words: list[str | None], message: str) -> ErrorKind:
-    by_word = next((_CODES[word.lower()] for word in words if word is not None and word.lower() in _CODES), None)
+    by_word = next((kind for word in words if word is not None and (kind := _kind_by_word(word)) is not None), None)
     if status == 429:  # noqa: PLR2004 - HTTP
         return by_word if by_word is ErrorKind.AUTH else ErrorKind.RATE_LIMITED
+    if status == 413:  # noqa: PLR2004
+        return _too_large(message)
     if status is None or status < 500:  # noqa: PLR2004 - the HTTP classes
         if by_word is ErrorKind.OVERFLOW or says_overflow(message):
             return ErrorKind.OVERFLOW
         if by_word is not None and by_word is not ErrorKind.REQUEST:
             return by_word
-    return by_word or _by_code_form(words) if status is None else _by_status(status, message)
+    if status is None:  # inside a stream: what has no known name happened to the service, which had taken the request
+        return by_word or ErrorKind.SERVER
+    return _by_status(status, message)
 
 
-def _by_code_form(words: list[str | None]) -> ErrorKind:
-    """Of an error inside a stream. What has no known name happened to the service: the request had been taken."""
-    return ErrorKind.REQUEST if any(word is not None and _REQUEST_CODE.match(word) for word in words) else ErrorKind.SERVER
+def _kind_by_word(word: str) -> ErrorKind | None:
+    return _CODES.get(word.lower()) or (ErrorKind.REQUEST if _REQUEST_CODE.match(word) else None)
 
 
 def _by_status(status: int, message: str) -> ErrorKind:
@@ -159,8 +162,6 @@ def _by_status(status: int, message: str) -> ErrorKind:
             return ErrorKind.BLOCKED if "flagged" in message.lower() else ErrorKind.AUTH
         case 408 | 409 | 425:  # the SDK itself tries these again
             return ErrorKind.SERVER
-        case 413:
-            return _too_large(message)
         case _ if status >= 500:  # noqa: PLR2004
             return ErrorKind.SERVER
         case _ if status >= 400:  # noqa: PLR2004
@@ -169,7 +170,7 @@ def _by_status(status: int, message: str) -> ErrorKind:
 
 
 def _too_large(message: str) -> ErrorKind:
-    """413 is about the bytes of the request, but Groq answers it as well where the tokens of a minute are used up."""
+    """413: too many bytes. Groq answers it as well where the tokens of a minute do not suffice, which waiting helps if they ever do."""
     used = _TOKENS_A_MINUTE.search(message)
     return ErrorKind.RATE_LIMITED if used is not None and int(used[2]) <= int(used[1]) else ErrorKind.OVERFLOW
 

@@ -565,14 +565,10 @@ def test_whatever_a_server_puts_into_a_chunk_gives_chunks_or_an_adapter_error(de
 
 TYPES = st.sampled_from(
     [
-        "response.output_item.added",
-        "response.output_item.done",
-        "response.output_text.delta",
-        "response.completed",
-        "response.failed",
-        "error",
+        *("response.output_item.added", "response.output_item.done", "response.output_text.delta", "response.output_text.done"),
+        *("response.function_call_arguments.delta", "response.refusal.delta"),
+        *("response.completed", "response.incomplete", "response.failed", "error"),
     ]
-    + ["response.function_call_arguments.delta", "response.incomplete", "response.refusal.delta", "response.output_text.done"]
 )
 ITEMS = st.dictionaries(st.sampled_from(["id", "name", "call_id", "arguments", "summary", "action", "phase"]), JSON).flatmap(
     lambda fields: st.sampled_from(["function_call", "reasoning", "message", "shell_call", "custom_tool_call", "mcp_call"]).map(

@@ -103,7 +103,7 @@ async def test_a_chat_completion_is_what_the_sdk_accumulates(name: str, script: 
         return
     message = state.current_completion_snapshot.choices[0].message
     assert said(chunks) == (message.content or "")
-    calls = [(call.function.name, call.function.arguments) for call in message.tool_calls or ()]  # type: ignore[union-attr]
+    calls = [(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
     assert [(call.name, call.arguments) for call in of_type(ToolCall, chunks)] == [(one, json.loads(text)) for one, text in calls]
 
 
@@ -139,7 +139,7 @@ async def test_a_response_is_what_the_sdk_accumulates(name: str, script: Any):
 
 @pytest.mark.asyncio
 async def test_calls_of_openais_own_tools_and_of_custom_ones_are_calls():
-    found = {}
+    found: dict[str, str] = {}
     for name, script in RESPONSES:
         chunks = chunks_of(await items_of(script, "responses"))
         found |= {name.split(".")[0]: call.name for call in of_type(ToolCall, chunks)}

@@ -110,9 +110,8 @@ async def test_every_misbehaviour_reaches_the_sdk(transport: str, api: str):
                 assert arrived >= (not isinstance(script[-1], Reply)), name
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("done", [True, False])
-async def test_a_stream_of_chat_completions_ends_with_done_or_without(done: bool):
+def test_a_stream_of_chat_completions_ends_with_done_or_without(done: bool):
     with LocalOpenAI([[text("a")]], done=done) as server, urlopen(_posted(server, {"stream": True}), timeout=5) as answer:
         assert (b"data: [DONE]" in answer.read()) is done
 
