@@ -1,4 +1,4 @@
-"""Models by name: `anthropic:claude-sonnet-4-5`, `google:gemini-2.5-flash`, `openai:gpt-5`, `replay:run.jsonl`."""
+"""Models by name: `anthropic:claude-sonnet-5`, `google:gemini-2.5-flash`, `openai:gpt-5`, `replay:run.jsonl`."""
 
 from __future__ import annotations
 

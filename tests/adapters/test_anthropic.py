@@ -9,10 +9,13 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from monitor.adapters.anthropic import REDACTED, AnthropicAdapter
 from monitor.adapters.base import ReportedFailure
-from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import check as check_chunk
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import FinishReason
@@ -50,8 +53,6 @@ from monitor.testing.anthropic_steps import (
 )
 from tests.adapters.anthropic_sdk import ASKED, TRANSPORTS, WAYS, Way, chunks_of, decoded, of_type, sdk, stream
 
-pytestmark = pytest.mark.asyncio
-
 DONE = TurnFinished(FinishReason.DONE, "end_turn")
 
 
@@ -63,11 +64,13 @@ def said(chunks: list[Any]) -> list[Any]:
 # --- text and thinking
 
 
+@pytest.mark.asyncio
 async def test_a_text_comes_piece_by_piece_and_the_message_closes_it():
     chunks = await chunks_of([start(), ping(), *say("Par", "", "is."), *finish()])
     assert said(chunks) == [TextDelta("Par"), TextDelta("is."), DONE]
 
 
+@pytest.mark.asyncio
 async def test_the_signature_comes_with_the_last_piece_of_the_thinking_that_it_signs():
     chunks = await chunks_of([start(), *think("I ", "look", "", " it up.", signed="c2ln"), *say("Paris.", index=1), *finish()])
     assert said(chunks) == [
@@ -79,18 +82,21 @@ async def test_the_signature_comes_with_the_last_piece_of_the_thinking_that_it_s
     ]
 
 
+@pytest.mark.asyncio
 async def test_thinking_that_is_not_shown_has_its_signature_alone_and_redacted_thinking_its_data():
     omitted, both = think(signed="c2ln"), think("hm", signed="b3RoZXI=", index=2)
     chunks = await chunks_of([start(), *omitted, *redacted("ZGF0YQ==", index=1), *both, *finish()])
     assert said(chunks) == [ReasoningDelta("", "c2ln"), ReasoningDelta("", REDACTED + "ZGF0YQ=="), ReasoningDelta("hm", "b3RoZXI="), DONE]
 
 
+@pytest.mark.asyncio
 async def test_thinking_may_be_unsigned_or_come_with_the_start_of_its_block():
     given = whole({"type": "thinking", "thinking": "all at once", "signature": "c2ln"}, index=1)
     chunks = await chunks_of([start(), *think("hm", signed=None), *given, *finish()])
     assert said(chunks) == [ReasoningDelta("hm"), ReasoningDelta("all at once", "c2ln"), DONE]
 
 
+@pytest.mark.asyncio
 async def test_thinking_that_was_cut_off_is_not_lost():
     script = [start(), block_start({"type": "thinking", "thinking": "", "signature": ""}), thought("one "), thought("two")]
     assert said(await chunks_of(script)) == [ReasoningDelta("one "), ReasoningDelta("two")]
@@ -100,6 +106,7 @@ async def test_thinking_that_was_cut_off_is_not_lost():
 # --- calls
 
 
+@pytest.mark.asyncio
 async def test_the_pieces_of_a_call_join_to_its_json_text():
     chunks = said(await chunks_of([start(), *call("look", {"q": "é", "n": [1]}, id="toolu_a", cut=5), *finish("tool_use")]))
     *pieces, made, finished = chunks
@@ -111,6 +118,7 @@ async def test_the_pieces_of_a_call_join_to_its_json_text():
     assert finished == TurnFinished(FinishReason.DONE, "tool_use")
 
 
+@pytest.mark.asyncio
 async def test_several_calls_may_be_written_at_once():
     blocks = [block_start({"type": "tool_use", "id": f"toolu_{n}", "name": "look", "input": {}}, index=n) for n in (0, 1)]
     pieces = [arguments('{"q":', index=0), arguments('{"q":', index=1), arguments("1}", index=1), arguments("0}", index=0)]
@@ -119,6 +127,7 @@ async def test_several_calls_may_be_written_at_once():
     assert [(made.id, made.arguments) for made in calls] == [("toolu_1", {"q": 1}), ("toolu_0", {"q": 0})]
 
 
+@pytest.mark.asyncio
 async def test_a_call_without_arguments_has_an_empty_object():
     both = [*call("now", id="toolu_a"), *call("now", id="toolu_b", index=1)]
     chunks = said(await chunks_of([start(), *both, *finish("tool_use")]))
@@ -133,6 +142,7 @@ async def test_a_call_without_arguments_has_an_empty_object():
     ]
 
 
+@pytest.mark.asyncio
 async def test_arguments_may_come_whole_with_the_start_of_the_call():
     block = {"type": "tool_use", "id": "toolu_a", "name": "roll", "input": {"player": 1}}
     assert said(await chunks_of([start(), *whole(block), *finish("tool_use")]))[:-1] == [ToolCall("toolu_a", "roll", {"player": 1})]
@@ -143,6 +153,7 @@ async def test_arguments_may_come_whole_with_the_start_of_the_call():
 HALF = block_start({"type": "tool_use", "id": "toolu_a", "name": "look", "input": {}})
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "ending",
     [[], [Cut()], [block_stop(), *finish("max_tokens")], finish("max_tokens"), [block_stop(), *finish("model_context_window_exceeded")]],
@@ -162,12 +173,14 @@ async def test_a_call_that_was_cut_off_does_not_look_like_a_whole_one(written: l
     assert made.arguments == "".join(piece["delta"]["partial_json"] for piece in written)
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("words", ['{"q": }', "[1, 2]", "null", '"text"', "{" * 5000, "1" * 5000])
 async def test_what_is_no_json_object_is_kept_as_text(words: str):
     (made,) = of_type(ToolCall, await chunks_of([start(), *whole(HALF["content_block"], arguments(words)), *finish("tool_use")]))
     assert made.arguments == words
 
 
+@pytest.mark.asyncio
 async def test_a_call_without_an_id_gets_one_that_no_other_stream_of_the_run_has():
     block = {"type": "tool_use", "name": "look", "input": {}}
     script = [start(), *whole(block), *whole(block, index=1), *finish("tool_use")]
@@ -175,6 +188,7 @@ async def test_a_call_without_an_id_gets_one_that_no_other_stream_of_the_run_has
     assert [made.id for made in calls] == ["call_3_0", "call_3_1"]
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("script", "what"),
     [
@@ -208,6 +222,7 @@ SERVED: list[Any] = [
 ONLY_BETA = {"compaction"}  # the plain helper does not know it
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("block", "way"),
     [(block, way) for block in SERVED for way in WAYS if "beta" in way.__name__ or block["type"] not in ONLY_BETA],
@@ -221,6 +236,7 @@ async def test_blocks_that_the_service_fills_are_passed_over(block: dict[str, An
     assert said(await chunks_of(script, way=way)) == [TextDelta("So."), DONE]
 
 
+@pytest.mark.asyncio
 async def test_a_message_may_bring_its_content_and_its_end_at_once():
     content: list[Any] = [
         {"type": "text", "text": "Rolled."},
@@ -234,6 +250,7 @@ async def test_a_message_may_bring_its_content_and_its_end_at_once():
     ]
 
 
+@pytest.mark.asyncio
 async def test_a_message_after_another_goes_on_with_the_turn_and_its_tokens_are_added():
     adapter = AnthropicAdapter()
     script = [start(10), *say("one "), *finish(output_tokens=5), start(20), *say("two"), *finish("max_tokens", output_tokens=6)]
@@ -243,12 +260,14 @@ async def test_a_message_after_another_goes_on_with_the_turn_and_its_tokens_are_
     assert of_type(UsageReport, chunks)[-1] == UsageReport(30, 11, None, None, 41)
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("way", WAYS[1:], ids=lambda way: way.__name__)
 async def test_every_way_to_stream_gives_the_same_chunks_and_nothing_twice(way: Way):
     script = [start(), *think("a", "b"), *say("c", "d", index=1), *call("f", {"x": 1}, index=2), *finish("tool_use", output_tokens=9)]
     assert await chunks_of(script, way=way) == await chunks_of(script)
 
 
+@pytest.mark.asyncio
 async def test_the_helpers_stream_of_plain_text_is_text_and_ends_by_ending():
     with LocalAnthropic([[start(), *think("hm"), *say("Par", "is.", index=1), *finish()]]) as server:
         async with sdk(server) as client, client.messages.stream(**ASKED) as helper:
@@ -259,6 +278,7 @@ async def test_the_helpers_stream_of_plain_text_is_text_and_ends_by_ending():
     assert list(adapter.decode("")) == []
 
 
+@pytest.mark.asyncio
 async def test_plain_text_is_told_without_a_second_look_and_only_where_nothing_else_is_due():
     with LocalAnthropic([[start(), text("a"), thought("b"), text("c"), text("d"), stop()]]) as server:
         async with sdk(server) as client:
@@ -270,9 +290,71 @@ async def test_plain_text_is_told_without_a_second_look_and_only_where_nothing_e
     assert told == [None, "a", None, None, "d", None]
 
 
+# --- whatever comes
+
+EVENT_TYPES = st.sampled_from(
+    ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop", "error", "ping"]
+)
+KINDS = st.sampled_from(
+    [
+        *("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use"),
+        *("text_delta", "thinking_delta", "signature_delta", "input_json_delta", "compaction_delta"),
+    ]
+)
+VALUES: st.SearchStrategy[Any] = st.one_of(
+    st.none(), st.text(max_size=3), st.integers(-1, 3), st.booleans(), st.just({"q": 1}), st.just("max_tokens"), st.just([]), st.floats()
+)
+FIELDS = st.sampled_from(
+    [
+        *(
+            "text",
+            "thinking",
+            "signature",
+            "data",
+            "id",
+            "name",
+            "input",
+            "partial_json",
+            "stop_reason",
+            "stop_details",
+            "usage",
+            "content",
+        ),
+        *("input_tokens", "output_tokens", "cache_read_input_tokens", "output_tokens_details", "message", "explanation"),
+    ]
+)
+PARTS = st.builds(lambda kind, fields: SimpleNamespace(**({"type": kind} | fields)), KINDS, st.dictionaries(FIELDS, VALUES, max_size=4))
+EVENTS = st.builds(
+    lambda kind, index, part, usage: SimpleNamespace(
+        type=kind, index=index, delta=part, content_block=part, message=part, error=part, usage=usage
+    ),
+    EVENT_TYPES,
+    st.integers(0, 2),
+    PARTS,
+    PARTS,
+)
+
+
+@given(st.lists(EVENTS, max_size=8))
+def test_whatever_events_come_there_are_chunks_or_an_adapter_error(events: list[Any]):
+    adapter = AnthropicAdapter()
+    chunks: list[Any] = []
+    for event in events:
+        with suppress(AdapterError):
+            chunks += adapter.decode(event)
+    chunks += adapter.finish()
+    for chunk in chunks:
+        check_chunk(chunk)
+    since = max((at + 1 for at, chunk in enumerate(chunks) if isinstance(chunk, StreamRetried)), default=0)
+    for count in ("input_tokens", "output_tokens"):
+        totals = [getattr(report, count) or 0 for report in of_type(UsageReport, chunks[since:])]
+        assert totals == sorted(totals)
+
+
 # --- usage
 
 
+@pytest.mark.asyncio
 async def test_usage_is_a_running_total_whose_fields_are_merged_and_which_includes_the_cache():
     first = start(10, cache_creation_input_tokens=100, cache_read_input_tokens=1000)
     last = delta("end_turn", output_tokens=50, output_tokens_details={"thinking_tokens": 30}, input_tokens=12)
@@ -284,6 +366,7 @@ async def test_usage_is_a_running_total_whose_fields_are_merged_and_which_includ
     ]
 
 
+@pytest.mark.asyncio
 async def test_a_total_that_becomes_smaller_or_is_none_is_not_believed():
     odd = [delta(None, output_tokens=n) for n in (5, 3, -1, True, None)]  # type: ignore[arg-type]
     reports = of_type(UsageReport, await chunks_of([start(10), *odd, stop()]))
@@ -293,6 +376,7 @@ async def test_a_total_that_becomes_smaller_or_is_none_is_not_believed():
 # --- why it ended
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("word", "finish_reason"),
     [
@@ -312,15 +396,18 @@ async def test_stop_reasons_are_of_four_classes(word: str, finish_reason: Finish
     assert of_type(TurnFinished, chunks) == [TurnFinished(finish_reason, word)]
 
 
+@pytest.mark.asyncio
 async def test_a_refusal_says_why():
     (finished,) = of_type(TurnFinished, await chunks_of([start(), *finish("refusal", explanation="No cyber.")]))
     assert finished == TurnFinished(FinishReason.BLOCKED, "refusal: No cyber.")
 
 
+@pytest.mark.asyncio
 async def test_a_stream_without_the_end_of_the_message_has_no_finish():
     assert of_type(TurnFinished, await chunks_of([start(), *say("a"), delta("end_turn")])) == []
 
 
+@pytest.mark.asyncio
 async def test_a_message_may_be_closed_without_a_word():
     assert said(await chunks_of([start(), *say("a"), stop()]))[-1] == TurnFinished(FinishReason.DONE, None)
 
@@ -340,6 +427,7 @@ WRONG_KEY = "invalid x-api-key"
 FILTERED = "Output blocked by content filtering policy"
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     ("script", "kind", "status", "code"),
@@ -385,6 +473,7 @@ async def test_every_failure_has_its_kind(script: list[Any], kind: ErrorKind, st
     assert (found.kind, found.status, found.code) == (kind, status, code), found
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_the_message_is_the_services_own_and_the_delay_that_of_the_header(transport: str):
     found = await failure([Pause(0.001), rate_limited(7)], transport=transport)
@@ -394,6 +483,7 @@ async def test_the_message_is_the_services_own_and_the_delay_that_of_the_header(
     assert (await failure([rate_limited(None)], transport=transport)).retry_after_s is None
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_timeout_of_the_client_and_a_refused_connection_are_the_networks(transport: str):
     with LocalAnthropic([[start(), Stall()]]) as server:
@@ -406,6 +496,7 @@ async def test_a_timeout_of_the_client_and_a_refused_connection_are_the_networks
             assert AnthropicAdapter().classify(refused.value).kind is ErrorKind.NETWORK
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "script", [[start(), *whole(HALF["content_block"], arguments('{"q": }'))], [start(), midstream_error("api_error"), *finish()]], ids=str
 )
@@ -414,6 +505,7 @@ async def test_what_the_helper_cannot_put_together_is_classed_as_well(script: li
         assert (await failure(script, way=way)).kind in {ErrorKind.MALFORMED, ErrorKind.SERVER}
 
 
+@pytest.mark.asyncio
 async def test_no_key_is_a_matter_of_authentication(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -425,6 +517,7 @@ async def test_no_key_is_a_matter_of_authentication(monkeypatch: pytest.MonkeyPa
     assert AnthropicAdapter().classify(anthropic.CredentialsError("no file")).kind is ErrorKind.AUTH
 
 
+@pytest.mark.asyncio
 async def test_an_error_that_comes_as_an_event_like_any_other_is_a_failure_of_the_call():
     event = SimpleNamespace(type="error", error=SimpleNamespace(type="overloaded_error", message="Overloaded"))
     adapter = AnthropicAdapter()

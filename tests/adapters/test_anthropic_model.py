@@ -510,13 +510,13 @@ def test_a_client_of_ones_own_make_is_taken():
 def test_a_model_has_a_name():
     with pytest.raises(ConfigError, match="has no name"):
         AnthropicModel("")
-    assert monitor.model("anthropic:claude-sonnet-4-5").name == "anthropic:claude-sonnet-4-5"
+    assert monitor.model("anthropic:claude-sonnet-5").name == "anthropic:claude-sonnet-5"
 
 
 def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "anthropic.resources.messages", None)
     with pytest.raises(MissingExtra, match=r"pip install 'agent-monitor\[anthropic\]'"):
-        monitor.model("anthropic:claude-sonnet-4-5")
+        monitor.model("anthropic:claude-sonnet-5")
 
 
 # --- the client of the environment

@@ -287,3 +287,14 @@ async def test_the_delay_that_the_service_asks_for_is_told() -> None:
     assert watch.turn.model_error is not None
     assert watch.turn.model_error.retry_after_s == 7
     assert "asks to wait 7 s" in watch.outcome.detail
+
+
+@sdk_test
+async def test_the_helpers_manager_is_to_be_entered_first() -> None:
+    with LocalAnthropic([FINE]) as server:
+        async with sdk(server) as client:
+            manager: Any = client.messages.stream(**ASKED)
+            with pytest.raises(monitor.ConfigError, match="it is to be entered first"):
+                await _watch(client, lambda _: manager)
+            async with manager:
+                pass
