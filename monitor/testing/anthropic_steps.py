@@ -190,12 +190,12 @@ def events_of(
     *,
     cut: int = 20,
     reasoning: str = "",
-    finish_reason: str | None = None,
+    finish_reason: str | None = "auto",
     tokens: tuple[int, int] = (7, 3),
 ) -> list[dict[str, Any]]:
     """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then each (name, arguments) call.
 
-    `finish_reason`: by default `tool_use` or `end_turn`, as there are calls; `""` leaves the closing events away, so the stream is
+    `finish_reason`: `"auto"` is `tool_use` or `end_turn`, as there are calls; `None` leaves the closing events away, so the stream is
     truncated. `tokens`: of input and of output.
     """
     if cut < 1:
@@ -209,8 +209,9 @@ def events_of(
         event for number, (name, given) in enumerate(calls) for event in call(name, given, id=f"toolu_{number}", index=next(index), cut=cut)
     ]
     if finish_reason is None:
-        finish_reason = "tool_use" if calls else "end_turn"
-    return events + (finish(finish_reason, output_tokens=tokens[1]) if finish_reason else [])
+        return events
+    word = finish_reason if finish_reason != "auto" else "tool_use" if calls else "end_turn"
+    return [*events, *finish(word, output_tokens=tokens[1])]
 
 
 def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ async def test_a_turn_is_cut_into_pieces_and_put_together_again():
 def test_a_turn_ends_as_it_must_or_as_it_is_told():
     assert events_of("a")[-2]["delta"]["stop_reason"] == "end_turn"
     assert events_of("a", finish_reason="max_tokens")[-2]["delta"]["stop_reason"] == "max_tokens"
-    assert events_of("a", finish_reason="")[-1]["type"] == "content_block_stop"
+    assert events_of("a", finish_reason=None)[-1]["type"] == "content_block_stop"
     with pytest.raises(ConfigError, match="cut must be at least 1"):
         events_of("a", cut=0)
 
