@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -100,7 +101,7 @@ class OpenAIModel(_Model):
         Raises `ConfigError` for settings that the SDK does not have, and for a request that says nothing or contradicts itself.
         """
         parameters = to_chat(request, send_reasoning=self._send_reasoning)
-        _check(parameters, _parameters("chat"))
+        _check(parameters, _parameters("chat.completions", "AsyncCompletions"))
         return Opening(partial(self._open, parameters))
 
     async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[Any]:
@@ -125,7 +126,7 @@ class OpenAIResponsesModel(_Model):
         Raises `ConfigError` for settings that the SDK does not have, and for a request that says nothing or contradicts itself.
         """
         parameters = to_response(request, encrypted=_REASONS.match(self._model) is not None)
-        _check(parameters, _parameters("responses"))
+        _check(parameters, _parameters("responses", "AsyncResponses"))
         return Opening(partial(self._open, parameters))
 
     async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[Any]:
@@ -207,10 +208,9 @@ def _sdk() -> Any:
 
 
 @cache
-def _parameters(api: str) -> frozenset[str]:
-    """What the SDK's `create` takes."""
-    resources = _sdk().resources
-    create = resources.chat.completions.AsyncCompletions.create if api == "chat" else resources.responses.AsyncResponses.create
+def _parameters(module: str, resource: str) -> frozenset[str]:
+    """What the `create` of an API takes."""
+    create = getattr(importlib.import_module(f"openai.resources.{module}"), resource).create
     return frozenset(inspect.signature(create).parameters) - {"self"}
 
 

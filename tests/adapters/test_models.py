@@ -41,6 +41,14 @@ def test_what_names_no_provider_or_no_model_is_answered_with_those_there_are(nam
         monitor.model(name)
 
 
+def test_openai_is_asked_by_chat_completions_or_by_responses():
+    pytest.importorskip("openai")
+    assert [type(monitor.model(name)).__name__ for name in ("openai:gpt-5", "openai-responses:gpt-5")] == [
+        "OpenAIModel",
+        "OpenAIResponsesModel",
+    ]
+
+
 def test_a_recording_takes_no_client(recording: Path):
     with pytest.raises(ConfigError, match="takes no client"):
         monitor.model(f"replay:{recording}", client=CLIENT)
