@@ -14,7 +14,7 @@ from google.genai.client import AsyncClient
 
 import monitor
 from bench._close_cases import Backend, Transport
-from bench._sdk import sdk
+from bench._close_sdks import GOOGLE
 from bench._soak_faults import SENTENCE, Ledger, Seen
 from bench._soak_run import Result
 from monitor.adapters.google_model import GoogleModel
@@ -143,7 +143,7 @@ class _Run:
 
 async def _batch(server: LocalGemini, transport: Transport, backend: Backend, seed: int, numbers: Sequence[int]) -> list[Result]:
     results: list[Result] = []
-    async with sdk(server, transport) as client:
+    async with GOOGLE.client(server, transport) as client:
 
         async def play(number: int) -> None:
             chance = random.Random(f"sdk:{seed}:{number}")

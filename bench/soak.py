@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import _report
-from bench._sdk import quiet
+from bench._quiet import quiet
 from bench._soak_faults import FAULTS
 from bench._soak_run import Result, SoakedRun, soak
 from bench._soak_sdk import soak_sdk

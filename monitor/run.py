@@ -705,8 +705,9 @@ class RunCore:
             stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
-                soon = not waiting and self._phase == "streaming"
-                self._plan(replace(state, waiting_since_s=state.elapsed_s) if soon else state)
+                if not waiting and self._phase == "streaming":
+                    object.__setattr__(state, "waiting_since_s", state.elapsed_s)  # it is ours alone, and a copy costs as much as a look
+                self._plan(state)
             elif not isinstance(stop, Stop):
                 raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
