@@ -515,10 +515,10 @@ SENT_BACK = {"reasoning", "function_call", "message", "custom_tool_call", "shell
 @pytest.mark.asyncio
 async def test_the_items_of_every_recorded_response_come_back():
     """Each output item that the service wants back is in the next request, in its order, its encrypted content whole."""
-    for name, script in RESPONSES:
-        with LocalOpenAI([script]) as server:
-            async with sdk(server) as given:
-                turn = await told(OpenAIResponsesModel("gpt-5", client=given), ask())
+    with LocalOpenAI([script for _, script in RESPONSES]) as server:
+        async with sdk(server) as given:
+            turns = [await told(OpenAIResponsesModel("gpt-5", client=given), ask()) for _ in RESPONSES]
+    for (name, script), turn in zip(RESPONSES, turns, strict=True):
         done = [event["item"] for event in script if event["type"] == "response.output_item.done" and event["item"]["type"] in SENT_BACK]
         back = [item for item in to_input([turn], stored=True) if item["type"] in SENT_BACK]
         assert [item["type"] for item in back] == [item["type"] for item in done], name
