@@ -37,6 +37,8 @@ A signature proper is base64, which has no colon."""
 
 _COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "thinking_tokens")
 
+_NOTHING_USED: Final = UsageReport(0, 0, 0, 0, 0)
+
 _RETRIED: Final = "another message began before the first had ended: whoever is between here and the service asked again"
 
 
@@ -67,7 +69,8 @@ class AnthropicAdapter:
     text so far, a `str`: half a call must not look like a whole one.
 
     `TurnFinished` is given for `message_stop`; a stream that ends without one was truncated. A message that begins before the last one has
-    ended is the same answer, begun again (`StreamRetried`). One that begins after that goes on with the turn, and counts in `requests`.
+    ended is the same answer, begun again (`StreamRetried`). One that begins after that goes on with the turn, and counts in `requests`; it
+    gives another `TurnFinished` only if it ends in another way.
     """
 
     def __init__(self, stream: int = 0) -> None:
@@ -79,14 +82,15 @@ class AnthropicAdapter:
         self._stream = stream
         self._made_ids = 0
         self._in_message = False
-        self._finished = False
+        self._finished: FinishReason | None = None
+        """How the last message of the stream ended."""
         self._calls: dict[int, _OpenCall | None] = {}
         """The blocks that began, by index; `None`: it is no call, or one that is complete."""
         self._thinking: str | None = None
         """The piece of thinking that is held back."""
         self._signature: str | None = None
         self._counts: dict[str, int] = {}
-        self._before = UsageReport(0, 0, 0, 0, 0)
+        self._before = _NOTHING_USED
         """What earlier messages of the stream have used."""
         self._stop: tuple[str, str | None] | None = None
 
@@ -167,7 +171,7 @@ class AnthropicAdapter:
         if self._in_message:
             self._forget()
             yield StreamRetried(_RETRIED)
-        elif self._finished:
+        elif self._finished is not None:
             self._before, self._counts = self._total(), {}
             self.requests += 1
         self._in_message = True
@@ -178,9 +182,10 @@ class AnthropicAdapter:
         yield from self._stop_reason(message)
 
     def _forget(self) -> None:
-        """The message so far is void."""
+        """What came so far is void."""
         self._calls, self._thinking, self._signature = {}, None, None
-        self._counts, self._stop = {}, None
+        self._counts, self._before = {}, _NOTHING_USED
+        self._stop = self._finished = None
 
     def _message_delta(self, item: object) -> Iterator[Chunk]:
         yield from self._usage(getattr(item, "usage", None))
@@ -199,14 +204,12 @@ class AnthropicAdapter:
         """Some services close a message without a word of why."""
         yield from self._end_thinking()
         yield from self._end_calls(cut_off=False)
-        stop, self._stop = self._stop, None
-        self._in_message, self._finished = False, True
-        self._calls = {}
-        if stop is None:
-            yield TurnFinished(FinishReason.DONE)
-        else:
-            word, said = stop
-            yield TurnFinished(_FINISH_CLASSES.get(word, FinishReason.LENGTH), f"{word}: {said}" if said else word)
+        self._in_message, self._calls = False, {}
+        before, (word, said) = self._finished, self._stop or (None, None)
+        self._stop = None
+        self._finished = FinishReason.DONE if word is None else _FINISH_CLASSES.get(word, FinishReason.LENGTH)
+        if self._finished is not before:
+            yield TurnFinished(self._finished, f"{word}: {said}" if said else word)
 
     def _usage(self, usage: object) -> Iterator[Chunk]:
         """The running totals if they grew. Later events may lack a field that earlier ones had, so fields are merged."""

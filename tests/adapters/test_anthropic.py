@@ -251,7 +251,28 @@ async def test_a_message_may_bring_its_content_and_its_end_at_once():
 
 
 @pytest.mark.asyncio
-async def test_a_message_after_another_goes_on_with_the_turn_and_its_tokens_are_added():
+async def test_a_message_after_another_goes_on_with_the_turn_and_finishes_it_again_only_in_another_way():
+    adapter = AnthropicAdapter()
+    script = [start(10), *say("one "), *finish("tool_use", output_tokens=5), start(20), *say("two"), *finish(output_tokens=6)]
+    assert said(await chunks_of(script, adapter=adapter)) == [
+        TextDelta("one "),
+        TurnFinished(FinishReason.DONE, "tool_use"),
+        TextDelta("two"),
+    ]
+    assert adapter.requests == 2
+
+
+@pytest.mark.asyncio
+async def test_what_is_void_is_so_with_all_that_came_before_it():
+    script = [start(10), *say("one"), *finish(output_tokens=5), start(20), text("tw"), start(30), *say("all"), *finish(output_tokens=6)]
+    chunks = await chunks_of(script)
+    (retried,) = [at for at, chunk in enumerate(chunks) if isinstance(chunk, StreamRetried)]
+    assert said(chunks[retried + 1 :]) == [TextDelta("all"), DONE]
+    assert of_type(UsageReport, chunks)[-1] == UsageReport(30, 6, None, None, 36)
+
+
+@pytest.mark.asyncio
+async def test_the_tokens_of_the_messages_of_a_stream_are_added():
     adapter = AnthropicAdapter()
     script = [start(10), *say("one "), *finish(output_tokens=5), start(20), *say("two"), *finish("max_tokens", output_tokens=6)]
     chunks = await chunks_of(script, adapter=adapter)

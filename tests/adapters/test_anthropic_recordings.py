@@ -150,3 +150,23 @@ async def test_a_message_that_begins_again_before_its_end_voids_what_came():
     assert len(of_type(TurnFinished, chunks)) == 1
     assert list(adapter.finish()) == []
     assert adapter.requests == 1
+
+
+@pytest.mark.asyncio
+async def test_recordings_of_several_messages_hold_as_one_stream_too():
+    """Nobody streams like this, but a file of a whole run does; text, calls and the one finish are those of all its messages."""
+    files = {name: [one for file, one in WHOLE if file == name] for name, _ in WHOLE}
+    several = {name: messages for name, messages in files.items() if len(messages) > 1}
+    assert len(several) == 4
+    scripts = [[event for message in messages for event in message.events] for messages in several.values()]
+    with LocalAnthropic(scripts) as server:
+        async with sdk(server) as client:
+            for name, messages in several.items():
+                adapter = AnthropicAdapter()
+                chunks = [chunk async for item in await WAYS[0](client) for chunk in adapter.decode(item)]
+                assert list(adapter.finish()) == []
+                assert "".join(chunk.text for chunk in of_type(TextDelta, chunks)) == "".join(map(wire_text, messages)), name
+                assert [one.finish_reason for one in of_type(TurnFinished, chunks)] == [FinishReason.DONE], name
+                totals = [report.total_tokens or 0 for report in of_type(UsageReport, chunks)]
+                assert totals == sorted(totals), name
+                assert adapter.requests == len(messages), name
