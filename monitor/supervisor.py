@@ -34,7 +34,7 @@ from monitor._wait import Clock, SystemClock, Wait, make_wait
 from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.conditions import Condition
+from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, ToolError
@@ -72,6 +72,9 @@ from monitor.tools.functions import as_tools
 from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
+
+SUBAGENT_LIMITS = MaxTurns(30) | Timeout(600)
+"""Of a run that is called as a tool and has no limits of its own: nobody looks at it while it runs (Gemini CLI)."""
 
 _DEFAULT: Any = object()
 
@@ -181,8 +184,8 @@ class Supervisor:
     def as_tool(self, *, name: str, description: str) -> Tool:
         """This supervisor as a tool of another one: a call is a run, bound by the caller's abort, limits and budget.
 
-        The tool takes one argument, `task`. Its result is the emitted outputs, or the text of the answer; a run that did not
-        reach its goal is an error result that names the reason.
+        Without a `stop_when` of its own it has 30 turns and 10 minutes. The tool takes one argument, `task`. Its result is the
+        emitted outputs, or the text of the answer; a run that did not reach its goal is an error result that names the reason.
         """
         return _Subagent(self, name, description)
 
@@ -222,7 +225,7 @@ class Run:
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         self._core = RunCore(
-            stop_when=supervisor.stop_when,
+            stop_when=SUBAGENT_LIMITS if supervisor.stop_when is None and caller is not None else supervisor.stop_when,
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,

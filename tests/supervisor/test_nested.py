@@ -274,3 +274,14 @@ async def test_a_supervisor_that_is_its_own_tool_is_bound_by_the_budget_of_the_f
 def test_a_name_that_no_tool_can_have_is_refused(name: str):
     with pytest.raises(monitor.ConfigError):
         monitor.Supervisor(ScriptedModel("x")).as_tool(name=name, description="x")
+
+
+async def test_a_subagent_without_limits_of_its_own_has_thirty_turns():
+    def work(request: monitor.ModelRequest) -> Any:
+        return call("look", q=str(len(request.messages)))
+
+    _, tool, sink = child(work, tools=[look], detectors=None, last_turn=None)
+    run = await drive(research(), "It did not work.", tools=[tool])
+    assert [(outcome.reason, outcome.limit, outcome.turns) for outcome in ended(sink)] == [(Reason.MAX_TURNS, 30, 30)]
+    assert "max_turns" in run.results(0)[0].text
+    assert run.outcome.reason is Reason.GOAL
