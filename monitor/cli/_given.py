@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import monitor
+from monitor.cli._clients import Closing, client_for
 from monitor.cli._load import load
 from monitor.conditions import Condition
 from monitor.config import parse_setting
-from monitor.errors import ConfigError, MissingExtra
-
-Closing: TypeAlias = Callable[[], Awaitable[None]]
+from monitor.errors import ConfigError
 
 STDIN = "-"
-KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
-"""One of these is set where the SDK can reach Gemini."""
 _MARKER = re.compile(r"(?:[-*+]|\d+[.)])\s+(?:\[.\]\s+)?")
 
 
@@ -47,40 +43,24 @@ def _stdin() -> str:
 
 
 def model_of(name: str | None, base_url: str | None) -> tuple[monitor.Model, Closing]:
-    """The model by its name, and how to close what it needs. `base_url`: a Gemini-compatible server in the place of the service."""
+    """The model by its name, and how to close what it needs. `base_url`: a compatible server in the place of the service."""
     if name is None:
         raise ConfigError(
-            "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY), --model replay:FILE plays a recorded run; "
+            "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY); "
+            "openai:, openai-responses: and anthropic: ask the others; --model replay:FILE plays a recorded run; "
             "or see a run without any: agent-monitor run --demo"
         )
-    is_google = name.startswith("google:")
-    if base_url is not None and not is_google:
-        raise ConfigError(f"--base-url is for google: models, not for {name}")
-    if is_google and base_url is None and not any(os.environ.get(key) for key in KEYS):
-        raise ConfigError(f"{name} needs a key: set GEMINI_API_KEY (without a key: agent-monitor run --demo)")
-    client = _google_client(base_url) if base_url is not None else None
+    made = client_for(name, base_url)
     try:
-        model = monitor.model(name, client=client)
+        model = monitor.model(name, client=made[0] if made is not None else None)
     except OSError as error:
         raise ConfigError(f"--model {name}: {error.strerror or error}") from None
-    return model, client.aio.aclose if client is not None else getattr(model, "aclose", nothing_to_close)
+    close: Closing = made[1] if made is not None else getattr(model, "aclose", nothing_to_close)
+    return model, close
 
 
 async def nothing_to_close() -> None:
     """The model holds nothing."""
-
-
-def _google_client(base_url: str) -> Any:
-    try:
-        from google import genai  # noqa: PLC0415 - optional, and slow to import
-        from google.genai import types  # noqa: PLC0415
-    except ImportError as error:
-        if (error.name or "").startswith("google"):
-            raise MissingExtra("google-genai", "google") from None
-        raise
-    key = os.environ.get("GEMINI_API_KEY") or os.environ.get("GOOGLE_API_KEY") or "none"  # the SDK wants one, a server of one's own may not
-    options = types.HttpOptions(base_url=base_url, retry_options=types.HttpRetryOptions(attempts=1))
-    return genai.Client(api_key=key, vertexai=False, http_options=options)
 
 
 def instructions_of(given: str | None) -> str | None:

@@ -19,9 +19,9 @@ import typer
 
 import monitor
 from monitor.cli import _sample, _view
+from monitor.cli._clients import Closing
 from monitor.cli._given import (
     STDIN,
-    Closing,
     budget_of,
     instructions_of,
     limits_of,
@@ -49,7 +49,10 @@ STRAGGLER_S = 0.2
 def run(  # noqa: PLR0917 - typer calls it by name
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.", show_default=False)] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="google:gemini-2.5-flash, or replay:FILE.", rich_help_panel=_WHAT)
+        str | None,
+        typer.Option(
+            "--model", metavar="NAME", help="google:gemini-2.5-flash, openai:..., anthropic:..., or replay:FILE.", rich_help_panel=_WHAT
+        ),
     ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="A sample: a recorded model, a tool and two outputs. No key, no network.", rich_help_panel=_WHAT)
@@ -88,7 +91,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option("--base-url", metavar="URL", help="A Gemini-compatible server, for google: models.", rich_help_panel=_WHAT),
+        typer.Option("--base-url", metavar="URL", help="A compatible server in the place of the service.", rich_help_panel=_WHAT),
     ] = None,
     max_turns: Annotated[str, typer.Option(metavar="N|off", help="Turns.", rich_help_panel=_LIMITS)] = "30",
     timeout: Annotated[str, typer.Option(metavar="SECONDS|off", help="For the whole run.", rich_help_panel=_LIMITS)] = "600",

@@ -23,7 +23,7 @@ from monitor.cli._app import app
 from monitor.cli._outcome import exit_code
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
-from monitor.testing import LocalGemini, call
+from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, call, openai_steps
 from monitor.testing.gemini_server import ReceivedRequest
 from monitor.testing.gemini_steps import error_reply, events_of_message
 from tests.adapters.google_sdk import sdk_warnings
@@ -179,6 +179,20 @@ def test_the_task_comes_from_stdin(tmp_path: Path):
     assert server.requests[0].body["contents"][0]["parts"][0]["text"] == "Is this fine? äöü\n"
 
 
+@pytest.mark.parametrize(
+    ("model", "server"),
+    [
+        ("openai:local", LocalOpenAI([[openai_steps.text("It is fine."), openai_steps.finish()]])),
+        ("anthropic:local", LocalAnthropic([[anthropic_steps.start(), *anthropic_steps.say("It is fine."), *anthropic_steps.finish()]])),
+    ],
+)
+def test_a_compatible_server_may_stand_in_the_place_of_any_service(model: str, server: LocalOpenAI | LocalAnthropic):
+    with server:
+        done = invoke("Is this fine?", "--model", model, "--base-url", server.base_url)
+    assert done.exit_code == 0, done.output
+    assert "It is fine." in done.output
+
+
 def test_instructions_come_from_a_file_with_their_variables_filled_in(tmp_path: Path):
     (tmp_path / "prompt.md").write_text("You review ${what}.")
     with LocalGemini([[*events_of_message({"role": "assistant", "text": "It is fine."})]]) as server:
@@ -212,9 +226,14 @@ def test_steps_may_be_given_one_by_one():
         (["x"], "which model? --model google:gemini-2.5-flash"),
         (["x", "--model", "gpt"], "write the provider, a colon, and the model"),
         (["x", "--model", "google:gemini"], "needs a key: set GEMINI_API_KEY (without a key: agent-monitor run --demo)"),
+        (["x", "--model", "openai:gpt-5"], "needs a key: set OPENAI_API_KEY"),
+        (["x", "--model", "anthropic:claude-sonnet-5"], "needs a key: set ANTHROPIC_API_KEY"),
         (["x", "--model", "replay:none.jsonl"], "--model replay:none.jsonl: No such file or directory"),
         (["--demo", "--base-url", "http://127.0.0.1:9"], "which model?"),
-        (["x", "--model", "replay:{sample}", "--base-url", "http://127.0.0.1:9"], "--base-url is for google: models, not for replay:"),
+        (
+            ["x", "--model", "replay:{sample}", "--base-url", "http://127.0.0.1:9"],
+            "--base-url is for google:, openai:, openai-responses:, anthropic: models, not for replay:",
+        ),
         (["--demo", "--output", "risk"], "--output risk: write NAME:TYPE, e.g. --output summary:str"),
         (["--demo", "--output", "risk:number"], "'number' is no type; types are str, int, float, bool, json"),
         (["--demo", "--output", "a:str", "--output", "a:int"], "a is declared already"),
