@@ -26,7 +26,7 @@ from monitor.conditions.base import leaves
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import Event, TurnStarted
+from monitor.events import Event
 from monitor.judge_tasks import JudgeTasks
 from monitor.judges.base import as_judges
 from monitor.judging import Judge
@@ -143,10 +143,12 @@ class Guard:
             if self._watched is not None:
                 await self._watched.__aexit__(kind, error, trace)
         finally:
-            await self._judges.close()
-            ending = ending_by(error)
-            crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
-            self._outcome = self._core.terminate(self._clock.now(), ending, crash)
+            try:
+                await self._judges.close()
+            finally:
+                ending = ending_by(error)
+                crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
+                self._outcome = self._core.terminate(self._clock.now(), ending, crash)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self._outcome is None:
@@ -213,8 +215,6 @@ class Guard:
 
     def _emit(self, event: Event) -> None:
         self._sinks.emit(event)
-        if isinstance(event, TurnStarted):
-            self._judges.ask_due()
 
     def _must_have_begun(self) -> None:
         if not self._entered:

@@ -41,20 +41,26 @@ class Panel:
             for call in turn.tool_calls:
                 self._suspicion.add_call(call)
 
-    def add_result(self, turn: int, result: ToolResult) -> None:
+    def add_result(self, result: ToolResult) -> None:
         """A tool has answered."""
         if self._judges:
-            self._digest.add_result(turn, result)
+            self._digest.add_result(result)
             self._suspicion.add_result(result)
 
+    def add_warning(self, turn: int, text: str) -> None:
+        """The agent was told something by whoever drives it."""
+        if self._judges:
+            self._digest.add_warning(turn, text)
+
     def due(self, turn: int) -> list[tuple[Judge, JudgeInput]]:
-        """Who is to be asked now, and what he is told. They count as asked."""
-        asked: list[tuple[Judge, JudgeInput]] = []
-        for judge, schedule in self._judges:
-            if schedule.due(turn, self._suspicion.score):
-                schedule.asked(turn)
-                asked.append((judge, JudgeInput(self.task, self._digest.render(), turn)))
-        return asked
+        """Who is to be asked now, and what they are told. They count as asked."""
+        due = [(judge, schedule) for judge, schedule in self._judges if schedule.due(turn, self._suspicion.score)]
+        if not due:
+            return []
+        told = JudgeInput(self.task, self._digest.render(), turn)
+        for _, schedule in due:
+            schedule.asked(turn)
+        return [(judge, told) for judge, _ in due]
 
     def answered(self, judge: Judge, judgement: Judgement) -> None:
         """It has its answer."""
@@ -69,7 +75,10 @@ class Panel:
 
 
 def detection_of(judge: Judge, judgement: Judgement, turn: int) -> Detection:
-    """A judge's finding. Its identity is the judge: when it finds the run stuck again, that is the same loop, in other words."""
+    """A judge's finding. Its identity is the judge: when it finds the run stuck again, that is the same loop, in other words.
+
+    `count` and `threshold` are in percent; the confidence itself stands in `JudgeAnswered`.
+    """
     return Detection(
         detector=judge.name,
         kind="judge",

@@ -54,7 +54,7 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
-from monitor.judging import Judge, JudgeInput, Judgement
+from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.panel import Panel, detection_of
@@ -109,7 +109,7 @@ class RunCore:
         "_found",
         "_free_chars",
         "_goal",
-        "_judge_usage",
+        "_judge_cost",
         "_keep_chars",
         "_last",
         "_last_turn",
@@ -143,7 +143,9 @@ class RunCore:
         "open_calls",
         "replanned",
         "stop",
+        "stopped",
         "turn",
+        "turn_began",
         "waiting_since",
     )
 
@@ -183,6 +185,10 @@ class RunCore:
         """Calls of the present turn that have no result yet, oldest first."""
         self.replanned: Callable[[], None] = _nothing
         """Called when `deadline` may have come closer; the harness moves its alarm."""
+        self.turn_began: Callable[[], None] = _nothing
+        """Called when a model call is about to be made; the harness asks the judges that are due."""
+        self.stopped: Callable[[], None] = _nothing
+        """Called when it is decided that the run ends; nobody waits for a judge any more."""
 
         self._condition = stop_when
         self._schedule = Schedule(stop_when, price=price, budgets=budgets)
@@ -198,7 +204,7 @@ class RunCore:
         self._supervised = supervised
         self._parent = parent
         self._panel = Panel(judges, task)
-        self._judge_usage = NOTHING
+        self._judge_cost = JudgeCost()
 
         self._began = 0.0
         self._phase: Phase = "before_call"
@@ -264,6 +270,8 @@ class RunCore:
         self.waiting_since = now
         self._look(now, waiting=True)
         self._warn(now)
+        if self.stop is None:
+            self.turn_began()
         return True
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
@@ -333,7 +341,7 @@ class RunCore:
         else:
             self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
-        self._panel.add_result(self._turns, result)
+        self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
         self._warn(now)
@@ -447,31 +455,35 @@ class RunCore:
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
         """Which judges the harness is to ask now, beside the stream, and what it tells them."""
-        due = self._panel.due(self._turns) if self.stop is None else []
+        due = self._panel.due(self._turns) if self.stop is None and self._recovering is None else []
         for judge, told in due:
             self._emit(JudgeAsked(self.at(now), told.turn, judge.name))
         return due
 
-    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float) -> None:
-        """A judge has answered; also in the middle of a stream."""
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: JudgeCost) -> None:
+        """A judge has answered; also in the middle of a stream. A last turn is not ended for what came before it."""
         if self._outcome is not None:
             return
         self._panel.answered(judge, judgement)
-        self._judge_usage += judgement.usage
-        if judge.counts:
-            self._spending.settle(judgement.usage, estimated=False)
-        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement))
+        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement, cost))
         if judge.fact == "done":
             self._task_done = judgement.found
-        elif judgement.found:
+        elif judgement.found and self._recovering is None:
             self._take(detection_of(judge, judgement, self._turns), now)
-        self._look(now, waiting=False)
+        self._charge(judge, cost, now)
 
-    def judge_failed(self, judge: Judge, told: JudgeInput, error: Exception, now: float) -> None:
+    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: JudgeCost) -> None:
         """A judge gave no answer. That is no reason to end a run."""
         if self._outcome is None:
             self._panel.failed(judge)
-            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, describe(error)))
+            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, why, cost))
+            self._charge(judge, cost, now)
+
+    def _charge(self, judge: Judge, cost: JudgeCost, now: float) -> None:
+        self._judge_cost += cost
+        if judge.counts:
+            self._spending.settle(cost.usage, estimated=cost.estimated)
+        self._look(now, waiting=False)
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
@@ -487,7 +499,10 @@ class RunCore:
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
             self._told = True
             return last.failure
-        return self._verdicts.pop(0) if self._verdicts else Continue()
+        verdict = self._verdicts.pop(0) if self._verdicts else Continue()
+        if isinstance(verdict, Nudge | WithdrawTool):
+            self._panel.add_warning(self._turns, verdict.text)
+        return verdict
 
     def abort(self, why: str) -> None:
         """The user wants the run to end. Only notes it, so that it may be called from any thread; the next look decides."""
@@ -563,7 +578,8 @@ class RunCore:
             usage=usage,
             usage_estimated=self._spending.estimated,
             cost_usd=cost_usd,
-            judge_usage=self._judge_usage,
+            judge_usage=self._judge_cost.usage,
+            judge_usage_estimated=self._judge_cost.estimated,
             turns=self._turns,
             elapsed_s=self.at(now),
             recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
@@ -694,6 +710,7 @@ class RunCore:
             self.deadline = -math.inf
             self._decided_at = now
             self._emit(StopDecided(self.at(now), stop))
+            self.stopped()
 
     def _ending(self, fallback: Stop | None) -> Stop:
         stop = self._how_it_ends(fallback)
@@ -812,4 +829,4 @@ class RunCore:
 
 
 def _nothing() -> None:
-    """No alarm to move yet."""
+    """Nobody wants to know yet."""
