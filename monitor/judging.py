@@ -6,6 +6,7 @@ and what it answers is a fact like any other: `RunCore` takes it in, the policy 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
@@ -163,5 +164,5 @@ class JudgeSchedule:
 
 
 def next_interval(confidence: float) -> int:
-    """Turns until the next question."""
-    return round(MIN_INTERVAL + INTERVAL_RANGE * (1 - min(1.0, max(0.0, confidence))))
+    """Turns until the next question. Half a turn is rounded up, as Gemini CLI does it, and not to even as `round` would."""
+    return math.floor(MIN_INTERVAL + INTERVAL_RANGE * (1 - min(1.0, max(0.0, confidence))) + 0.5)

@@ -55,6 +55,8 @@ class ModelJudge:
             raise ConfigError(f"threshold is {threshold!r}; give a number above 0 and up to 1")
         if first_turn < 1 or first_interval < 1 or min_turns < 1:
             raise ConfigError("first_turn, first_interval and min_turns count turns: give 1 or more")
+        if suspicion is not None and not 0 < suspicion <= 1:
+            raise ConfigError(f"suspicion is {suspicion!r}; give a score above 0 and up to 1, or None to wait for first_turn")
         if not timeout_s > 0:
             raise ConfigError(f"timeout_s is {timeout_s!r}; give a number of seconds above 0")
         self.name = name or f"{self.fact}_judge"
