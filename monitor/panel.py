@@ -74,10 +74,11 @@ class Panel:
         return next(schedule for known, schedule in self._judges if known is judge)
 
 
-def detection_of(judge: Judge, judgement: Judgement, turn: int) -> Detection:
-    """A judge's finding. Its identity is the judge: when it finds the run stuck again, that is the same loop, in other words.
+def detection_of(judge: Judge, told: JudgeInput, judgement: Judgement, turn: int) -> Detection:
+    """A judge's finding, asked at the start of one turn and heard in `turn`, perhaps a later one.
 
-    `count` and `threshold` are in percent; the confidence itself stands in `JudgeAnswered`.
+    Its identity is the judge: when it finds the run stuck again, that is the same loop, in other words. `count` and `threshold` are in
+    percent; the confidence itself stands in `JudgeAnswered`.
     """
     return Detection(
         detector=judge.name,
@@ -86,8 +87,8 @@ def detection_of(judge: Judge, judgement: Judgement, turn: int) -> Detection:
         level="loop",
         count=round(100 * judgement.confidence),
         threshold=round(100 * judge.threshold),
-        start_offset=max(0, turn - 1),
-        offset=turn,
+        start_offset=max(0, told.turn - 1),
+        offset=max(0, turn - 1),
         evidence=Evidence(judgement.analysis[:EXCERPT_CHARS], identity(judge.name), len(judgement.analysis)),
         message=f"{judgement.judged_by} is {judgement.confidence:.0%} sure that the run is stuck",
     )

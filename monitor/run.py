@@ -469,7 +469,7 @@ class RunCore:
         if judge.fact == "done":
             self._task_done = judgement.found
         elif judgement.found and self._recovering is None:
-            self._take(detection_of(judge, judgement, self._turns), now)
+            self._take(detection_of(judge, told, judgement, self._turns), now)
         self._charge(judge, cost, now)
 
     def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: JudgeCost) -> None:

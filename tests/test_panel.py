@@ -7,12 +7,13 @@ import pytest
 import monitor
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError
-from monitor.judging import Judgement
+from monitor.judging import JudgeInput, Judgement
 from monitor.outcome import Turn
 from monitor.panel import EXCERPT_CHARS, Panel, detection_of
 from monitor.testing import ScriptedModel
 
 MODEL = ScriptedModel()
+TOLD = JudgeInput(None, "no calls", 30)
 
 
 def test_without_judges_it_keeps_no_books():
@@ -46,9 +47,9 @@ def test_two_judges_of_one_name_are_refused():
 
 def test_two_findings_of_a_judge_are_the_same_loop_and_those_of_two_judges_are_not():
     one, other = monitor.LoopJudge(MODEL), monitor.LoopJudge(MODEL, name="other")
-    first = detection_of(one, Judgement("It goes round.", 0.93, found=True, judged_by="m"), 30)
-    second = detection_of(one, Judgement("Round it goes, " * 100, 0.99, found=True, judged_by="m"), 36)
-    third = detection_of(other, Judgement("It goes round.", 0.93, found=True, judged_by="m"), 30)
+    first = detection_of(one, TOLD, Judgement("It goes round.", 0.93, found=True, judged_by="m"), 30)
+    second = detection_of(one, TOLD, Judgement("Round it goes, " * 100, 0.99, found=True, judged_by="m"), 36)
+    third = detection_of(other, TOLD, Judgement("It goes round.", 0.93, found=True, judged_by="m"), 30)
     assert first.evidence.xxhash == second.evidence.xxhash != third.evidence.xxhash
     assert (first.kind, first.level, first.count, first.threshold) == ("judge", "loop", 93, 90)
     assert len(second.evidence.excerpt) == EXCERPT_CHARS

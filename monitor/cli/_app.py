@@ -9,6 +9,7 @@ import typer
 import monitor
 from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
+from monitor.cli.judge_eval import judge_eval
 from monitor.cli.scan import scan
 
 app = typer.Typer(
@@ -59,3 +60,4 @@ def agent_monitor(
 app.command()(demo)
 app.command()(scan)
 app.command()(doctor)
+app.command()(judge_eval)
