@@ -49,7 +49,7 @@ class Suspicion:
 
     def add_result(self, result: ToolResult) -> None:
         """Its result."""
-        key = identity(f"{result.name} {result.text}")
+        key = identity(result.text)
         repeated, known = self._open.pop(result.id, False), key in self._results
         self._latest.append(_got_nowhere(result, repeated=repeated, known=known))
         self._results.append(key)

@@ -19,7 +19,7 @@ from monitor.ask import ask
 from monitor.cli import _view
 from monitor.cli._reply_cache import ReplyCache, default_cache
 from monitor.cli._report import count
-from monitor.errors import describe
+from monitor.errors import ConfigError, describe
 from monitor.guard import CLOSE_GRACE_S
 from monitor.judges import LoopJudge
 from monitor.judging import FIRST_TURN, Judge, JudgeCost, JudgeInput, Judgement
@@ -122,12 +122,19 @@ def offline_judge(
     name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN, suspicion: float | None = None
 ) -> Iterator[OfflineJudge]:
     """A loop judge of the model of that name, with an event loop of its own to ask it in. Raises `ConfigError` as `monitor.model` does."""
-    models = [model_of(name), *([model_of(confirm)] if confirm is not None else [])]
+    models = [_model(one) for one in (name, confirm) if one is not None]
     judge = LoopJudge(models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, suspicion=suspicion)
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         stack.callback(_close, portal, models)
         yield OfflineJudge(judge, portal, ReplyCache(cache or default_cache()))
+
+
+def _model(name: str) -> Model:
+    try:
+        return model_of(name)
+    except OSError as error:
+        raise ConfigError(f"{name}: {error.strerror or error}") from None
 
 
 def _close(portal: BlockingPortal, models: Sequence[Model]) -> None:
