@@ -53,6 +53,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.detectors
 	@$(BIN)/python -m bench.stream
 	@$(BIN)/python -m bench.close
+	@$(BIN)/python -m bench.judge
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 
 clean: ## remove the environment and all caches

@@ -64,7 +64,7 @@ class Guard:
 
     `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
     this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
-    `judge`: who looks at the run from time to time, beside it.
+    `judge`: who looks at the run from time to time, beside it; `task`: what the user asked for, which it is told.
     `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
     the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
     and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
@@ -81,6 +81,7 @@ class Guard:
         detectors: Sequence[Detector] | None = _DEFAULT,
         policy: Policy | None = None,
         judge: Judge | Sequence[Judge] | None = None,
+        task: str | None = None,
         outputs: Mapping[str, Any] | type | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
@@ -117,6 +118,7 @@ class Guard:
             assignment=Assignment(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
             cuts=True,
             judges=as_judges(judge),
+            task=task,
         )
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0

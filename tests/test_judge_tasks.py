@@ -172,6 +172,15 @@ async def test_one_question_at_a_time_however_long_it_takes() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_guard_tells_the_judge_the_task_where_it_knows_it() -> None:
+    model = ScriptedModel(says(0.1))
+    run = Run(monitor.LoopJudge(model, first_turn=1), task="Find the rain.")
+    async with run.guard:
+        await turns(run.guard, 1)
+    assert 'task: "Find the rain."' in str(model.requests[0].messages)
+
+
+@pytest.mark.anyio
 async def test_two_judges_are_asked_side_by_side() -> None:
     run = Run([monitor.LoopJudge(ScriptedModel(says(0.1))), monitor.DoneJudge(ScriptedModel(says(0.1)), first_turn=30)])
     async with run.guard:

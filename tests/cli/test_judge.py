@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,8 @@ def recorded(path: Path, *replies: str) -> str:
 def judging(request: ReceivedRequest) -> Script:
     """A judge that can count: it reads the digest as any other would."""
     said = request.body["contents"][0]["parts"][0]["text"]
-    counts = next(line for line in said.splitlines() if " different answers" in line).split()
-    calls, answers = int(counts[0]), int(counts[5])
+    counts = re.search(r"^(\d+) calls.*?, (\d+) different answers", said, re.MULTILINE)
+    calls, answers = (int(counts[1]), int(counts[2])) if counts else (0, 0)
     assert request.body["generationConfig"]["responseMimeType"] == "application/json"
     return [text(reply(0.95 if answers < calls / 3 else 0.1)), finish(usage=usage(900, output=40))]
 

@@ -1,0 +1,288 @@
+"""What a judge beside a stream costs it, and how soon its verdict closes one, with the real google-genai SDK on every transport.
+
+    python -m bench.judge [--rounds 15] [--quick]
+
+Two tables. *Delivery*: a stream whose chunks are due every 2 ms, with a judge that takes a second to answer over HTTP and without one,
+in turn; the delay of a chunk is counted from when it was due until the caller had it. *Verdicts*: the agent's stream stalls, the judge
+answers; from the moment at which the server has sent the judge's last byte to the moment at which it sees the stalled connection closed.
+Exits with 1 if a goal was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from statistics import median
+from typing import Any
+
+import anyio
+from google.genai.client import AsyncClient
+from rich.console import Console
+from rich.table import Table
+
+import monitor
+from bench import _report
+from bench._close_cases import Backend, Transport
+from bench.close import CELLS, PACKAGES, _ask, _p99, _quiet, _sdk
+from monitor.chunks import Chunk, TextDelta, TurnFinished
+from monitor.events import JudgeAnswered
+from monitor.judges import LoopJudge
+from monitor.reasons import FinishReason, TerminateReason
+from monitor.sinks.memory import MemorySink
+from monitor.testing import gemini_steps as wire
+from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
+
+ROUNDS, VERDICTS = 15, 40
+EVERY_S = 0.002
+STREAM_S = 1.3
+"""How long a stream lasts: the judge is asked at its start, and has answered before its end."""
+JUDGE_S = 1.0
+DELAY_GOAL_MS, VERDICT_GOAL_MS = 1.0, 50.0
+
+_console = Console(width=150)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    rounds: int = ROUNDS
+    verdicts: int = VERDICTS
+    stream_s: float = STREAM_S
+    judge_s: float = JUDGE_S
+
+
+QUICK = Sizes(rounds=1, verdicts=2)
+
+
+@dataclass
+class Delivery:
+    """Delays of chunks in milliseconds, round by round."""
+
+    backend: Backend
+    transport: Transport
+    without: list[list[float]] = field(default_factory=list)
+    beside: list[list[float]] = field(default_factory=list)
+    answers: int = 0
+    """Questions that were answered while the stream went on."""
+
+    @property
+    def added_ms(self) -> float:
+        """What the judge adds to the 99th percentile: the median of the rounds, because neighbours disturb single ones."""
+        return median(_p99(beside) - _p99(without) for beside, without in zip(self.beside, self.without, strict=True))
+
+
+@dataclass
+class Verdicts:
+    """From the judge's last byte to the closed connection."""
+
+    backend: Backend
+    transport: Transport
+    wrong: int = 0
+    ms: list[float] = field(default_factory=list)
+
+
+def _reply(confidence: float) -> str:
+    return json.dumps({"analysis": "The same page under other words.", "confidence": confidence})
+
+
+def _script(request: ReceivedRequest, judge_s: float) -> wire.Script:
+    """A judge has instructions; an agent's prompt says what becomes of it."""
+    if "systemInstruction" in request.body:
+        said = request.body["contents"][0]["parts"][0]["text"]
+        stalls = '"stalls"' in said
+        return [wire.Pause(0.05 if stalls else judge_s), wire.text(_reply(0.95 if stalls else 0.1)), wire.finish()]
+    return [wire.text("Let me look."), wire.Stall()]
+
+
+# --- delivery
+
+
+async def _paced(due: list[float], stream_s: float) -> AsyncIterator[Chunk]:
+    """A chunk every 2 ms; `due` gets the moments at which they should come."""
+    start = time.perf_counter()
+    for number in range(1, round(stream_s / EVERY_S)):
+        due.append(start + number * EVERY_S)
+        await anyio.sleep(max(0.0, due[-1] - time.perf_counter()))
+        yield TextDelta(f"word {number} ")
+    due.append(time.perf_counter())
+    yield TurnFinished(FinishReason.DONE)
+
+
+async def _delays_ms(judge: LoopJudge | None, stream_s: float) -> tuple[list[float], int]:
+    due: list[float] = []
+    got: list[float] = []
+    sink = MemorySink()
+    async with monitor.Guard(judge=judge, sinks=[sink]) as guard, guard.watch(_paced(due, stream_s)) as watched:
+        got += [time.perf_counter() async for _ in watched]
+    answers = sum(isinstance(event, JudgeAnswered) for event in sink.events)
+    return [(at - when) * 1e3 for at, when in zip(got, due, strict=True)], answers
+
+
+async def _delivery(backend: Backend, transport: Transport, server: LocalGemini, sizes: Sizes) -> Delivery:
+    found = Delivery(backend, transport)
+    async with _sdk(server, transport) as client:
+        judge = LoopJudge(monitor.model("google:local", client=client), first_turn=1)
+        await _delays_ms(judge, sizes.judge_s + 0.2)  # what the SDK does at its first use is no part of it
+        for _ in range(sizes.rounds):
+            found.without.append((await _delays_ms(None, sizes.stream_s))[0])
+            delays, answers = await _delays_ms(judge, sizes.stream_s)
+            found.beside.append(delays)
+            found.answers += answers
+    return found
+
+
+# --- verdicts
+
+
+async def _verdict(client: AsyncClient, server: LocalGemini) -> float | None:
+    """Milliseconds; `None`: it went wrong."""
+    judge = LoopJudge(monitor.model("google:local", client=client), first_turn=1)
+    number = len(server.requests)
+    async with monitor.Guard(judge=judge, task="stalls") as guard, guard.watch(partial(_ask, client, "stalls")) as watched:
+        async for _ in watched:
+            pass
+    agent = next(index for index in (number, number + 1) if "systemInstruction" not in server.requests[index].body)
+    asked = server.requests[2 * number + 1 - agent]
+    closed = await server.wait_closed_async(agent)
+    if guard.outcome.reason is not TerminateReason.LOOP_DETECTED or not guard.outcome.closed or asked.last_sent_at is None:
+        return None
+    return (closed.at - asked.last_sent_at) * 1e3
+
+
+async def _verdicts(backend: Backend, transport: Transport, server: LocalGemini, sizes: Sizes) -> Verdicts:
+    found = Verdicts(backend, transport)
+    async with _sdk(server, transport) as client:
+        await _verdict(client, server)
+        for _ in range(sizes.verdicts):
+            ms = await _verdict(client, server)
+            if ms is None:
+                found.wrong += 1
+            else:
+                found.ms.append(ms)
+    return found
+
+
+# --- the report
+
+
+@dataclass
+class Results:
+    """Everything that was measured."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    verdicts: list[Verdicts] = field(default_factory=list)
+
+    def goals(self) -> list[dict[str, Any]]:
+        """What was promised, and what came of it."""
+        added, late = max(row.added_ms for row in self.deliveries), max(_p99(row.ms) for row in self.verdicts)
+        goals = [
+            ("delay added by a judge at p99, worst, ms", max(round(row.added_ms, 3) for row in self.deliveries), DELAY_GOAL_MS),
+            (
+                "from the verdict to the closed connection at p99, worst, ms",
+                max(round(_p99(row.ms), 3) for row in self.verdicts),
+                VERDICT_GOAL_MS,
+            ),
+            ("verdicts that went wrong", sum(row.wrong for row in self.verdicts), 0),
+            ("questions without an answer", sum(len(row.beside) - row.answers for row in self.deliveries), 0),
+        ]
+        return [{"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "packages": {name: version(name) for name in PACKAGES},
+            "deliveries": [
+                {
+                    "backend": row.backend,
+                    "transport": row.transport,
+                    "rounds": len(row.beside),
+                    "chunks": sum(map(len, row.beside)),
+                    "without_ms": _percentiles(row.without),
+                    "beside_ms": _percentiles(row.beside),
+                    "added_p99_ms": round(row.added_ms, 3),
+                }
+                for row in self.deliveries
+            ],
+            "verdicts": [
+                {
+                    "backend": row.backend,
+                    "transport": row.transport,
+                    "runs": len(row.ms) + row.wrong,
+                    "wrong": row.wrong,
+                    "p50_ms": round(median(row.ms), 3),
+                    "p99_ms": round(_p99(row.ms), 3),
+                }
+                for row in self.verdicts
+            ],
+            "goals": self.goals(),
+        }
+
+
+def _percentiles(rounds: Sequence[Sequence[float]]) -> dict[str, float]:
+    pooled = [delay for delays in rounds for delay in delays]
+    return {"p50": round(median(pooled), 3), "p99": round(_p99(pooled), 3), "max": round(max(pooled), 3)}
+
+
+def measure(sizes: Sizes) -> Results:
+    """All of it."""
+    results = Results()
+    with _quiet("trio.async_generator_errors"), LocalGemini(partial(_script, judge_s=sizes.judge_s)) as server:
+        for backend, transport in CELLS:
+            results.deliveries.append(anyio.run(_delivery, backend, transport, server, sizes, backend=backend))
+            results.verdicts.append(anyio.run(_verdicts, backend, transport, server, sizes, backend=backend))
+    return results
+
+
+def show(results: Results) -> None:
+    """As tables."""
+    table = Table(
+        "judge over",
+        "chunks",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "p50 with",
+        "p99 with",
+        "max with",
+        "added at p99, ms",
+        title="Delivery: due until had",
+    )
+    for row in results.deliveries:
+        without, beside = _percentiles(row.without), _percentiles(row.beside)
+        where = f"{row.transport} on {row.backend}"
+        numbers = (*without.values(), *beside.values(), row.added_ms)
+        table.add_row(where, str(sum(map(len, row.beside))), *(f"{number:.2f}" for number in numbers))
+    _console.print(table)
+    table = Table("transport", "runs", "wrong", "p50 ms", "p99 ms", title="Verdicts: from the judge's last byte to the closed connection")
+    for verdict in results.verdicts:
+        where = f"{verdict.transport} on {verdict.backend}"
+        table.add_row(
+            where, str(len(verdict.ms) + verdict.wrong), str(verdict.wrong), f"{median(verdict.ms):.2f}", f"{_p99(verdict.ms):.2f}"
+        )
+    _console.print(table)
+    for goal in results.goals():
+        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write; 1 if a goal was missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.judge", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each stream on each transport; {ROUNDS} if not given")
+    parser.add_argument("--quick", action="store_true", help="one of each, to see that it works; writes nothing")
+    options = parser.parse_args(arguments)
+    results = measure(QUICK if options.quick else Sizes(rounds=options.rounds))
+    show(results)
+    if not options.quick:
+        _report.write("judge", results.to_dict())
+    return 0 if all(goal["passed"] for goal in results.goals()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
