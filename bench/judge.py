@@ -3,8 +3,9 @@
     python -m bench.judge [--rounds 15] [--quick]
 
 Two tables. *Delivery*: a stream whose chunks are due every 2 ms, with a judge that takes a second to answer over HTTP and without one,
-in turn; the delay of a chunk is counted from when it was due until the caller had it. *Verdicts*: the agent's stream stalls, the judge
-answers; from the moment at which the server has sent the judge's last byte to the moment at which it sees the stalled connection closed.
+in turn; the delay of a chunk is counted from when it was due until the caller had it, and the processor time of the event loop's thread
+from chunk to chunk. *Verdicts*: the agent's stream stalls, the judge answers; from the moment at which the server has sent the judge's last
+byte to the moment at which it sees the stalled connection closed.
 Exits with 1 if a goal was missed.
 """
 
@@ -14,10 +15,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -72,10 +74,21 @@ class Delivery:
     answers: int = 0
     """Questions that were answered while the stream went on."""
 
+    without_cpu: list[float] = field(default_factory=list)
+    beside_cpu: list[float] = field(default_factory=list)
+    """Milliseconds of processor time of the event loop's thread from one chunk to the next: what delays a chunk, but for the neighbours."""
+
     @property
     def added_ms(self) -> float:
-        """What the judge adds to the 99th percentile: the median of the rounds, because neighbours disturb single ones."""
-        return median(_p99(beside) - _p99(without) for beside, without in zip(self.beside, self.without, strict=True))
+        """What the judge adds to the 99th percentile of the delay. Other programs on the machine only ever add to a round, and the judge
+        adds to each: so the quieter rounds are compared, by their lower quartile.
+        """
+        return _quartile(map(_p99, self.beside)) - _quartile(map(_p99, self.without))
+
+    @property
+    def added_cpu_ms(self) -> float:
+        """What it adds to the 99th percentile of the processor time between two chunks."""
+        return _p99(self.beside_cpu) - _p99(self.without_cpu)
 
 
 @dataclass
@@ -86,6 +99,11 @@ class Verdicts:
     transport: Transport
     wrong: int = 0
     ms: list[float] = field(default_factory=list)
+
+
+def _quartile(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 4]
 
 
 def _reply(confidence: float) -> str:
@@ -115,25 +133,30 @@ async def _paced(due: list[float], stream_s: float) -> AsyncIterator[Chunk]:
     yield TurnFinished(FinishReason.DONE)
 
 
-async def _delays_ms(judge: LoopJudge | None, stream_s: float) -> tuple[list[float], int]:
+async def _read(judge: LoopJudge | None, stream_s: float) -> tuple[list[float], list[float], int]:
+    """Delays and processor time of the chunks of one stream in milliseconds; and how often the judge answered."""
     due: list[float] = []
-    got: list[float] = []
+    got: list[tuple[float, float]] = []
     sink = MemorySink()
     async with monitor.Guard(judge=judge, sinks=[sink]) as guard, guard.watch(_paced(due, stream_s)) as watched:
-        got += [time.perf_counter() async for _ in watched]
+        got += [(time.perf_counter(), time.thread_time()) async for _ in watched]
     answers = sum(isinstance(event, JudgeAnswered) for event in sink.events)
-    return [(at - when) * 1e3 for at, when in zip(got, due, strict=True)], answers
+    delays = [(at - when) * 1e3 for (at, _), when in zip(got, due, strict=True)]
+    return delays, [(after - before) * 1e3 for (_, before), (_, after) in pairwise(got)], answers
 
 
 async def _delivery(backend: Backend, transport: Transport, server: LocalGemini, sizes: Sizes) -> Delivery:
     found = Delivery(backend, transport)
     async with _sdk(server, transport) as client:
         judge = LoopJudge(monitor.model("google:local", client=client), first_turn=1)
-        await _delays_ms(judge, sizes.judge_s + 0.2)  # what the SDK does at its first use is no part of it
+        await _read(judge, sizes.judge_s + 0.2)  # what the SDK does at its first use is no part of it
         for _ in range(sizes.rounds):
-            found.without.append((await _delays_ms(None, sizes.stream_s))[0])
-            delays, answers = await _delays_ms(judge, sizes.stream_s)
+            delays, cpu, _ = await _read(None, sizes.stream_s)
+            found.without.append(delays)
+            found.without_cpu += cpu
+            delays, cpu, answers = await _read(judge, sizes.stream_s)
             found.beside.append(delays)
+            found.beside_cpu += cpu
             found.answers += answers
     return found
 
@@ -182,13 +205,11 @@ class Results:
     def goals(self) -> list[dict[str, Any]]:
         """What was promised, and what came of it."""
         added, late = max(row.added_ms for row in self.deliveries), max(_p99(row.ms) for row in self.verdicts)
+        cpu = max(row.added_cpu_ms for row in self.deliveries)
         goals = [
-            ("delay added by a judge at p99, worst, ms", max(round(row.added_ms, 3) for row in self.deliveries), DELAY_GOAL_MS),
-            (
-                "from the verdict to the closed connection at p99, worst, ms",
-                max(round(_p99(row.ms), 3) for row in self.verdicts),
-                VERDICT_GOAL_MS,
-            ),
+            ("delay added by a judge at p99, worst, ms", round(added, 3), DELAY_GOAL_MS),
+            ("from the verdict to the closed connection at p99, worst, ms", round(late, 3), VERDICT_GOAL_MS),
+            ("processor time added between two chunks at p99, worst, ms", round(cpu, 3), DELAY_GOAL_MS),
             ("verdicts that went wrong", sum(row.wrong for row in self.verdicts), 0),
             ("questions without an answer", sum(len(row.beside) - row.answers for row in self.deliveries), 0),
         ]
@@ -207,6 +228,7 @@ class Results:
                     "without_ms": _percentiles(row.without),
                     "beside_ms": _percentiles(row.beside),
                     "added_p99_ms": round(row.added_ms, 3),
+                    "added_cpu_p99_ms": round(row.added_cpu_ms, 3),
                 }
                 for row in self.deliveries
             ],
@@ -257,7 +279,7 @@ def show(results: Results) -> None:
     for row in results.deliveries:
         without, beside = _percentiles(row.without), _percentiles(row.beside)
         where = f"{row.transport} on {row.backend}"
-        numbers = (*without.values(), *beside.values(), row.added_ms)
+        numbers = (*without.values(), *beside.values(), row.added_ms, row.added_cpu_ms)
         table.add_row(where, str(sum(map(len, row.beside))), *(f"{number:.2f}" for number in numbers))
     _console.print(table)
     table = Table("transport", "runs", "wrong", "p50 ms", "p99 ms", title="Verdicts: from the judge's last byte to the closed connection")
