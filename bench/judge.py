@@ -274,7 +274,8 @@ def show(results: Results) -> None:
         "p99 with",
         "max with",
         "added at p99, ms",
-        title="Delivery: due until had",
+        "of it CPU",
+        title="Delivery: from due until had",
     )
     for row in results.deliveries:
         without, beside = _percentiles(row.without), _percentiles(row.beside)
