@@ -26,6 +26,7 @@ from monitor.conditions import Condition as Condition
 from monitor.conditions import CostLimit as CostLimit
 from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
 from monitor.conditions import IdleTimeout as IdleTimeout
+from monitor.conditions import MaxConsecutiveErrors as MaxConsecutiveErrors
 from monitor.conditions import MaxModelCalls as MaxModelCalls
 from monitor.conditions import MaxToolCalls as MaxToolCalls
 from monitor.conditions import MaxTurns as MaxTurns
@@ -197,6 +198,7 @@ __all__ = [
     "LimitWarning",
     "LogSink",
     "LoopJudge",
+    "MaxConsecutiveErrors",
     "MaxModelCalls",
     "MaxToolCalls",
     "MaxTurns",

@@ -7,14 +7,17 @@ Rules of the canonical form:
 - numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an integral float reads as its
   integer, `-0.0` as `0`;
 - `True` is not `1`, `None` is not `"None"`; tuples and lists are equal;
-- text is taken as it comes: no Unicode normalisation (a file name may differ by it), lone surrogates and NUL survive;
-- what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value has. It never raises.
+- text is compared in NFC: models write `é` as one code point or as two, and mean the same file. Nothing else of it changes: lone
+  surrogates and NUL survive;
+- what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value has; a container within itself is told
+  by how far up it begins. It never raises.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -34,23 +37,25 @@ def identity(text: str) -> str:
 
 def canonical_json(value: object) -> str:
     """One line of ASCII JSON, equal for equal values; the rules are above."""
-    return json.dumps(_plain(value, 0), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(_plain(value, ()), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _plain(value: object, depth: int) -> Any:
+def _plain(value: object, above: tuple[int, ...]) -> Any:
+    """`above`: the ids of the containers that hold `value`, the outermost first."""
     if value is None or isinstance(value, (bool, str)):
-        return str(value) if isinstance(value, str) else value
-    if isinstance(value, int):
-        return _integer(int(value))
-    if isinstance(value, float):
-        return _number(float(value))
-    if depth >= MAX_DEPTH:
+        return _text(value) if isinstance(value, str) else value
+    if isinstance(value, (int, float)):
+        return _number(value)
+    if len(above) >= MAX_DEPTH:
         return _tagged("deep", _safe_repr(value))
+    if id(value) in above:
+        return _tagged("circle", above[::-1].index(id(value)))
     try:
         if isinstance(value, Mapping):
-            return _mapping(value, depth + 1)
+            return _mapping(value, (*above, id(value)))
         if isinstance(value, (list, tuple)):
-            return [_plain(item, depth + 1) for item in value]
+            inside = (*above, id(value))
+            return [_plain(item, inside) for item in value]
         if isinstance(value, (bytes, bytearray)):
             return _tagged("bytes", bytes(value).hex())
         if isinstance(value, AbstractSet):
@@ -60,13 +65,20 @@ def _plain(value: object, depth: int) -> Any:
     return _tagged(type(value).__name__, _safe_repr(value))
 
 
-def _mapping(mapping: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    plain = {_key(key): _plain(item, depth) for key, item in mapping.items()}
+def _mapping(mapping: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
+    items = [(_key(key), _plain(item, above)) for key, item in mapping.items()]
+    plain = dict(items)
+    if len(plain) < len(items):  # keys that only their Unicode form tells apart
+        return _tagged("mapping", sorted([key, json.dumps(item, sort_keys=True)] for key, item in items))
     return _tagged("mapping", plain) if TAG in plain else plain
 
 
 def _key(key: object) -> str:
-    return str(key) if isinstance(key, str) else f"{TAG}{type(key).__name__}:{_safe_repr(key)}"
+    return _text(key) if isinstance(key, str) else f"{TAG}{type(key).__name__}:{_safe_repr(key)}"
+
+
+def _text(value: str) -> str:
+    return str(value) if value.isascii() else unicodedata.normalize("NFC", value)
 
 
 def _integer(value: int) -> Any:
@@ -74,6 +86,9 @@ def _integer(value: int) -> Any:
 
 
 def _number(value: float) -> Any:
+    if isinstance(value, int):
+        return _integer(int(value))
+    value = float(value)
     if not math.isfinite(value):
         return _tagged("float", repr(value))
     return _integer(int(value)) if value.is_integer() else value

@@ -21,6 +21,10 @@ class FinishReason(StrEnum):
     """The provider's own repetition check ended the turn."""
 
 
+REPETITION_WORDS = frozenset({"repetition", "repetition_detected"})
+"""What servers say whose own check has stopped the model: vLLM's `finish_reason` and `stop_reason`, and those compatible with it."""
+
+
 class TerminateReason(StrEnum):
     """Why a run ended. Every run ends with exactly one of these."""
 

@@ -61,15 +61,15 @@ from monitor.panel import Panel, detection_of
 from monitor.pauses import Pauses
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.prices import Price
-from monitor.reasons import FinishReason, TerminateReason
+from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.reply import LoopedText, Part, Reply, loop_start
 from monitor.schedule import Schedule
 from monitor.spending import NOTHING, Spending
 from monitor.state import Phase, RunState, Usage
 from monitor.stream_end import StreamEnd, failed, left
 from monitor.stream_end import finished as ended
-from monitor.tally import TurnTally, keep_limit
-from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.tally import ErrorStreak, TurnTally, keep_limit
+from monitor.verdicts import VETO, Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 from monitor.warner import Warner
 
 T = TypeVar("T")
@@ -106,6 +106,7 @@ class RunCore:
         "_cuts",
         "_decided_at",
         "_emit",
+        "_errors",
         "_found",
         "_free_chars",
         "_goal",
@@ -213,6 +214,7 @@ class RunCore:
         self._pauses = Pauses()
         self._retry_delay_s = 0.0
         self._task_done: bool | None = None
+        self._errors = ErrorStreak()
         self._verdicts: list[Verdict] = []
         self._goal: str | None = None
         self._abort_why: str | None = None
@@ -262,6 +264,7 @@ class RunCore:
             self._turns += 1
             self._tell_policy(now)
         self._model_calls += 1
+        self._errors.turn_started()
         self.open_calls.clear()
         self._phase = "streaming"
         self._tally = TurnTally(number=self._turns, keep_chars=self._keep_chars, started_at=now)
@@ -338,6 +341,8 @@ class RunCore:
             if known.name not in self._tools_called:
                 self._tools_called += (known.name,)
             result = ToolResult(known.id, known.name, text, is_error)
+            if not text.startswith(VETO):
+                self._errors.add(is_error=is_error)
         else:
             self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
@@ -373,6 +378,8 @@ class RunCore:
         else:
             last = ended(tally, must_finish=must_finish, must_answer=self._supervised)
         self._last = last
+        if last.void:
+            self._errors.add(is_error=True)
         self._spending.settle(tally.usage, estimated=tally.usage_estimated)
         loop_offset = loop_start(self._loop, self._offsets["text"]) if self._loop is not None and self._loop.channel == "text" else None
         self.turn = turn = tally.ended(stopped=self.stop or last.failure, error=error, model_error=model_error, loop_offset=loop_offset)
@@ -621,6 +628,7 @@ class RunCore:
             turns=self._turns - (self._last is not None and self._last.void),
             model_calls=self._model_calls,
             tool_calls=self._tool_calls,
+            consecutive_errors=self._errors.count,
             usage=usage,
             usage_estimated=self._spending.estimated or (tally is not None and tally.usage_estimated),
             cost_usd=cost_usd,
@@ -757,8 +765,11 @@ class RunCore:
             self._reply.restart()
             self._loop = None
             self._emit(AttemptRetried(self.at(now), self._turns, chunk.reason))
-        self._find(self._bank.fact, chunk, now)
-        if isinstance(chunk, TurnFinished) and chunk.finish_reason is FinishReason.REPETITION:
+        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:  # void: what comes next takes it back
+            self._find(self._bank.fact, chunk, now)
+        if isinstance(chunk, TurnFinished) and (
+            chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS
+        ):
             detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
         self._look(now, waiting=False)

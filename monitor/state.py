@@ -59,6 +59,8 @@ class RunState:
     """Streams opened."""
     tool_calls: int = 0
     """Tool calls that the model has completed writing."""
+    consecutive_errors: int = 0
+    """Turns in a row, and attempts at one, in which the model call failed, or a tool did and none succeeded."""
     usage: Usage = field(default_factory=Usage)
     """All turns together; of the running one by its latest report plus an estimate of what came since."""
     usage_estimated: bool = False

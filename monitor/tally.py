@@ -132,6 +132,29 @@ class TurnTally:
         )
 
 
+class ErrorStreak:
+    """Turns in a row that failed: the model call did, or a tool did and none succeeded. Siblings that fail together are one error."""
+
+    __slots__ = ("_failed", "_succeeded", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._failed = self._succeeded = False
+
+    def turn_started(self) -> None:
+        """Another turn, or another attempt at one. If nothing failed in the one before, it was a success."""
+        if not self._failed:
+            self.count = 0
+        self._failed = self._succeeded = False
+
+    def add(self, *, is_error: bool) -> None:
+        """A tool result, or a model call that failed."""
+        if not is_error:
+            self.count, self._failed, self._succeeded = 0, False, True
+        elif not self._failed and not self._succeeded:
+            self.count, self._failed = self.count + 1, True
+
+
 def keep_limit(keep_text_chars: int | None) -> float:
     """`None` is no limit."""
     return math.inf if keep_text_chars is None else keep_text_chars

@@ -205,3 +205,31 @@ def test_what_is_held_of_a_stream_does_not_grow_with_it() -> None:
     assert run.stop is None
     assert abs(held[2] - held[1]) < 4_096
     assert held[2] < 32_768
+
+
+@pytest.mark.parametrize("failed", [monitor.TurnFinished(monitor.FinishReason.MALFORMED, "MALFORMED_FUNCTION_CALL"), None])
+@pytest.mark.parametrize("name", monitor.default_detectors(), ids=lambda detector: detector.name)
+def test_an_attempt_that_the_provider_could_not_read_leaves_nothing_in_any_detector(
+    failed: monitor.TurnFinished | None, name: monitor.Detector
+):
+    """The next stream is the same turn again, whether the attempt said how it failed or just broke off."""
+
+    def snapshot(attempts: int) -> object:
+        (detector,) = (one for one in monitor.default_detectors() if one.name == name.name)
+        run = core(monitor.MemorySink(), stop_when=None, detectors=[detector])
+        run.begin(0.0)
+        for turn in range(2):
+            for attempt in range(attempts + 1):
+                run.begin_turn(0.0)
+                run.feed(monitor.ReasoningDelta("I look again. " * 5), 0.0)
+                run.feed(monitor.TextDelta("Once more. " * 3), 0.0)
+                run.feed(monitor.ToolCall(f"c{turn}.{attempts - attempt}", "look", {}), 0.0)
+                last = attempt == attempts
+                if end := DONE if last else failed:
+                    run.feed(end, 0.0)
+                run.end_turn(0.0, finished=True, must_finish=True)
+            run.tool_result(f"c{turn}.0", "unknown tool", 0.0)
+        assert run.stop is None
+        return detector.snapshot()
+
+    assert snapshot(3) == snapshot(0)

@@ -14,6 +14,7 @@ from monitor.conditions.facts import Predicate as Predicate
 from monitor.conditions.facts import TaskDone as TaskDone
 from monitor.conditions.facts import ToolCalled as ToolCalled
 from monitor.conditions.limits import CostLimit as CostLimit
+from monitor.conditions.limits import MaxConsecutiveErrors as MaxConsecutiveErrors
 from monitor.conditions.limits import MaxModelCalls as MaxModelCalls
 from monitor.conditions.limits import MaxToolCalls as MaxToolCalls
 from monitor.conditions.limits import MaxTurns as MaxTurns

@@ -76,6 +76,26 @@ class MaxToolCalls(Condition):
 
 
 @dataclass(frozen=True)
+class MaxConsecutiveErrors(Condition):
+    """At most this many errors in a row, of the model call or of tools; the next one ends the run, a success starts anew.
+
+    Siblings that fail together are one error, and none if one of them succeeded: nobody has told the model yet. (3 is what the field takes,
+    Microsoft's agent framework among others.)
+    """
+
+    errors: int = 3
+
+    def __post_init__(self) -> None:
+        _at_least_one("MaxConsecutiveErrors.errors", self.errors)
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        if state.consecutive_errors <= self.errors:
+            return None
+        detail = f"{state.consecutive_errors} errors came in a row, the limit is {self.errors}"
+        return Stop(TerminateReason.CONSECUTIVE_ERRORS, detail, self.name, self.errors, state.consecutive_errors)
+
+
+@dataclass(frozen=True)
 class TokenLimit(Condition):
     """At most this many tokens over the run, in total, of input, or of output (reasoning included).
 

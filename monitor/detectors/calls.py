@@ -5,6 +5,7 @@ Rules:
 
 - the same call delivered twice (same id, same arguments, same turn) is one call; a second result of a call is ignored;
 - calls are numbered from 0 over the whole run; a result is told with the number of its call;
+- calls are siblings, one batch, if neither the end of a turn nor a result stands between them;
 - `StreamRetried` puts everything back to where it stood before the first call of the turn.
 """
 
@@ -12,17 +13,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from monitor._hashing import canonical_json, identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING
-from monitor.detectors.tool_policy import ToolPolicy, checked, is_veto, policy_of
+from monitor.detectors.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of
 from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
+TAIL_CHARS = 64
+"""Kept of the end of a long call: two that differ often differ last."""
 CALLS_KEPT = 256
 """Unanswered calls, and ids of one turn, remembered at most: far more than any turn has."""
 OFFSETS_SHOWN = 20
@@ -40,11 +43,23 @@ class CallKey:
 
 
 @dataclass(slots=True, frozen=True)
+class Asked:
+    """A call that waits for its result, or has just got it."""
+
+    index: int
+    name: str
+    action: str
+    batch: int
+    """The same for siblings."""
+
+
+@dataclass(slots=True, frozen=True)
 class Called:
     """A call as a detector of calls is told of it."""
 
     index: int
     name: str
+    batch: int
     text: str
     """Name and canonical arguments (or what the tool's `loop_key` made of them)."""
     xxhash: str
@@ -52,8 +67,9 @@ class Called:
     exempt: bool
 
     def key(self, chars: int) -> CallKey:
-        """The identity, with the first `chars` of the text to verify it by value."""
-        return CallKey(self.xxhash, len(self.text), self.text[:chars])
+        """The identity, with the first `chars` of the text and its end to verify it by value: no collision of hashes makes a loop."""
+        text = self.text
+        return CallKey(self.xxhash, len(text), text if len(text) <= chars else f"{text[:chars]} ... {text[-TAIL_CHARS:]}")
 
     @property
     def arguments_length(self) -> int:
@@ -66,31 +82,34 @@ class CallDetector:
 
     wants_deltas = False
 
-    __slots__ = ("_before_turn", "_calls", "_seen", "_tools", "_waiting", "name")
+    __slots__ = ("_batch", "_batch_answered", "_before_turn", "_calls", "_seen", "_tools", "_waiting", "name")
     _calls: int
+    _batch: int
+    """Number of the batch that the next call belongs to, if no result of it has come."""
+    _batch_answered: bool
     _before_turn: dict[str, Any] | None
     """The state before the first call of this turn."""
     _seen: dict[str, str]
     """Calls of this turn: id -> hash."""
-    _waiting: dict[str, tuple[int, str]]
-    """Calls without a result: id -> number and tool."""
+    _waiting: dict[str, Asked]
+    """Calls without a result, by id."""
 
-    VERSION = 2
+    VERSION = 3
 
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
         self.name = name
         self._tools = checked(tools)
         self.reset()
 
-    def _policy_of(self, tool: str) -> ToolPolicy:
-        return policy_of(tool, self._tools)
+    def _policy_of(self, tool: str, action: str = "") -> ToolPolicy:
+        return policy_of(tool, self._tools, action)
 
     @abstractmethod
     def _called(self, call: Called) -> Sequence[Detection]:
         """A call was made."""
 
-    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
-        """Call `index`, of `tool`, has its result."""
+    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+        """A call has its result."""
         return NOTHING
 
     def _turn_ended(self) -> Sequence[Detection]:
@@ -107,7 +126,8 @@ class CallDetector:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._calls = 0
+        self._calls = self._batch = 0
+        self._batch_answered = False
         self._before_turn = None
         self._seen = {}
         self._waiting = {}
@@ -124,6 +144,7 @@ class CallDetector:
                 return self._take_result(chunk)
             case TurnFinished():
                 self._before_turn, self._seen = None, {}
+                self._next_batch()
                 return self._turn_ended()
             case StreamRetried():
                 if self._before_turn is not None:
@@ -134,22 +155,33 @@ class CallDetector:
         return NOTHING
 
     def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
-        policy = self._policy_of(chunk.name)
+        action = action_of(chunk.arguments)
+        policy = self._policy_of(chunk.name, action)
         key = policy.key_of(chunk.arguments)
         text = f"{chunk.name}({canonical_json(chunk.arguments) if key is None else key})"
-        call = Called(self._calls, chunk.name, text, identity(text), policy, key is None)
-        if chunk.id and self._seen.get(chunk.id) == call.xxhash:
+        xxhash = identity(text)
+        if chunk.id and self._seen.get(chunk.id) == xxhash:
             return NOTHING
         if self._before_turn is None:
             self._before_turn = self._everything()
-        remember(self._seen, chunk.id, call.xxhash)
-        remember(self._waiting, chunk.id, (call.index, chunk.name))
+        if self._batch_answered:
+            self._next_batch()
+        call = Called(self._calls, chunk.name, self._batch, text, xxhash, policy, key is None)
+        remember(self._seen, chunk.id, xxhash)
+        remember(self._waiting, chunk.id, Asked(call.index, chunk.name, action, call.batch))
         self._calls += 1
         return self._called(call)
 
     def _take_result(self, chunk: ToolResult) -> Sequence[Detection]:
-        call = self._waiting.pop(chunk.id, None)
-        return NOTHING if call is None or is_veto(chunk) else self._answered(*call, chunk)
+        asked = self._waiting.pop(chunk.id, None)
+        if asked is None:
+            return NOTHING
+        self._batch_answered |= asked.batch == self._batch
+        return NOTHING if is_veto(chunk) else self._answered(asked, self._policy_of(asked.name, asked.action), chunk)
+
+    def _next_batch(self) -> None:
+        self._batch += 1
+        self._batch_answered = False
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data of at most a few KB."""
@@ -164,11 +196,17 @@ class CallDetector:
         self._seen = {str(id): str(xxhash) for id, xxhash in state["seen"].items()}
 
     def _everything(self) -> dict[str, Any]:
-        return {"calls": self._calls, "waiting": {id: list(call) for id, call in self._waiting.items()}, "own": self._save()}
+        return {
+            "calls": self._calls,
+            "batch": [self._batch, self._batch_answered],
+            "waiting": {id: list(astuple(asked)) for id, asked in self._waiting.items()},
+            "own": self._save(),
+        }
 
     def _put_back(self, state: Mapping[str, Any]) -> None:
         self._calls = int(state["calls"])
-        self._waiting = {str(id): (int(index), str(name)) for id, (index, name) in state["waiting"].items()}
+        self._batch, self._batch_answered = int(state["batch"][0]), bool(state["batch"][1])
+        self._waiting = {str(id): Asked(*asked) for id, asked in state["waiting"].items()}
         self._load(state["own"])
 
 

@@ -25,8 +25,8 @@ from typing import Any
 from monitor._hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
-from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, CallDetector, Called, plain
-from monitor.detectors.tool_policy import ToolPolicy
+from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain
+from monitor.detectors.tool_policy import ToolPolicy, error_identity
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence
 
@@ -34,6 +34,8 @@ RECEIPT_CHARS = 200
 """A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a sentence of advice."""
 CALLS_COMPARED = 64
 """Different calls of a streak that are told apart; more than any threshold."""
+RECORD_CHARS = 1_000
+"""A longer record of an execution has printed something."""
 ERROR_CHARS = 200
 """Where an error says that it is one: goose compares the first 100 characters, shells put a path before the message."""
 _ERROR = re.compile(
@@ -47,13 +49,8 @@ _NO_MESSAGE = re.compile(
     re.IGNORECASE,
 )
 """An exit code, or nothing at all: the shell's way to say that a search found nothing."""
-_VOLATILE = re.compile(
-    r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
-    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
-    r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
-    re.IGNORECASE,
-)
-"""What changes by itself in an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
+_FIELD = re.compile(r'"\w+"\s*:|\b(null|none|true|false)\b', re.IGNORECASE)
+"""What a record of a command that printed nothing consists of: `{"output": "", "exit_code": 1}`."""
 
 
 @dataclass(slots=True)
@@ -123,13 +120,13 @@ class NoProgress(CallDetector):
             del kept[:-CALLS_COMPARED]
         return found
 
-    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
+    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         turn = self._turn
-        if index not in turn.open:
+        if asked.index not in turn.open:
             return NOTHING
-        turn.open.remove(index)
+        turn.open.remove(asked.index)
         error = _is_error(result)
-        answer = self._answer(self._policy_of(tool), result, error=error)
+        answer = self._answer(policy, result, error=error)
         if answer not in turn.answers:
             turn.answers.append(answer)
             del turn.answers[2:]  # two are enough to know that they differ
@@ -141,7 +138,7 @@ class NoProgress(CallDetector):
         if policy.exempt:
             return ""
         if error:
-            return identity(_VOLATILE.sub("", result.text))
+            return error_identity(result.text)
         if policy.side_effect or policy.paginating or not (policy.idempotent or len(result.text) >= RECEIPT_CHARS):
             return ""
         return policy.outcome_of(result)
@@ -198,9 +195,14 @@ class NoProgress(CallDetector):
 
 
 def _is_error(result: ToolResult) -> bool:
-    if _NO_MESSAGE.fullmatch(result.text[:ERROR_CHARS]):
-        return False
-    return result.is_error or _ERROR.search(result.text[:ERROR_CHARS]) is not None
+    head = result.text[:ERROR_CHARS]
+    return not _says_nothing(result.text, head) and (result.is_error or _ERROR.search(head) is not None)
+
+
+def _says_nothing(text: str, head: str) -> bool:
+    if text.startswith("{") and len(text) <= RECORD_CHARS:
+        return not any(map(str.isalpha, _FIELD.sub("", text)))
+    return _NO_MESSAGE.fullmatch(head) is not None
 
 
 def _copied(data: Mapping[str, Any]) -> dict[str, Any]:

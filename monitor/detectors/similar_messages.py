@@ -9,6 +9,7 @@ Rules:
   characters are letters or blanks; filled forms, JSON and edits resemble one another by nature;
 - what was done between two messages, calls and their results, has to be the same each time, or the count starts anew: "Done." after
   different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
+- what a streak is known by is its first message: nearly equal ones are one loop, and a policy that warned of it sees it again;
 - three equal messages of at least 64 characters with nothing done between are a loop: in 644 recorded runs that must stay quiet no message
   without calls came twice in a row. Short and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: answers
   repeat in a conversation, drafts and polite phrases resemble one another. With the same calls and results between, five equal ones are a
@@ -28,7 +29,7 @@ from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 HEAD_CHARS = 2_048
@@ -43,7 +44,8 @@ WORDS_PERCENT = 75
 LONG_CHARS = 64
 """A sentence; shorter messages are answers."""
 DEEDS_KEPT = 64
-"""Calls and results between two messages; what comes after them is only counted."""
+"""Calls and results between two messages; what comes after them is only counted. Also the calls of which is known whether they have their
+result: the second one of a call is none."""
 OFFSETS_SHOWN = 20
 
 
@@ -55,12 +57,14 @@ class SimilarMessages:
     """
 
     __slots__ = (
+        "_answered",
         "_between",
         "_count",
         "_deeds",
         "_done",
         "_equal_loop_at",
         "_exact",
+        "_first",
         "_head",
         "_index",
         "_last",
@@ -100,8 +104,10 @@ class SimilarMessages:
         self._last = ("", "", 0)
         self._count = 0
         self._exact = True
+        self._first = ""
         self._between: list[str] | None = None
         self._done: dict[str, str] = {}
+        self._answered: dict[str, bool] = {}
         self._forget_turn()
 
     def _forget_turn(self) -> None:
@@ -140,16 +146,27 @@ class SimilarMessages:
             case TextDelta():
                 return self.feed(chunk.text)
             case ToolCall():
-                _remember(self._deeds, chunk.id, f"{chunk.name}({canonical_json(chunk.arguments)})")
-            case ToolResult() if self._deeds or self._done:
+                if _remember(self._deeds, chunk.id, f"{chunk.name}({canonical_json(chunk.arguments)})"):
+                    self._expect(chunk.id, answered=False)
+            case ToolResult() if (self._deeds or self._done) and not self._answered.get(chunk.id):
+                self._expect(chunk.id, answered=True)
                 _remember(self._done, chunk.id, f"{chunk.is_error}:{chunk.text}")
             case StreamRetried():
+                for key in self._deeds:
+                    self._answered.pop(key.rpartition(":")[0], None)
                 self._forget_turn()
             case TurnFinished():
                 return self._finished()
             case _:
                 pass
         return NOTHING
+
+    def _expect(self, id: str, *, answered: bool) -> None:
+        if id:
+            self._answered.pop(id, None)
+            self._answered[id] = answered
+            if len(self._answered) > DEEDS_KEPT:
+                del self._answered[next(iter(self._answered))]
 
     def _finished(self) -> Sequence[Detection]:
         self._put_away()
@@ -172,11 +189,13 @@ class SimilarMessages:
         same = rest == last_rest and head == last
         if not same and not (self._near and not between and rest == last_rest and _nearly_equal(head, last)):
             self._count, self._exact, self._between = 1, True, None
+            self._first = identity(head + rest)
         elif self._between in (None, between):
             self._count += 1
             self._exact = self._exact and same
         else:
             self._count, self._exact = 2, same
+            self._first = identity(last + last_rest)
         if self._count > 1:
             self._between = between
         self._last = (head, rest, length)
@@ -191,7 +210,7 @@ class SimilarMessages:
         return ("suspect", self._count) if self._count == self._suspect_at and not self._between else None
 
     def _detection(self, level: Level, threshold: int) -> Detection:
-        count, (head, rest, length) = self._count, self._last
+        count, (head, _, length) = self._count, self._last
         alike = "equal" if self._exact else "nearly equal"
         done = ", with the same calls and results between them" if self._between else ""
         return Detection(
@@ -205,7 +224,7 @@ class SimilarMessages:
             offset=self._index,
             evidence=Evidence(
                 excerpt=head[:EXCERPT_CHARS],
-                xxhash=identity(head + rest),
+                xxhash=self._first,
                 length=length,
                 offsets=tuple(range(self._index - min(count, OFFSETS_SHOWN) + 1, self._index + 1)),
             ),
@@ -218,8 +237,9 @@ class SimilarMessages:
             "version": SNAPSHOT_VERSION,
             "index": self._index,
             "last": list(self._last),
-            "streak": [self._count, self._exact, self._between],
+            "streak": [self._count, self._exact, self._between, self._first],
             "done": dict(self._done),
+            "answered": dict(self._answered),
             "turn": {
                 "head": self._head,
                 "rest": self._rest,
@@ -234,11 +254,12 @@ class SimilarMessages:
         """Go on where `snapshot` was taken."""
         if state.get("version") != SNAPSHOT_VERSION:
             raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
-        turn, (head, rest, length), (count, exact, between) = state["turn"], state["last"], state["streak"]
+        turn, (head, rest, length), (count, exact, between, first) = state["turn"], state["last"], state["streak"]
         self._index, self._last = int(state["index"]), (str(head), str(rest), int(length))
-        self._count, self._exact = int(count), bool(exact)
+        self._count, self._exact, self._first = int(count), bool(exact), str(first)
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
+        self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}
         self._deeds = {str(id): str(deed) for id, deed in turn["deeds"].items()}
         self._head, self._rest, self._length = str(turn["head"]), str(turn["rest"]), int(turn["length"])
         self._piece, self._pending = str(turn["piece"]), str(turn["pending"])
@@ -267,10 +288,14 @@ def _pieces(text: str) -> set[str]:
     return {text[at : at + PIECE_CHARS] for at in range(len(text) - PIECE_CHARS + 1)}
 
 
-def _remember(deeds: dict[str, str], id: str, deed: str) -> None:
-    """A call or result delivered twice is one; without an id each is one of its own."""
+def _remember(deeds: dict[str, str], id: str, deed: str) -> bool:
+    """A call or result delivered twice is one; without an id each is one of its own. Whether it is new."""
     xxhash = identity(deed)
-    _put(deeds, f"{id}:{xxhash}" if id else f"#{len(deeds)}", xxhash)
+    key = f"{id}:{xxhash}" if id else f"#{len(deeds)}"
+    if key in deeds:
+        return False
+    _put(deeds, key, xxhash)
+    return True
 
 
 def _put(deeds: dict[str, str], key: str, xxhash: str) -> None:

@@ -3,9 +3,11 @@ one rule for all tools, which stops who waits and lets pass who sends the same m
 
 Rules:
 
-- what is not said of a tool is guessed from its name by three short lists (`guess`), and from nothing else; a wrong guess is
-  corrected by one entry of `tools=`;
-- a result is compared without what changes by itself: the fields a policy calls `volatile`;
+- what is not said of a tool is guessed from its name by a few short lists (`guess`), or from its argument `action`, where a tool is
+  many in one (`message` with `action="send"`); from nothing else. A wrong guess is corrected by one entry of `tools=`;
+- a result is compared without what changes by itself: the fields a policy calls `volatile`, the id of its own call (a path that a large
+  result was saved to has it), times and counters in the record of an execution (JSON with an exit code), and in what is marked as an error
+  times, durations, process ids and counters of attempts;
 - a refusal of our own (`VETO`) is no result at all: it must not look like news.
 """
 
@@ -31,12 +33,34 @@ ONLY_LOOKS = frozenset(
 """Verbs of tools that change nothing. As a first word they say so; anywhere else (`post_search`) they speak against an effect."""
 REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post publish reply send".split())  # noqa: SIM905
 """First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each with an id of its own)."""
+SENDS = frozenset({"reply", "send"})
+"""Last words that say the same (`sessions_send`); other verbs are nouns there (`blog_post`, `address_book`)."""
+POLL_SUSPECT_AT, POLL_LOOP_AT = 10, 20
+"""Unchanged answers to a tool or action called `poll` (OpenClaw's numbers): who waits for a build hears nothing new for a while."""
 TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
 """Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
 DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
 """Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server for thinking)."""
 
 
+ID_CHARS = 6
+"""Shorter ids (`1`, `c2`) are looked for nowhere: a result may well count with the same characters."""
+ACTION_CHARS = 64
+"""A longer `action` is no name but a text."""
+_CHANGES_BY_ITSELF = re.compile(
+    r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
+    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
+    r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
+    re.IGNORECASE,
+)
+"""In an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
+_EXIT = re.compile(r'"(exit_?code|return_?code)"\s*:', re.IGNORECASE)
+"""What the record of an execution has, as JSON; in another record a duration may be the answer (a job that was asked about)."""
+_OF_AN_EXECUTION = re.compile(
+    r"(duration|elapsed|took|wall_?time|execution_?(time|count)|started_?at|finished_?at|timestamp|pid|session_?id)(_?(ms|s|sec|seconds))?",
+    re.IGNORECASE,
+)
+"""Its fields that change by themselves (Hermes: 147 equal probes whose records differed by a counter; OpenClaw strips them as well)."""
 GUESSES_KEPT = 256
 """A model may invent names without end."""
 
@@ -52,7 +76,7 @@ class ToolPolicy:
     idempotent: bool = False
     """It only looks: the same short answer again and again says that nothing is learned, and is not a receipt."""
     polling: bool = False
-    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed result stays progress."""
+    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed result, or error, stays progress."""
     side_effect: bool = False
     """Each call does it again: equal arguments are a repetition even if the results differ (a new id each time)."""
     paginating: bool = False
@@ -66,7 +90,8 @@ class ToolPolicy:
     loop_key: Callable[[Any], object] | None = None
     """From the arguments, what makes two calls the same; it answering `None` exempts that call."""
     volatile: tuple[str, ...] = ()
-    """Fields of the result that change by themselves (`pid`, `duration`, `request_id`), as JSON keys or as `name: value` in text."""
+    """Fields of the result that change by themselves (`pid`, `duration`, `request_id`), as JSON keys, or in text as
+    `name: value` or as a number that follows (`pid 1024`)."""
 
     def __post_init__(self) -> None:
         volatile: object = self.volatile  # a string is a sequence of strings, and easily given
@@ -94,8 +119,15 @@ class ToolPolicy:
 
     def outcome_of(self, result: ToolResult) -> str:
         """The identity of what came back, without what is volatile."""
-        text = _without(result.text, self.volatile) if self.volatile else result.text
-        return identity(f"{result.is_error}:{text}")
+        text = _without(result.text, self.volatile) if self.volatile else _execution(result.text)
+        if len(result.id) >= ID_CHARS:
+            text = text.replace(result.id, "")
+        return error_identity(text) if result.is_error else identity(f"answer:{text}")
+
+
+def error_identity(text: str) -> str:
+    """What an error says, without what changes by itself."""
+    return identity(f"error:{_CHANGES_BY_ITSELF.sub('', text)}")
 
 
 @lru_cache(maxsize=GUESSES_KEPT)
@@ -107,7 +139,10 @@ def guess(name: str) -> ToolPolicy:
         return ToolPolicy(no_op=True)
     if words and words[0] in ONLY_LOOKS:
         return ToolPolicy(idempotent=True)
-    if words and words[0] in REPEATS_ITS_EFFECT and (ONLY_LOOKS | TYPES).isdisjoint(words):
+    if words and words[0] == "poll" and words[-1] not in REPEATS_ITS_EFFECT:
+        return ToolPolicy(polling=True, suspect_at=POLL_SUSPECT_AT, loop_at=POLL_LOOP_AT)
+    repeats = bool(words) and (words[0] in REPEATS_ITS_EFFECT or words[-1] in SENDS)
+    if repeats and (ONLY_LOOKS | TYPES).isdisjoint(words):
         return ToolPolicy(side_effect=True)
     return ToolPolicy()
 
@@ -120,9 +155,22 @@ def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
     return dict(tools) if tools else NO_POLICIES
 
 
-def policy_of(name: str, given: Mapping[str, ToolPolicy]) -> ToolPolicy:
-    """What the caller says of a tool, else what its name says."""
-    return given.get(name) or guess(name)
+def policy_of(name: str, given: Mapping[str, ToolPolicy], action: str = "") -> ToolPolicy:
+    """What the caller says of a tool, else what its action says, else what its name says."""
+    said = given.get(name)
+    if said is not None:
+        return said
+    guessed = guess(action) if action else _NOTHING_KNOWN
+    return guess(name) if guessed == _NOTHING_KNOWN else guessed
+
+
+def action_of(arguments: object) -> str:
+    """Which of its tools a tool that is many in one was asked for; empty: it is one."""
+    action = arguments.get("action") if isinstance(arguments, Mapping) else None
+    return action if isinstance(action, str) and len(action) <= ACTION_CHARS else ""
+
+
+_NOTHING_KNOWN = ToolPolicy()
 
 
 def is_veto(result: ToolResult) -> bool:
@@ -132,13 +180,23 @@ def is_veto(result: ToolResult) -> bool:
 
 def _without(text: str, fields: tuple[str, ...]) -> str:
     try:
-        return canonical_json(_strip(json.loads(text), frozenset(fields)))
+        return canonical_json(_strip(json.loads(text), fields.__contains__))
     except (ValueError, RecursionError):
         names = "|".join(map(re.escape, fields))
-        return re.sub(rf"\b({names})(\"?\s*[:=]\s*)(\"[^\"]*\"|[^\s,;]+)", r"\1\2", text)
+        return re.sub(rf"\b({names})(\"?\s*[:=]\s*(\"[^\"]*\"|[^\s,;]+)|\s+(?=\S*\d)[^\s,;)]+)", r"\1", text)
 
 
-def _strip(value: Any, fields: frozenset[str]) -> Any:
+def _execution(text: str) -> str:
+    """The record of an execution without its times and counters; any other text as it is."""
+    if not text.startswith("{") or _EXIT.search(text) is None:
+        return text
+    try:
+        return canonical_json(_strip(json.loads(text), lambda key: _OF_AN_EXECUTION.fullmatch(key) is not None))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _strip(value: Any, volatile: Callable[[str], bool]) -> Any:
     if isinstance(value, dict):
-        return {key: _strip(item, fields) for key, item in value.items() if key not in fields}
-    return [_strip(item, fields) for item in value] if isinstance(value, list) else value
+        return {key: _strip(item, volatile) for key, item in value.items() if not volatile(key)}
+    return [_strip(item, volatile) for item in value] if isinstance(value, list) else value

@@ -4,12 +4,15 @@ its budget is gone.
 Rules:
 
 - calls are the same if name and canonical arguments are (`_hashing`: key order and `1` / `1.0` make no difference); any other
-  call in between starts anew, an exempt one too, but not a tool that only thinks or waits. Parallel calls of one turn count like
-  calls one after the other. What is called counts, whatever came of it: a rejected, unknown or invalid call as well;
+  call in between starts anew, an exempt one too, but not a tool that only thinks or waits. What is called counts, whatever came of it:
+  a rejected, unknown or invalid call as well;
+- parallel calls of one turn count like calls one after the other: a model that writes the same call five times in one response is in its
+  loop while it writes. (Who wants ten answers to the same question says so: `ToolPolicy(exempt=True)`, or a `loop_at` of its own);
 - **polling is not a loop**: when a result differs from the one before it, the streak starts anew at the call that got it. Results
   that were not seen cannot speak for the call; then the arguments alone decide, and the message says so. They decide as well
-  where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And an
-  error that the same call has given before is no news, whatever came between: failing in turn in two ways is not getting on;
+  where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And a
+  call that failed, is made again unchanged and fails again is not getting on, whatever the two errors say (OpenHands counts alike),
+  unless the tool is one that is polled;
 - the third is a suspicion (most runs recover by themselves), the fifth a loop (they do not), and so is every further one, so that a policy
   that answered the fifth with a warning sees whether it helped;
 - the same call delivered twice (same id, same turn) counts once; what a retried stream had called is taken back.
@@ -23,15 +26,13 @@ from typing import Any
 
 from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
-from monitor.detectors.calls import CALLS_KEPT, EXCERPT_CHARS, OFFSETS_SHOWN, CallDetector, Called, CallKey, plain
+from monitor.detectors.calls import CALLS_KEPT, EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, CallKey, plain
 from monitor.detectors.tool_policy import ToolPolicy
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
-ERRORS_KEPT = 4
-"""Different errors of one call that are remembered; who fails in five ways in turn is trying something."""
 
 
 @dataclass(slots=True)
@@ -48,8 +49,10 @@ class _Streak:
     """Results seen of the calls that count."""
     result: str = ""
     """Identity of the last result seen."""
-    errors: list[str] = field(default_factory=list[str])
-    """Errors that this call has given, the newest ones."""
+    failed: bool = False
+    """It was an error."""
+    differed: bool = False
+    """The results of the calls that count were not all equal."""
 
     def add(self, index: int) -> None:
         self.count += 1
@@ -59,7 +62,7 @@ class _Streak:
     def restart_at(self, index: int) -> None:
         """Only the calls from `index` on still count."""
         self.indices = [known for known in self.indices if known >= index]
-        self.count, self.start, self.answered = len(self.indices), index, 0
+        self.count, self.start, self.answered, self.differed = len(self.indices), index, 0, False
 
 
 class ToolCallRepetition(CallDetector):
@@ -113,18 +116,17 @@ class ToolCallRepetition(CallDetector):
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
         return suspect_at, loop_at
 
-    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
-        policy = self._policy_of(tool)
+    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
         streak = self._idle if policy.no_op else self._streak
-        if index < streak.start or index not in streak.indices:
+        if asked.index < streak.start or asked.index not in streak.indices:
             return NOTHING
         outcome = policy.outcome_of(result)
-        known_error = result.is_error and outcome in streak.errors
-        if streak.result and outcome != streak.result and not known_error and not policy.side_effect:
-            streak.restart_at(index)
-        if result.is_error and not known_error:
-            streak.errors = [*streak.errors, outcome][-ERRORS_KEPT:]
-        streak.result = outcome
+        if streak.result and outcome != streak.result:
+            failed_again = streak.failed and result.is_error and not policy.polling
+            streak.differed = True
+            if not failed_again and not policy.side_effect:
+                streak.restart_at(asked.index)
+        streak.result, streak.failed = outcome, result.is_error
         streak.answered += 1
         return NOTHING
 
@@ -165,9 +167,12 @@ def _about_results(streak: _Streak, policy: ToolPolicy) -> str:
     if streak.answered == 0:
         return "; no results were seen, the arguments alone decide"
     if streak.answered < streak.count - 1:
-        return f"; the results seen ({streak.answered} of {streak.count}) were the same"
+        same = "all errors" if streak.differed else "the same"
+        return f"; the results seen ({streak.answered} of {streak.count}) were {same}"
+    if streak.differed:
+        return " and failed each time"
     return " and gave the same result each time"
 
 
 def _streak(data: Mapping[str, Any]) -> _Streak:
-    return _Streak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"]), "errors": list(data["errors"])})
+    return _Streak(**{**data, "key": CallKey(**data["key"]), "indices": list(data["indices"])})

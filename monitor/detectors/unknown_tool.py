@@ -6,6 +6,7 @@ Rules:
 - a tool is unknown if it is not among the `known` ones, where those are given; else if its answer says so in its first words, in one of
   the phrases that frameworks use;
 - each name is counted by itself, and other calls in between do not matter; any other answer of that name ends its count: it exists;
+- siblings are one mistake: seven calls of one turn count once, for nobody has told the model yet;
 - the third time is a suspicion, the fifth a loop, as for identical calls: a name that failed four times was not mistyped.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 from monitor._hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
-from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, CallDetector, Called, plain, remember
+from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain, remember
 from monitor.detectors.tool_policy import ToolPolicy
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
@@ -43,11 +44,14 @@ class _Failures:
 
     count: int = 0
     start: int = 0
+    batch: int = -1
+    """The last one that was counted."""
     offsets: list[int] = field(default_factory=list[int])
 
-    def add(self, index: int) -> None:
+    def add(self, index: int, batch: int) -> None:
         self.start = self.start if self.count else index
         self.count += 1
+        self.batch = batch
         self.offsets = [*self.offsets, index][-OFFSETS_SHOWN:]
 
 
@@ -80,19 +84,21 @@ class UnknownTool(CallDetector):
     def _called(self, call: Called) -> Sequence[Detection]:
         if self._known is None or call.exempt or call.name in self._known:
             return NOTHING
-        return self._failed(call.index, call.name, call.text)
+        return self._failed(call.index, call.batch, call.name, call.text)
 
-    def _answered(self, index: int, tool: str, result: ToolResult) -> Sequence[Detection]:
-        if self._known is not None or self._policy_of(tool).exempt:
+    def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
+        if self._known is not None or policy.exempt:
             return NOTHING
         if _UNKNOWN.search(result.text[:PHRASE_CHARS]):
-            return self._failed(index, tool, f"{tool}(...) -> {result.text}")
-        self._failures.pop(tool, None)
+            return self._failed(asked.index, asked.batch, asked.name, f"{asked.name}(...) -> {result.text}")
+        self._failures.pop(asked.name, None)
         return NOTHING
 
-    def _failed(self, index: int, tool: str, shown: str) -> Sequence[Detection]:
+    def _failed(self, index: int, batch: int, tool: str, shown: str) -> Sequence[Detection]:
         failures = self._failures.get(tool) or _Failures()
-        failures.add(index)
+        if failures.batch == batch:
+            return NOTHING
+        failures.add(index, batch)
         remember(self._failures, tool, failures, NAMES_KEPT)
         if failures.count >= self._loop_at:
             return (self._detection(failures, tool, shown, "loop", self._loop_at),)

@@ -6,11 +6,11 @@ from typing import Any, get_args
 import pytest
 
 import monitor
-from monitor.conditions import Condition, CostLimit, MaxModelCalls, MaxToolCalls, MaxTurns, TokenLimit
+from monitor.conditions import Condition, CostLimit, MaxConsecutiveErrors, MaxModelCalls, MaxToolCalls, MaxTurns, TokenLimit
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import Phase, RunState, Usage
-from monitor.verdicts import Stop
+from monitor.verdicts import VETO, Stop
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
@@ -106,7 +106,7 @@ def test_headroom_is_what_the_model_may_still_write(limit: TokenLimit, used: Usa
     assert limit.token_headroom(RunState(usage=used)) == headroom
 
 
-@pytest.mark.parametrize("condition", [MaxTurns(1), MaxModelCalls(1), MaxToolCalls(1)])
+@pytest.mark.parametrize("condition", [MaxTurns(1), MaxModelCalls(1), MaxToolCalls(1), MaxConsecutiveErrors(1)])
 def test_limits_on_counts_depend_on_neither_time_nor_tokens(condition: Condition):
     assert condition.deadline(RunState()) is None
     assert condition.token_headroom(RunState()) is None
@@ -156,7 +156,7 @@ NOT_COUNTS = [0, -1, True, False, 1.5, 3.0, "3", float("inf"), [3]]
 
 
 @pytest.mark.parametrize("value", [*NOT_COUNTS, None], ids=repr)
-@pytest.mark.parametrize("condition", [MaxTurns, MaxModelCalls, MaxToolCalls])
+@pytest.mark.parametrize("condition", [MaxTurns, MaxModelCalls, MaxToolCalls, MaxConsecutiveErrors])
 def test_a_limit_that_is_no_count_is_refused_by_name(condition: Any, value: object):
     with pytest.raises(ConfigError, match=condition.__name__) as refused:
         condition(value)
@@ -239,3 +239,78 @@ async def test_a_run_of_at_most_three_tool_calls_ends_in_the_middle_of_the_strea
     outcome = await driven(MaxToolCalls(3), provider)
     assert (outcome.reason, outcome.limit, outcome.value) == (TerminateReason.TOOL_CALL_LIMIT, 3, 4)
     assert (provider.opened, outcome.text) == (2, WORDS)
+
+
+# --- errors in a row
+
+
+class Flaky:
+    """Streams that follow a script, a letter a stream: `F` fails, `.` answers, a digit asks for so many tools."""
+
+    def __init__(self, script: str) -> None:
+        self.script = script
+        self.opened = 0
+
+    async def __call__(self) -> AsyncIterator[monitor.Chunk]:
+        letter = self.script[self.opened]
+        self.opened += 1
+        if letter == "F":
+            raise ConnectionError("the line is down")
+        calls = int(letter) if letter.isdigit() else 0
+        return answer(*(monitor.ToolCall(f"c{self.opened}.{n}", "fetch", {"turn": self.opened, "n": n}) for n in range(calls)))
+
+
+async def erring(script: str, results: str, *, limit: int = 3) -> tuple[monitor.Outcome, int]:
+    """A caller who tries again. `results`: of all tools in turn, `x` an error, `o` a success, `v` a refusal of the guard's own."""
+    provider, answers = Flaky(script), iter(results)
+    async with monitor.Guard(stop_when=MaxConsecutiveErrors(limit), detectors=None) as guard:
+        while provider.opened < len(script):
+            async with guard.watch(provider) as watched:
+                async for _ in watched:
+                    pass
+            if watched.turn.model_error is None:
+                for call in watched.turn.tool_calls:
+                    letter = next(answers)
+                    guard.tool_result(call, VETO if letter == "v" else letter, is_error=letter != "o")
+            if isinstance(stop := guard.check(), Stop) and stop.reason is TerminateReason.CONSECUTIVE_ERRORS:
+                break
+        guard.finish()
+    return guard.outcome, provider.opened
+
+
+@pytest.mark.feature("ST-10")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("script", "results", "opened"),
+    [
+        pytest.param("FFFF.", "", 4, id="four model calls fail"),
+        pytest.param("1111.", "xxxx", 4, id="four tools fail"),
+        pytest.param("1F1F.", "xx", 4, id="both kinds count"),
+        pytest.param("11F1F11", "oxxx", 5, id="after a success it starts anew"),
+        pytest.param("3111.", "xxxxxx", 4, id="siblings that fail together are one error"),
+    ],
+)
+async def test_the_fourth_error_in_a_row_ends_the_run(script: str, results: str, opened: int):
+    outcome, seen = await erring(script, results)
+    assert (outcome.reason, outcome.limit, outcome.value) == (TerminateReason.CONSECUTIVE_ERRORS, 3, 4)
+    assert (outcome.source, outcome.detail) == ("max_consecutive_errors", "4 errors came in a row, the limit is 3")
+    assert seen == opened
+
+
+@pytest.mark.feature("ST-10")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("script", "results"),
+    [
+        pytest.param("FFF.FFF.", "", id="three failed calls, and one that answers"),
+        pytest.param("111.111.", "xxxxxx", id="three failed tools, and an answer"),
+        pytest.param("11111111.", "xxxoxxxo", id="three failed tools, and one that works"),
+        pytest.param("7.", "xxxxxxx", id="seven siblings"),
+        pytest.param("222222.", "xooxxooxxoox", id="one sibling works, whichever"),
+        pytest.param("1111111.", "xxxvxxx", id="a turn that was refused is no error"),
+    ],
+)
+async def test_three_errors_in_a_row_do_not(script: str, results: str):
+    outcome, seen = await erring(script, results)
+    assert outcome.reason is TerminateReason.GOAL
+    assert seen == len(script)

@@ -10,7 +10,7 @@ import sys
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -83,6 +83,50 @@ def looping(turns: int) -> Iterator[Chunk]:
             continue
         yield DONE
         yield ToolResult(f"l{turn}", "read", "the same")
+
+
+SENTENCE = "I will now read the configuration file again, to be sure that nothing of it was lost. "
+TEXTS = st.sampled_from(
+    ["", "Done.", SENTENCE, SENTENCE * 6, SENTENCE.replace("nothing", "not one") + "Then I go on. ", "```\n" + "x = 1\n" * 9, "ha " * 60]
+)
+CALLS = st.tuples(
+    st.sampled_from(["read", "think", "send_mail", "invented", "sql"]),
+    st.sampled_from([{}, {"a": 1}, {"a": 2}, {"action": "wait"}]),
+    st.sampled_from(["ok", "Unknown tool", "Error: no such table", "x" * 300, None]),
+    st.booleans(),
+)
+Turn: TypeAlias = tuple[str, str, list[tuple[str, dict[str, Any], str | None, bool]]]
+TURN: st.SearchStrategy[Turn] = st.tuples(TEXTS, TEXTS, st.lists(CALLS, max_size=3))
+TURNS = st.lists(TURN, min_size=1, max_size=4).map(lambda turns: turns * 4) | st.lists(TURN, max_size=12)
+"""An agent that may do anything, and often does it again."""
+
+
+def chunks_of(turns: Sequence[Turn], first: int = 0) -> list[Chunk]:
+    """The turns as chunks; every call has an id of its own."""
+    out: list[Chunk] = []
+    for number, (thought, text, calls) in enumerate(turns, start=first):
+        out += [ReasoningDelta(thought), TextDelta(text)]
+        for place, (name, arguments, _, _) in enumerate(calls):
+            id = f"{number}.{place}"
+            out += [ToolCallDelta(id, name, json.dumps(arguments)), ToolCall(id, name, arguments)]
+        out.append(DONE)
+        answers = [(place, name, text, is_error) for place, (name, _, text, is_error) in enumerate(calls) if text is not None]
+        out += [ToolResult(f"{number}.{place}", name, text, is_error) for place, name, text, is_error in answers]
+    return out
+
+
+def delivered_again(chunks: list[Chunk], again: list[tuple[int, int]]) -> list[Chunk]:
+    """Some calls and results twice: a call somewhat later in its turn, a result somewhat later at all."""
+    out = list(chunks)
+    for place, later in again:
+        here = place % len(out) if out else 0
+        chunk = out[here] if out else None
+        if isinstance(chunk, ToolCall):
+            end = next(at for at in range(here, len(out)) if isinstance(out[at], TurnFinished))
+            out.insert(min(here + later, end), chunk)
+        elif isinstance(chunk, ToolResult):
+            out.insert(min(here + 1 + later, len(out)), chunk)
+    return out
 
 
 def run(detector: Detector, chunks: Sequence[Chunk] | Iterator[Chunk]) -> list[Detection]:
@@ -162,6 +206,52 @@ def test_a_snapshot_is_small_versioned_json_and_restoring_it_goes_on(kind: type[
     restored.restore(json.loads(line))
     assert run(restored, chunks[at:]) == run(whole, chunks[at:])
     assert json.dumps(detector.snapshot()) == line
+
+
+@every
+@given(turns=TURNS, at=st.integers(0, 200), sizes=st.lists(st.integers(1, 90), min_size=1, max_size=4))
+def test_restored_anywhere_is_never_interrupted(kind: type[Any], turns: list[Turn], at: int, sizes: list[int]):
+    chunks = list(rechunk(chunks_of(turns), sizes))
+    at = min(at, len(chunks))
+    whole, detector, restored = make(kind), make(kind), make(kind)
+    before = run(detector, chunks[:at])
+    restored.restore(json.loads(json.dumps(detector.snapshot())))
+    assert before + run(restored, chunks[at:]) == run(whole, chunks)
+    assert json.dumps(restored.snapshot()) == json.dumps(whole.snapshot())
+
+
+@every
+@pytest.mark.parametrize("version", [None, 0, 999, "1"])
+def test_a_snapshot_of_another_version_is_refused_by_name(kind: type[Any], version: object):
+    detector = make(kind, name="mine")
+    state = {**detector.snapshot(), "version": version}
+    with pytest.raises(ValueError, match=rf"mine: cannot restore version {version!r}"):
+        detector.restore(state)
+
+
+@every
+@given(turns=TURNS, again=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=12), at=st.integers(0, 60))
+def test_a_call_or_result_that_is_delivered_twice_changes_nothing(
+    kind: type[Any], turns: list[Turn], again: list[tuple[int, int]], at: int
+):
+    """A step that is carried out at least once may tell of it twice, on either side of a crash."""
+    chunks = chunks_of(turns)
+    twice, detector = delivered_again(chunks, again), make(kind)
+    found = run(detector, twice[:at])
+    restored = make(kind)
+    restored.restore(json.loads(json.dumps(detector.snapshot())))
+    assert found + run(restored, twice[at:]) == run(make(kind), chunks)
+
+
+@every
+@given(turns=TURNS, lost=TURN, at=st.integers(0, 8), cut=st.integers(0, 8))
+def test_what_a_failed_attempt_contributed_is_rolled_back(kind: type[Any], turns: list[Turn], lost: Turn, at: int, cut: int):
+    before, after = chunks_of(turns[:at]), chunks_of(turns[at:], first=100)
+    attempt = [chunk for chunk in chunks_of([lost], first=900) if not isinstance(chunk, TurnFinished | ToolResult)][:cut]
+    retried, spared = make(kind), make(kind)
+    run(spared, before)
+    run(retried, [*before, *attempt, StreamRetried("lost")])
+    assert run(retried, after) == run(spared, after)
 
 
 @every

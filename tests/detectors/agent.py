@@ -54,6 +54,6 @@ class Agent:
         return {detection.kind for detection in self.found if detection.level == "loop"}
 
 
-def letters(pattern: str, results: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+def letters(pattern: str, results: Sequence[str | None] = ()) -> list[tuple[Any, ...]]:
     """`ABAB` as calls, each letter a file that is read."""
     return [("read", {"path": letter}, *results[place : place + 1]) for place, letter in enumerate(pattern)]

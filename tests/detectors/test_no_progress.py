@@ -102,6 +102,20 @@ def test_an_error_that_is_only_text_is_an_error(text: str):
     assert run.kinds == {"same_error"}
 
 
+@pytest.mark.parametrize(
+    ("record", "kinds"),
+    [
+        ('{{"output": "", "exit_code": 1, "error": null, "found": false}}', set()),
+        ('{{"output": "no such table", "exit_code": 1}}', {"same_error"}),
+        ('{{"error": "no route"}}', {"same_error"}),
+    ],
+)
+def test_the_record_of_a_command_that_printed_nothing_is_no_error(record: str, kinds: set[str]):
+    run = agent()
+    run.turns(*(select(number, record.format(number)) for number in range(9)))
+    assert run.kinds == kinds
+
+
 def test_a_result_that_is_not_seen_counts_for_nothing():
     run = agent()
     run.turns(*(select(number, None) for number in range(20)))

@@ -44,7 +44,7 @@ def test_each_further_round_is_reported_once():
         "ABABACAC",  # two short ones
         "AAAAAAAAAA",  # one call: for ToolCallRepetition
         "ABCDEFGHIJKLABCDEFGHIJKL",  # two passes over many files
-        "ABCDEFABCDEFABCDEF",  # longer than max_period
+        "ABCDEFABCDEFAB",  # longer than max_period
         "ABXABYABZ",  # something new each time
         "AXBAYBAZB",
     ],
@@ -55,10 +55,71 @@ def test_what_is_no_cycle(calls: str):
     assert run.found == []
 
 
+@pytest.mark.feature("ST-08")
 def test_a_longer_period_is_an_option():
-    run = agent(max_period=12)
-    run.turns(*letters("ABCDEFGHIJKL" * 3))
+    run, default = agent(max_period=13), agent()
+    for who in (run, default):
+        who.turns(*letters("ABCDEFGHIJKLM" * 3))
     assert run.levels == [("loop", 3)]
+    assert default.found == []
+
+
+# Without any order
+
+
+@pytest.mark.feature("ST-08")
+@pytest.mark.parametrize(
+    ("calls", "seen_at"),
+    [("AABBAABBAAABBBA", 15), ("AAAA1AAAA2AAAA3A", 16), ("ABACABCBCAACBBA", 15), ("1ABAABBAABAABBA", 15), ("ABCDEF" * 3, 18)],
+)
+def test_few_calls_again_and_again_are_a_loop_in_any_order(calls: str, seen_at: int):
+    run = agent(max_period=2)
+    run.turns(*letters(calls)[: seen_at - 1])
+    assert run.found == []
+    run.turns(letters(calls)[seen_at - 1])
+    (found,) = run.found
+    assert (found.kind, found.level, found.threshold, found.offset) == ("cycle", "loop", 3, seen_at - 1)
+    assert found.message.endswith("different ones again and again, with unchanged results")
+
+
+def test_it_is_reported_again_after_as_many_calls_as_there_are_different_ones():
+    run = agent(max_period=2)
+    run.turns(*letters("ABCBACABCCABBCABACBCAACB"))
+    assert [found.offset for found in run.found] == [14, 17, 20, 23]
+    assert len({found.evidence.xxhash for found in run.found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("calls", "results"),
+    [
+        ("ABCDEFGHIJKLMNO" * 2, []),  # two passes
+        ("AAAAAAAAAAAAAAAAAAAA", []),  # one call: for ToolCallRepetition
+        ("1A2A3A4A5A6A7A8A9A0A", []),  # a build after each edit
+        ("AABBAABBAAABBBAAABB", [f"{n}" for n in range(20)]),  # progress
+        ("AABBAABBAAABBBAAABB", [None] * 20),  # not seen
+    ],
+)
+def test_what_is_no_loop_in_any_order(calls: str, results: list[Any]):
+    run = agent(max_period=2)
+    run.turns(*letters(calls, results))
+    assert run.found == []
+
+
+def test_who_edits_and_runs_the_same_checks_after_each_edit_is_at_work():
+    run = agent()
+    for number in range(20):
+        checks: list[tuple[Any, ...]] = [
+            (name, {}, "1 failed" if name == "pytest" else "ok") for name in ("ruff", "mypy", "pytest", "build")
+        ]
+        run.turns(("patch", {"path": "x.py", "new": number}, "done"), *checks)
+    assert run.found == []
+
+
+def test_looking_without_an_order_can_be_switched_off_or_take_more_calls():
+    for options, levels in (({"unordered_at": None}, []), ({"unordered_at": 18}, [("loop", 3)])):
+        run = agent(max_period=2, **options)
+        run.turns(*letters("ABCDEF" * 3))
+        assert run.levels == levels
 
 
 def test_other_rounds_are_an_option():
@@ -134,6 +195,14 @@ def test_a_polled_member_waits_for_its_own_number():
     assert quick.levels == [("loop", 4)]
 
 
+def test_a_polled_member_may_ask_for_more_rounds_than_are_remembered():
+    run = agent(tools={"status": ToolPolicy(polling=True, loop_at=50)})
+    run.turns(("status", {}), ("log", {}), rounds=17)
+    assert run.found == []
+    run.turns(("status", {}), ("log", {}))
+    assert run.levels == [("loop", 18)]
+
+
 def test_an_exempt_member_is_no_part_of_a_cycle():
     run = agent(tools={"status": ToolPolicy(exempt=True)})
     run.turns(("status",), ("logs",), rounds=9)
@@ -180,7 +249,7 @@ def test_a_retried_stream_takes_its_calls_back():
     assert run.levels == [("loop", 3)]
 
 
-@pytest.mark.parametrize("options", [{"max_period": 1}, {"rounds": 1}])
+@pytest.mark.parametrize("options", [{"max_period": 1}, {"rounds": 1}, {"unordered_at": 5}])
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
     with pytest.raises(ConfigError, match=f"{next(iter(options))}="):
         ToolCallCycle(**options)

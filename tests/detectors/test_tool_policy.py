@@ -7,7 +7,7 @@ import pytest
 
 from monitor.chunks import ToolResult
 from monitor.detectors import ToolPolicy
-from monitor.detectors.tool_policy import GUESSES_KEPT, checked, guess, policy_of
+from monitor.detectors.tool_policy import GUESSES_KEPT, action_of, checked, guess, policy_of
 from monitor.errors import ConfigError
 
 
@@ -22,6 +22,10 @@ def same(policy: ToolPolicy, one: str, other: str) -> bool:
         ("send_email", ToolPolicy(side_effect=True)),
         ("mcp__mail__replyToAll", ToolPolicy(side_effect=True)),
         ("BookFlight", ToolPolicy(side_effect=True)),
+        ("sessions_send", ToolPolicy(side_effect=True)),
+        ("blog_post", ToolPolicy()),
+        ("poll_job", ToolPolicy(polling=True, suspect_at=10, loop_at=20)),
+        ("poll_create", ToolPolicy()),
         ("company_directory.find_email_address", ToolPolicy(idempotent=True)),
         ("read_file", ToolPolicy(idempotent=True)),
         ("getWeather", ToolPolicy(idempotent=True)),
@@ -47,6 +51,30 @@ def test_what_the_caller_says_replaces_the_guess():
     given = checked({"create_event": ToolPolicy(polling=True)})
     assert policy_of("create_event", given) == ToolPolicy(polling=True)
     assert policy_of("create_task", given) == ToolPolicy(side_effect=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy"),
+    [
+        ({"action": "send", "text": "hi"}, ToolPolicy(side_effect=True)),
+        ({"action": "read"}, ToolPolicy(idempotent=True)),
+        ({"action": "wait"}, ToolPolicy(no_op=True)),
+        ({"action": "poll", "id": 1}, ToolPolicy(polling=True, suspect_at=10, loop_at=20)),
+        ({"action": "click"}, ToolPolicy()),
+        ({"action": ["send"]}, ToolPolicy()),
+        ({"action": "send " * 40}, ToolPolicy()),
+        ("send", ToolPolicy()),
+        (None, ToolPolicy()),
+    ],
+)
+def test_a_tool_that_is_many_in_one_is_guessed_by_its_action(arguments: object, policy: ToolPolicy):
+    action = action_of(arguments)
+    assert policy_of("message", {}, action) == policy
+    assert policy_of("message", {"message": ToolPolicy(paginating=True)}, action) == ToolPolicy(paginating=True)
+
+
+def test_an_action_that_says_nothing_leaves_the_word_to_the_name():
+    assert policy_of("send_sms", {}, "now") == ToolPolicy(side_effect=True)
 
 
 def test_invented_names_do_not_fill_the_memory():
@@ -109,3 +137,22 @@ def test_policies_that_mean_nothing_are_refused(options: dict[str, Any]):
         ToolPolicy(**options)
     with pytest.raises(ConfigError, match="takes a ToolPolicy"):
         checked({"read": {"exempt": True}})  # type: ignore[dict-item]
+
+
+EXECUTION = (
+    '{{"output": "{0}", "exit_code": 0, "duration_seconds": 0.{1}, "kernel": {{"execution_count": {1}, "pid": {1}}}, "startedAt": {1}}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (EXECUTION.format("", 1), EXECUTION.format("", 2), True),
+        (EXECUTION.format("a", 1), EXECUTION.format("b", 2), False),
+        ('{"status": "done", "duration_seconds": 1}', '{"status": "done", "duration_seconds": 2}', False),
+        ('{"exit_code": 0, "duration": 1', '{"exit_code": 0, "duration": 2', False),
+        ('{"exit_code": 0, "took_ms": 1}', '{ "took_ms": 2, "exit_code": 0 }', True),
+    ],
+)
+def test_the_record_of_an_execution_is_compared_without_times_and_counters(one: str, other: str, equal: bool):
+    assert same(ToolPolicy(), one, other) is equal

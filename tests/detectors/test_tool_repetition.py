@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from monitor._hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.detectors import ToolCallRepetition, ToolPolicy
+from monitor.detectors import ToolCallCycle, ToolCallRepetition, ToolPolicy
 from monitor.detectors.calls import CALLS_KEPT
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.verdicts import VETO, Detection
+from tests.detectors.agent import Agent
 
 DONE = TurnFinished(FinishReason.DONE)
 
@@ -132,12 +133,30 @@ def failing(errors: str) -> Run:
     return run
 
 
-def test_an_error_that_came_before_is_no_news_but_a_new_one_and_every_success_is():
-    assert failing("aabab").levels == []
-    assert failing("aababbb").levels == [("loop", 5)], "counted from the first b"
-    assert failing("abcdefghij").levels == []
+def test_a_call_that_failed_and_fails_again_is_not_getting_on_whatever_it_says_but_a_success_is():
+    assert failing("aabab").levels == [("loop", 5)]
+    assert failing("abcde").levels == [("loop", 5)]
+    assert failing("abcde").found[0].message.endswith(" and failed each time")
+    assert failing("aaaaa").found[0].message.endswith(" and gave the same result each time")
     assert failing("aAaAaAaA").levels == []
+    assert failing("abcDabcDabcD").levels == []
     assert failing("ABABABAB").levels == [], "two states of something that is polled"
+
+
+def test_a_tool_that_is_polled_may_report_its_progress_as_errors():
+    run = Run(tools=tool(polling=True))
+    for turn in range(9):
+        run.observe(ToolCall(f"c{turn}", "work", {}))
+        run.observe(ToolResult(f"c{turn}", "work", f"not ready, {turn} of 9", is_error=True))
+    assert run.found == []
+
+
+def test_an_answer_that_names_its_own_call_is_no_news():
+    run = Run()
+    for _ in range(5):
+        id = f"call_{run.calls}"
+        run.call(result=f"too long, saved as results/{id}.txt")
+    assert run.levels == [("suspect", 3), ("loop", 5)]
 
 
 def test_without_results_the_arguments_decide_and_the_message_says_so():
@@ -258,6 +277,19 @@ def test_arguments_that_differ_late_are_told_apart():
     for turn in range(10):
         run.call("write", {"text": "x" * 100_000 + str(turn)})
     assert run.found == []
+
+
+@pytest.mark.feature("GL-01")
+def test_a_collision_of_hashes_makes_no_loop(monkeypatch: pytest.MonkeyPatch):
+    """An equal hash is verified by length, beginning and end."""
+    monkeypatch.setattr("monitor.detectors.calls.identity", lambda text: "0" * 16)
+    run, cycle = Run(), Agent(ToolCallCycle())
+    for number in range(9):
+        run.call(arguments={"path": f"{number}"})
+        run.call("write", {"text": "x" * 9_000 + f"{number}"})
+        cycle.turn(("write", {"text": "x" * 900 + f"{number}"}))
+        cycle.turn(("read", {"path": f"{number}"}))
+    assert run.found == cycle.found == []
 
 
 CHUNKS = st.one_of(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.chunks import StreamRetried, ToolCall
+from monitor.chunks import StreamRetried, ToolCall, ToolResult
 from monitor.detectors import ToolPolicy, UnknownTool
 from monitor.detectors.unknown_tool import NAMES_KEPT
 from monitor.errors import ConfigError
@@ -52,6 +52,23 @@ def test_real_calls_between_do_not_hide_it():
     run = agent()
     for number in range(5):
         run.turns(invented(number), ("read", {"n": number}, "text"))
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+@pytest.mark.parametrize("options", [{}, {"known": ["read"]}])
+def test_siblings_are_one_mistake(options: dict[str, Any]):
+    run = agent(**options)
+    for turn in range(5):
+        assert run.levels == [("suspect", 3)][: turn // 3]
+        run.turn(*(invented(7 * turn + number) for number in range(7)))
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+def test_calls_that_were_answered_one_by_one_are_no_siblings_though_no_end_of_a_turn_was_seen():
+    run = agent()
+    for number in range(5):
+        run.observe(ToolCall(f"c{number}", "delete_all", {"n": number}))
+        run.observe(ToolResult(f"c{number}", "delete_all", "Unknown tool"))
     assert run.levels == [("suspect", 3), ("loop", 5)]
 
 
