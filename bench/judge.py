@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +46,8 @@ EVERY_S = 0.002
 STREAM_S = 1.3
 """How long a stream lasts: the judge is asked at its start, and has answered before its end."""
 JUDGE_S = 1.0
+STALLED_S = 0.2
+"""Until the verdict: long enough for the stream to be open and silent."""
 DELAY_GOAL_MS, VERDICT_GOAL_MS = 1.0, 50.0
 
 _console = Console(width=150)
@@ -97,7 +100,7 @@ class Verdicts:
 
     backend: Backend
     transport: Transport
-    wrong: int = 0
+    wrong: Counter[str] = field(default_factory=Counter)
     ms: list[float] = field(default_factory=list)
 
 
@@ -115,7 +118,7 @@ def _script(request: ReceivedRequest, judge_s: float) -> wire.Script:
     if "systemInstruction" in request.body:
         said = request.body["contents"][0]["parts"][0]["text"]
         stalls = '"stalls"' in said
-        return [wire.Pause(0.05 if stalls else judge_s), wire.text(_reply(0.95 if stalls else 0.1)), wire.finish()]
+        return [wire.Pause(STALLED_S if stalls else judge_s), wire.text(_reply(0.95 if stalls else 0.1)), wire.finish()]
     return [wire.text("Let me look."), wire.Stall()]
 
 
@@ -164,8 +167,8 @@ async def _delivery(backend: Backend, transport: Transport, server: LocalGemini,
 # --- verdicts
 
 
-async def _verdict(client: AsyncClient, server: LocalGemini) -> float | None:
-    """Milliseconds; `None`: it went wrong."""
+async def _verdict(client: AsyncClient, server: LocalGemini) -> float | str:
+    """Milliseconds; or what went wrong."""
     judge = LoopJudge(monitor.model("google:local", client=client), first_turn=1)
     number = len(server.requests)
     async with monitor.Guard(judge=judge, task="stalls") as guard, guard.watch(partial(_ask, client, "stalls")) as watched:
@@ -174,8 +177,9 @@ async def _verdict(client: AsyncClient, server: LocalGemini) -> float | None:
     agent = next(index for index in (number, number + 1) if "systemInstruction" not in server.requests[index].body)
     asked = server.requests[2 * number + 1 - agent]
     closed = await server.wait_closed_async(agent)
-    if guard.outcome.reason is not TerminateReason.LOOP_DETECTED or not guard.outcome.closed or asked.last_sent_at is None:
-        return None
+    outcome = guard.outcome
+    if outcome.reason is not TerminateReason.LOOP_DETECTED or not outcome.closed or asked.last_sent_at is None:
+        return f"{outcome.reason.value}, closed={outcome.closed}, {outcome.detail}"
     return (closed.at - asked.last_sent_at) * 1e3
 
 
@@ -185,8 +189,8 @@ async def _verdicts(backend: Backend, transport: Transport, server: LocalGemini,
         await _verdict(client, server)
         for _ in range(sizes.verdicts):
             ms = await _verdict(client, server)
-            if ms is None:
-                found.wrong += 1
+            if isinstance(ms, str):
+                found.wrong[ms] += 1
             else:
                 found.ms.append(ms)
     return found
@@ -210,7 +214,7 @@ class Results:
             ("delay added by a judge at p99, worst, ms", round(added, 3), DELAY_GOAL_MS),
             ("from the verdict to the closed connection at p99, worst, ms", round(late, 3), VERDICT_GOAL_MS),
             ("processor time added between two chunks at p99, worst, ms", round(cpu, 3), DELAY_GOAL_MS),
-            ("verdicts that went wrong", sum(row.wrong for row in self.verdicts), 0),
+            ("verdicts that went wrong", sum(row.wrong.total() for row in self.verdicts), 0),
             ("questions without an answer", sum(len(row.beside) - row.answers for row in self.deliveries), 0),
         ]
         return [{"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals]
@@ -236,8 +240,9 @@ class Results:
                 {
                     "backend": row.backend,
                     "transport": row.transport,
-                    "runs": len(row.ms) + row.wrong,
-                    "wrong": row.wrong,
+                    "runs": len(row.ms) + row.wrong.total(),
+                    "wrong": row.wrong.total(),
+                    "what": dict(row.wrong),
                     "p50_ms": round(median(row.ms), 3),
                     "p99_ms": round(_p99(row.ms), 3),
                 }
@@ -287,7 +292,11 @@ def show(results: Results) -> None:
     for verdict in results.verdicts:
         where = f"{verdict.transport} on {verdict.backend}"
         table.add_row(
-            where, str(len(verdict.ms) + verdict.wrong), str(verdict.wrong), f"{median(verdict.ms):.2f}", f"{_p99(verdict.ms):.2f}"
+            where,
+            str(len(verdict.ms) + verdict.wrong.total()),
+            str(dict(verdict.wrong) or 0),
+            f"{median(verdict.ms):.2f}",
+            f"{_p99(verdict.ms):.2f}",
         )
     _console.print(table)
     for goal in results.goals():

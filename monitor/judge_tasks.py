@@ -10,7 +10,7 @@ import anyio
 from monitor._wait import Background, Clock
 from monitor.ask import ask
 from monitor.errors import describe
-from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
+from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement, checked
 from monitor.models import Model, ModelRequest
 from monitor.run import RunCore
 
@@ -67,9 +67,7 @@ class JudgeTasks:
             )
 
         try:
-            judgement = await question.judge.review(question.told, asked)
-            if not isinstance(judgement, Judgement):
-                raise TypeError(f"{question.judge.name} answered {judgement!r}, which is no Judgement")
+            judgement = checked(await question.judge.review(question.told, asked))
         except Exception as error:  # noqa: BLE001 - a judge has no say in how a run ends by failing
             self._failed(question, describe(error))
         else:

@@ -55,10 +55,15 @@ class Judgement:
     judged_by: str
     """The model whose word counted."""
 
-    def __post_init__(self) -> None:
-        confidence: object = self.confidence
-        if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-            raise ConfigError(f"a judgement's confidence is a number between 0 and 1, not {confidence!r}")
+
+def checked(answer: object) -> Judgement:
+    """What a judge answered. Raises `ConfigError` for what is no judgement: a judge may be the caller's code."""
+    if not isinstance(answer, Judgement):
+        raise ConfigError(f"a judge answers with a Judgement, not {answer!r}")
+    confidence: object = answer.confidence
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
+        raise ConfigError(f"a judgement's confidence is a number between 0 and 1, not {confidence!r}")
+    return answer
 
 
 @dataclass(slots=True, frozen=True)

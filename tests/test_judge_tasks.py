@@ -437,7 +437,7 @@ async def odd_confidence(run: JudgeInput, ask: Ask) -> Judgement:
     ("judge", "why"),
     [
         (own(crash), "ZeroDivisionError: the judge crashes"),
-        (own(no_judgement), "0.95, which is no Judgement"),
+        (own(no_judgement), "with a Judgement, not 0.95"),
         (own(odd_confidence), "between 0 and 1"),
         (monitor.LoopJudge(ScriptedModel(lambda _: ConnectionError("gone")), first_turn=1, first_interval=2), "gone"),
         (monitor.LoopJudge(ScriptedModel(lambda _: "", finishes=False), first_turn=1, first_interval=2), "confidence"),

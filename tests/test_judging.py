@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.judging import JudgeCost, Judgement, JudgeSchedule, next_interval
+from monitor.judging import JudgeCost, Judgement, JudgeSchedule, checked, next_interval
 from monitor.state import Usage
 
 
@@ -79,7 +79,7 @@ def test_a_suspicious_run_is_asked_about_earlier_but_never_under_5_turns():
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, math.nan, math.inf, True, "0.5", None])
 def test_a_confidence_is_a_number_between_0_and_1(confidence: Any):
     with pytest.raises(ConfigError, match="between 0 and 1"):
-        Judgement("", confidence, found=False, judged_by="m")
+        checked(Judgement("", confidence, found=False, judged_by="m"))
 
 
 def test_costs_add_up_and_an_estimate_stays_one():
