@@ -23,7 +23,7 @@ run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan 
 	@$(BIN)/agent-monitor scan $(CORPUS) || test $$? -eq 1 # 1: loops were found, as they should
 
 test: $(READY) ## run the tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 check: $(READY) ## lint, format, types, layers, and the table of features
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-features
@@ -57,6 +57,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.close
 	@$(BIN)/python -m bench.soak
 	@$(BIN)/python -m bench.supervisor || true # it says what is not reached
+	@$(BIN)/python -m bench.judge
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 
 clean: ## remove the environment and all caches

@@ -26,7 +26,7 @@ from monitor.conditions.base import leaves
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import Event, TurnStarted
+from monitor.events import Event
 from monitor.judge_tasks import JudgeTasks
 from monitor.judges.base import as_judges
 from monitor.judging import Judge
@@ -64,7 +64,7 @@ class Guard:
 
     `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
     this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
-    `judge`: who looks at the run from time to time, beside it.
+    `judge`: who looks at the run from time to time, beside it; `task`: what the user asked for, which it is told.
     `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
     the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
     and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
@@ -81,6 +81,7 @@ class Guard:
         detectors: Sequence[Detector] | None = _DEFAULT,
         policy: Policy | None = None,
         judge: Judge | Sequence[Judge] | None = None,
+        task: str | None = None,
         outputs: Mapping[str, Any] | type | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
@@ -114,6 +115,7 @@ class Guard:
             assignment=Assignment(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
             cuts=True,
             judges=as_judges(judge),
+            task=task,
         )
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
@@ -140,10 +142,12 @@ class Guard:
             if self._watched is not None:
                 await self._watched.__aexit__(kind, error, trace)
         finally:
-            await self._judges.close()
-            ending = ending_by(error)
-            crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
-            self._outcome = self._core.terminate(self._clock.now(), ending, crash)
+            try:
+                await self._judges.close()
+            finally:
+                ending = ending_by(error)
+                crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
+                self._outcome = self._core.terminate(self._clock.now(), ending, crash)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self._outcome is None:
@@ -210,8 +214,6 @@ class Guard:
 
     def _emit(self, event: Event) -> None:
         self._sinks.emit(event)
-        if isinstance(event, TurnStarted):
-            self._judges.ask_due()
 
     def _must_have_begun(self) -> None:
         if not self._entered:

@@ -54,7 +54,7 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
-from monitor.judging import Judge, JudgeInput, Judgement
+from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.panel import Panel, detection_of
@@ -123,7 +123,7 @@ class RunCore:
         "_found",
         "_free_chars",
         "_goal",
-        "_judge_usage",
+        "_judge_cost",
         "_keep_chars",
         "_last",
         "_last_turn",
@@ -158,7 +158,9 @@ class RunCore:
         "open_calls",
         "replanned",
         "stop",
+        "stopped",
         "turn",
+        "turn_began",
         "waiting_since",
     )
 
@@ -198,6 +200,10 @@ class RunCore:
         """Calls of the present turn that have no result yet, oldest first."""
         self.replanned: Callable[[], None] = _nothing
         """Called when `deadline` may have come closer; the harness moves its alarm."""
+        self.turn_began: Callable[[], None] = _nothing
+        """Called when a model call is about to be made; the harness asks the judges that are due."""
+        self.stopped: Callable[[], None] = _nothing
+        """Called when it is decided that the run ends; nobody waits for a judge any more."""
 
         self._condition = stop_when
         self._schedule = Schedule(stop_when, price=price, budgets=budgets, nested=parent is not None)
@@ -214,7 +220,7 @@ class RunCore:
         self._supervised = supervised
         self._parent = parent
         self._panel = Panel(judges, task)
-        self._judge_usage = NOTHING
+        self._judge_cost = JudgeCost()
 
         self._began = 0.0
         self._phase: Phase = "before_call"
@@ -291,6 +297,8 @@ class RunCore:
         self._emit(TurnStarted(self.at(now), self._turns, self._model_calls))
         self.waiting_since = now
         self._warn(self._look(now, waiting=True), now)
+        if self.stop is None:
+            self.turn_began()
         return True
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
@@ -364,7 +372,7 @@ class RunCore:
         else:
             self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
-        self._panel.add_result(self._turns, result)
+        self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
         self._warn(self._look(now, waiting=False), now)
 
@@ -490,31 +498,35 @@ class RunCore:
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
         """Which judges the harness is to ask now, beside the stream, and what it tells them."""
-        due = self._panel.due(self._turns) if self.stop is None else []
+        due = self._panel.due(self._turns) if self.stop is None and self._recovering is None else []
         for judge, told in due:
             self._emit(JudgeAsked(self.at(now), told.turn, judge.name))
         return due
 
-    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float) -> None:
-        """A judge has answered; also in the middle of a stream."""
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: JudgeCost) -> None:
+        """A judge has answered; also in the middle of a stream. A last turn is not ended for what came before it."""
         if self._outcome is not None:
             return
         self._panel.answered(judge, judgement)
-        self._judge_usage += judgement.usage
-        if judge.counts:
-            self._spending.settle(judgement.usage, estimated=False)
-        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement))
+        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement, cost))
         if judge.fact == "done":
             self._task_done = judgement.found
-        elif judgement.found:
-            self._take(detection_of(judge, judgement, self._turns), now)
-        self._look(now, waiting=False)
+        elif judgement.found and self._recovering is None:
+            self._take(detection_of(judge, told, judgement, self._turns), now)
+        self._charge(judge, cost, now)
 
-    def judge_failed(self, judge: Judge, told: JudgeInput, error: Exception, now: float) -> None:
+    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: JudgeCost) -> None:
         """A judge gave no answer. That is no reason to end a run."""
         if self._outcome is None:
             self._panel.failed(judge)
-            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, describe(error)))
+            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, why, cost))
+            self._charge(judge, cost, now)
+
+    def _charge(self, judge: Judge, cost: JudgeCost, now: float) -> None:
+        self._judge_cost += cost
+        if judge.counts:
+            self._spending.settle(cost.usage, estimated=cost.estimated)
+        self._look(now, waiting=False)
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
@@ -531,6 +543,8 @@ class RunCore:
             self._told = True
             return last.failure
         verdict = self._verdicts.pop(0) if self._verdicts else Continue()
+        if isinstance(verdict, Nudge | WithdrawTool):
+            self._panel.add_warning(self._turns, verdict.text)
         return self._last_by_policy(verdict, now) if self._supervised and isinstance(verdict, LastTurn) else verdict
 
     def abort(self, why: str) -> None:
@@ -629,7 +643,8 @@ class RunCore:
             usage=usage,
             usage_estimated=self._spending.estimated,
             cost_usd=cost_usd,
-            judge_usage=self._judge_usage,
+            judge_usage=self._judge_cost.usage,
+            judge_usage_estimated=self._judge_cost.estimated,
             turns=self._turns,
             elapsed_s=self.at(now),
             recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
@@ -765,6 +780,7 @@ class RunCore:
             self.deadline = -math.inf
             self._decided_at = now
             self._emit(StopDecided(self.at(now), stop))
+            self.stopped()
 
     def _ending(self, fallback: Stop | None) -> Stop:
         stop = self._how_it_ends(fallback)
@@ -903,4 +919,4 @@ class RunCore:
 
 
 def _nothing() -> None:
-    """No alarm to move yet."""
+    """Nobody wants to know yet."""

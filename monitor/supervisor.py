@@ -7,7 +7,8 @@ A `Supervisor` is a description and can be used any number of times; a `Run` is 
 decides, `SourceStream` reads and closes; this performs. The rules of this file:
 
 1. No task of ours outlives the call that started it, and none runs while the caller's body does: the run goes on only when
-   somebody asks for its next event. So there is no scope, timeout or task group around a `yield`.
+   somebody asks for its next event. So there is no scope, timeout or task group around a `yield`. (The one exception: a judge's
+   question goes on beside the run, and ends with it at the latest.)
 2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort, and is left in order.
 3. What happened goes into the history once, whole: a message with the results of its calls, whatever interrupted them.
 """
@@ -46,7 +47,6 @@ from monitor.events import (
     ToolFinished,
     ToolStarted,
     ToolWithdrawn,
-    TurnStarted,
 )
 from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
@@ -575,8 +575,6 @@ class Run:
         if self._streams:
             self._events.append(event)
         self._sinks.emit(event)
-        if isinstance(event, TurnStarted):
-            self._judges.ask_due()
 
 
 def _words(task: str | UserMessage) -> str:

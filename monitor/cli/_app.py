@@ -9,6 +9,7 @@ import typer
 import monitor
 from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
+from monitor.cli.judge_eval import judge_eval
 from monitor.cli.run import run
 from monitor.cli.scan import scan
 
@@ -66,3 +67,4 @@ app.command()(demo)
 app.command()(run)
 app.command()(scan)
 app.command()(doctor)
+app.command()(judge_eval)
