@@ -18,7 +18,7 @@ from typing import Any
 from monitor._hashing import canonical_json, identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING
-from monitor.detectors.tool_policy import ToolPolicy, checked, is_veto, policy_of
+from monitor.detectors.tool_policy import ToolPolicy, checked, is_veto, policy_of, policy_of_call
 from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 200
@@ -137,7 +137,7 @@ class CallDetector:
         policy = self._policy_of(chunk.name)
         key = policy.key_of(chunk.arguments)
         text = f"{chunk.name}({canonical_json(chunk.arguments) if key is None else key})"
-        call = Called(self._calls, chunk.name, text, identity(text), policy, key is None)
+        call = Called(self._calls, chunk.name, text, identity(text), policy_of_call(chunk.name, self._tools, text), key is None)
         if chunk.id and self._seen.get(chunk.id) == call.xxhash:
             return NOTHING
         if self._before_turn is None:

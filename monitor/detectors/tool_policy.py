@@ -5,7 +5,10 @@ Rules:
 
 - what is not said of a tool is guessed from its name by three short lists (`guess`), and from nothing else; a wrong guess is
   corrected by one entry of `tools=`;
-- a result is compared without what changes by itself: the fields a policy calls `volatile`;
+- who waits is patient: what asks for a status or progress by name, and a command that sleeps, may be asked twenty times in vain
+  (`WAITS`), and is a suspicion at five;
+- a result is compared without what changes by itself: the fields a policy calls `volatile`, and in what says that something failed the
+  times before its lines and the durations. (Ten failing test runs differ in nothing else. What did not fail may be a measurement.);
 - a refusal of our own (`VETO`) is no result at all: it must not look like news.
 """
 
@@ -34,10 +37,21 @@ REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post p
 """First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each with an id of its own)."""
 TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
 """Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
+ASKS_HOW_FAR = frozenset("poll progress status".split())  # noqa: SIM905
+"""Words by which a tool that only looks says that it is asked again on purpose (`get_job_status`), but for `git_status`."""
 DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
 """Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server for thinking)."""
 
 
+SLEEPS = re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE)
+"""In the arguments of a call: a command that waits by itself, `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
+_FAILED = re.compile(r"\b(fail(s|ed|ing|ure|ures)?|errors?|\w+(Error|Exception)|panic(ked)?|traceback)\b", re.IGNORECASE)
+_TIMING = re.compile(
+    r"^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?(?= *\S)"  # what a log writes before its lines
+    r"|\b\d+\.\d+ ?(s|sec|secs|seconds|ms)\b|\b\d+ ?ms\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Whole seconds stay: what is left of a wait is counted in them."""
 GUESSES_KEPT = 256
 """A model may invent names without end."""
 
@@ -96,7 +110,13 @@ class ToolPolicy:
     def outcome_of(self, result: ToolResult) -> str:
         """The identity of what came back, without what is volatile."""
         text = _without(result.text, self.volatile) if self.volatile else result.text
+        if _FAILED.search(text):
+            text = _TIMING.sub("", text)
         return identity(f"{result.is_error}:{text}")
+
+
+WAITS = ToolPolicy(idempotent=True, polling=True, suspect_at=5, loop_at=20)
+"""Waiting for something else to get on."""
 
 
 @lru_cache(maxsize=GUESSES_KEPT)
@@ -106,6 +126,8 @@ def guess(name: str) -> ToolPolicy:
     words = [word.lower() for word in _WORD.findall(part.group(1) if part else name)]
     if "".join(words) in DOES_NOTHING:
         return ToolPolicy(no_op=True)
+    if words and (words[0] == "poll" or (words[0] in ONLY_LOOKS and not ASKS_HOW_FAR.isdisjoint(words[1:]) and "git" not in words)):
+        return WAITS
     if words and words[0] in ONLY_LOOKS:
         return ToolPolicy(idempotent=True)
     if words and words[0] in REPEATS_ITS_EFFECT and (ONLY_LOOKS | TYPES).isdisjoint(words):
@@ -124,6 +146,11 @@ def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
 def policy_of(name: str, given: Mapping[str, ToolPolicy]) -> ToolPolicy:
     """What the caller says of a tool, else what its name says."""
     return given.get(name) or guess(name)
+
+
+def policy_of_call(name: str, given: Mapping[str, ToolPolicy], text: str) -> ToolPolicy:
+    """The same for one call: a command that sleeps waits, unless the caller says what its tool does. `text`: name and arguments."""
+    return WAITS if "sleep" in text and name not in given and not guess(name).no_op and SLEEPS.search(text) else policy_of(name, given)
 
 
 def is_veto(result: ToolResult) -> bool:

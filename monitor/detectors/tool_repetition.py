@@ -4,8 +4,10 @@ its budget is gone.
 Rules:
 
 - calls are the same if name and canonical arguments are (`_hashing`: key order and `1` / `1.0` make no difference); any other
-  call in between starts anew, an exempt one too, but not a tool that only thinks or waits. Parallel calls of one turn count like
-  calls one after the other. What is called counts, whatever came of it: a rejected, unknown or invalid call as well;
+  call in between starts anew, an exempt one too, but not a tool that only thinks or waits. What is called counts, whatever came of it: a
+  rejected, unknown or invalid call as well;
+- parallel calls of one turn count like calls one after the other, but they alone are a suspicion up to four times a loop's number: the
+  same brief for six sub-agents may be meant, and no result could speak yet (where a call repeats its effect, none has to);
 - **polling is not a loop**: when a result differs from the one before it, the streak starts anew at the call that got it. Results
   that were not seen cannot speak for the call; then the arguments alone decide, and the message says so. They decide as well
   where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And an
@@ -30,6 +32,8 @@ from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
+BATCH_TIMES = 4
+"""How often the number of a loop one turn alone may make the same call: the policy's `give_up` as well, a flood within one turn."""
 ERRORS_KEPT = 4
 """Different errors of one call that are remembered; who fails in five ways in turn is trying something."""
 
@@ -48,6 +52,8 @@ class _Streak:
     """Results seen of the calls that count."""
     result: str = ""
     """Identity of the last result seen."""
+    older: bool = False
+    """Some of the calls were made in an earlier turn, or have been answered."""
     errors: list[str] = field(default_factory=list[str])
     """Errors that this call has given, the newest ones."""
 
@@ -101,7 +107,8 @@ class ToolCallRepetition(CallDetector):
         if call.exempt:
             return NOTHING
         suspect_at, loop_at = self._thresholds(call.policy)
-        if streak.count >= loop_at:
+        results_may_speak = not streak.older and not call.policy.side_effect and call.policy.loop_at is None
+        if streak.count >= loop_at * (BATCH_TIMES if results_may_speak else 1):
             return (self._detection(call, streak, "loop", loop_at),)
         if suspect_at is not None and streak.count == suspect_at:
             return (self._detection(call, streak, "suspect", suspect_at),)
@@ -125,7 +132,12 @@ class ToolCallRepetition(CallDetector):
         if result.is_error and not known_error:
             streak.errors = [*streak.errors, outcome][-ERRORS_KEPT:]
         streak.result = outcome
+        streak.older = True
         streak.answered += 1
+        return NOTHING
+
+    def _turn_ended(self) -> Sequence[Detection]:
+        self._streak.older = self._idle.older = True
         return NOTHING
 
     def _detection(self, call: Called, streak: _Streak, level: Level, threshold: int) -> Detection:
