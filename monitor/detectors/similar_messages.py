@@ -51,8 +51,9 @@ OFFSETS_SHOWN = 20
 
 
 class SimilarMessages:
-    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it;
-    equal ones of some length, with nothing done between, are a loop at `equal_loop_at`, short ones at twice `loop_at`. `near=False`: only equal ones count.
+    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it.
+    Equal ones of some length, with nothing done between, are a loop at `equal_loop_at`, short ones at twice `loop_at`. `near=False`: only
+    equal ones count.
 
     Offsets are the numbers of the messages in the run.
     """

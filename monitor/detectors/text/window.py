@@ -205,18 +205,19 @@ class WindowScanner:
         at = places[-1]
         stop = at + rule.window_chars
         window = text[at:stop]
-        between = [text[one:other] for one, other in pairwise(places)]
-        few = len(set(between)) <= rule.far_texts
-        if at - places[0] > rule.near_chars * (rule.repeats - 1) and not (
-            few and at - places[0] <= (rule.far_chars or 0) * (rule.repeats - 1)
-        ):
-            return None
         lines = text.find("\n", places[0], stop) >= 0
-        if lines:
+        if lines:  # first, because it is cheap, and what it clears no other window may count either
             layout = last_layout(text, places[0], stop, fenced=self._fences.inside(text, base, stop + base))
             if layout >= 0:
                 self._floor = layout + base
                 return None
+        span, gaps = at - places[0], rule.repeats - 1
+        if span > rule.mean * gaps:
+            return None
+        between = [text[one:other] for one, other in pairwise(places)]
+        few = len(set(between)) <= rule.far_texts
+        if span > rule.near_chars * gaps and not (few and span <= (rule.far_chars or 0) * gaps):
+            return None
         rows = lines and all(map(is_one_line, between))
         counted = rows and all(only_counts(between[0], other) for other in between)
         if not few and not counted and (rows or is_code(text[places[0] : stop])):
