@@ -21,7 +21,7 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from monitor.detectors import ContentRepetition
 from monitor.verdicts import Detection
 
-SEEDS = 10
+SEEDS = 5
 FLOOD_CHARS = 40_000
 PLACES = ("plain", "fence", "arguments")
 CHANNELS = ("text", "reasoning", "arguments")
