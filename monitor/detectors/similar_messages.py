@@ -11,10 +11,11 @@ Rules:
   different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
 - what a streak is known by is its first message: nearly equal ones are one loop, and a policy that warned of it sees it again;
 - three equal messages of at least 64 characters with nothing done between are a loop: in 644 recorded runs that must stay quiet no message
-  without calls came twice in a row. Short and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: answers
-  repeat in a conversation, drafts and polite phrases resemble one another. With the same calls and results between, five equal ones are a
-  loop and nothing less is anything: runs that call tools recover, and their calls have detectors of their own. "Three messages in a row",
-  whatever they say, is no rule; `research/quality.md` calls it unusable.
+  without calls came twice in a row. Nearly equal ones are a suspicion at three and a loop at five, as with tool calls: drafts and polite
+  phrases resemble one another. Short ones are a loop at ten: answers repeat in a conversation ("Done.", "You are welcome!"), and cost
+  little. With the same calls and results between, five equal ones are a loop and nothing less is anything: runs that call tools recover,
+  and their calls have detectors of their own. "Three messages in a row", whatever they say, is no rule; `research/quality.md` calls it
+  unusable.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ PIECE_CHARS = 8
 COMMON = 0.7
 """Of all pieces, those that both messages have: (n - 13) / (n + 13) for one word changed in n characters."""
 WORDS_PERCENT = 75
+SHORT_TIMES = 2
+"""How often the number of a loop it takes for short messages."""
 LONG_CHARS = 64
 """A sentence; shorter messages are answers."""
 DEEDS_KEPT = 64
@@ -50,8 +53,9 @@ OFFSETS_SHOWN = 20
 
 
 class SimilarMessages:
-    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it;
-    equal ones of some length, with nothing done between, are a loop at `equal_loop_at`. `near=False`: only equal ones count.
+    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it.
+    Equal ones of some length, with nothing done between, are a loop at `equal_loop_at`, short ones at twice `loop_at`. `near=False`: only
+    equal ones count.
 
     Offsets are the numbers of the messages in the run.
     """
@@ -205,6 +209,8 @@ class SimilarMessages:
     def _level(self) -> tuple[Level, int] | None:
         sure = self._exact and not self._between and self._last[2] >= LONG_CHARS
         loop_at = min(self._equal_loop_at, self._loop_at) if sure else self._loop_at
+        if self._last[2] < LONG_CHARS and not self._between:
+            loop_at *= SHORT_TIMES
         if self._count >= loop_at:
             return "loop", loop_at
         return ("suspect", self._count) if self._count == self._suspect_at and not self._between else None

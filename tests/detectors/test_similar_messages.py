@@ -98,7 +98,7 @@ def test_another_message_between_starts_anew():
     assert run.found == []
 
 
-@pytest.mark.parametrize(("times", "levels"), [(2, []), (3, ["suspect"]), (4, ["suspect"]), (6, ["suspect", "loop", "loop"])])
+@pytest.mark.parametrize(("times", "levels"), [(2, []), (3, ["suspect"]), (9, ["suspect"]), (11, ["suspect", "loop", "loop"])])
 def test_short_answers_repeat_more_often(times: int, levels: list[str]):
     run = Run()
     run.say(*["You are welcome!"] * times)
@@ -230,8 +230,8 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
 
 def test_other_numbers():
     run = Run(suspect_at=None, loop_at=2, equal_loop_at=2)
-    run.say(*reworded(2), "a", "a")
-    assert run.levels == [("loop", 2), ("loop", 2)]
+    run.say(*reworded(2), *["a"] * 4)
+    assert run.levels == [("loop", 2), ("loop", 4)], "short ones: twice as many"
 
 
 @given(st.lists(st.sampled_from([MESSAGE, EDIT, prose(2 * HEAD_CHARS), prose(2 * HEAD_CHARS) + "!", *reworded(3)]), max_size=12), st.data())

@@ -2,7 +2,8 @@
 a delta is only put aside until some rule is due; the text that rules look at is a few thousand characters that move along.
 
 The order of findings is the order of the text, whatever came in one delta: the chant is asked up to the next due point
-of tail and recurrence, then the tail, then the recurrence. A finding clears the evidence of all, and watching goes on behind it.
+of tail and recurrence, then the tail, then the recurrence. A loop clears the evidence of all, and watching goes on behind it. A suspicion
+clears nothing; what it goes on as, by whatever rule, is the same one and not told again, until it ends or is a loop.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ SLICE_CHARS = 65_536
 """A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself."""
 SLACK_CHARS = 1_024
 """Text kept beyond what the rules need, so that it is not cut at every look."""
+SAME_CHARS = 256
+"""A suspicion that starts so soon behind the last finding is that one, going on: the mean distance of a chant."""
 
 
 class Off:
@@ -30,7 +33,7 @@ class Off:
 
     __slots__ = ()
 
-    due = ready = sys.maxsize
+    due = ready = since = sys.maxsize
 
     def scan(self, text: str, base: int, end: int = 0) -> Hit | None:
         """Never called, because never due."""
@@ -49,7 +52,7 @@ class Off:
 class Channel:
     """Feeds the rules; offsets are code points since the run began."""
 
-    __slots__ = ("_base", "_chant", "_fences", "_history", "_pending", "_recurrence", "_report", "_tail", "_text", "need")
+    __slots__ = ("_base", "_chant", "_fences", "_history", "_pending", "_recurrence", "_report", "_tail", "_text", "_told", "need")
 
     need: int
     """Code points that have to come before a rule is due."""
@@ -67,7 +70,7 @@ class Channel:
         self._fences = Fences()
         self._chant = WindowScanner(chant, self._fences) if chant else Off()
         self._tail = TailScanner(tail, self._fences, data=data) if tail else Off()
-        self._recurrence = RecurrenceScanner(recurrence, self._fences) if recurrence else Off()
+        self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
         self._history = max(rule.history if rule else 0 for rule in (chant, tail, recurrence))
         self.restart(0)
 
@@ -80,6 +83,7 @@ class Channel:
         """A new piece of text begins at `offset`; nothing before it counts."""
         self._text = self._pending = ""
         self._base = offset
+        self._told = -SAME_CHARS - 1
         self._fences.restart(offset)
         self._clear(offset)
         self.need = self._due() - offset
@@ -106,13 +110,19 @@ class Channel:
             due = tail.due if tail.due <= recurrence.due else recurrence.due
             upto = due if due < end else end
             hit = chant.scan(text, base, upto) if chant.ready <= upto else None
+            if hit is not None and hit.start >= tail.since:
+                continue  # exact: the tail rule follows it, and knows what it is
             if hit is None:
                 if due > end:
                     break
                 hit = (tail if tail.due == due else recurrence).scan(text, base)
             if hit is not None:
-                found = (*found, self._report(hit))
-                self._clear(hit.end)
+                if hit.level == "loop":
+                    found = (*found, self._report(hit))
+                    self._clear(hit.end)
+                elif not hit.again and hit.start > self._told + SAME_CHARS:
+                    found = (*found, self._report(hit))
+                self._told = hit.end
         self.need = (chant.due if chant.due < due else due) - end
         if len(text) > self._history + SLACK_CHARS:
             self._drop_oldest()
@@ -139,6 +149,7 @@ class Channel:
             "base": self._base,
             "text": self._text,
             "pending": self._pending,
+            "told": self._told,
             "fence": [self._fences.marker, self._fences.origin, self._fences.seen],
             "chant": self._chant.snapshot(),
             "tail": self._tail.snapshot(),
@@ -148,6 +159,7 @@ class Channel:
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`, for a channel with the same rules."""
         self._base, self._text, self._pending = int(state["base"]), str(state["text"]), str(state["pending"])
+        self._told = int(state["told"])
         marker, origin, seen = state["fence"]
         self._fences.marker, self._fences.origin, self._fences.seen = str(marker), int(origin), int(seen)
         self._chant.restore(state["chant"])

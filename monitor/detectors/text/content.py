@@ -120,17 +120,18 @@ class ContentRepetition:
         return self._channels[channel]
 
     def _detection(self, channel: Channel, hit: Hit) -> Detection:
+        what = hit.message or f"{hit.count} times the same {len(hit.unit)} characters"
         return Detection(
             detector=self.name,
             kind=hit.kind,
             channel=channel,
-            level="loop",
+            level=hit.level,
             count=hit.count,
             threshold=hit.threshold,
             start_offset=hit.start,
             offset=hit.end,
             evidence=Evidence(excerpt=hit.unit[:EXCERPT_CHARS], xxhash=identity(hit.unit), length=len(hit.unit), offsets=hit.offsets),
-            message=f"{hit.count} times the same {len(hit.unit)} characters within {hit.end - hit.start} in {_NAMES[channel]}",
+            message=f"{what} within {hit.end - hit.start} in {_NAMES[channel]}",
         )
 
     def reset(self) -> None:

@@ -6,6 +6,11 @@ Rule: the same 50 characters 10 times, the mean distance from one to the next at
 be a shorter unit over and over (`0.9999`, base64: the tail rule measures those); no layout line may start within the counted region,
 else the evidence starts anew at that line (see `markdown`).
 
+Ten are a loop if at most 5 different texts stand between. Where something else is said every time it may be an enumeration, and where lines
+are counted (`Heartbeat at 12:07:31`) or as short as verse it may be a log or a song. Then ten are a suspicion, and forty in a row a loop
+(programs print 33 such lines in the recorded texts). Rows, lines of which each says something else, and data (see
+`markdown`) with something else in every item are no chant: they are news, however much of them is form.
+
 How it is found without hashing every window:
 
 - every `step` characters a short sample is taken. A window of 50 holds exactly one, so a window that comes again brings its sample again;
@@ -25,11 +30,13 @@ from itertools import pairwise
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import Fences, has_word, last_layout
+from monitor.detectors.text.markdown import Fences, has_short_lines, has_word, is_code, last_layout, only_counts
 from monitor.errors import ConfigError
 
 GATE_MEANS = 2
 """Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms less often."""
+DOUBTFUL_ROUNDS = 4
+"""Suspicions in a row that make a loop."""
 NAP_WINDOWS = 3
 """How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but weaker signs that wake it."""
 
@@ -83,8 +90,10 @@ class WindowScanner:
         "_floor",
         "_gate",
         "_group",
+        "_last",
         "_nap",
         "_reach",
+        "_rounds",
         "_rule",
         "_sample",
         "_step",
@@ -107,6 +116,10 @@ class WindowScanner:
 
     def restart(self, offset: int) -> None:
         """Text before `offset` is no evidence any more."""
+        self._last = self._rounds = 0
+        self._begin(offset)
+
+    def _begin(self, offset: int) -> None:
         self._floor = offset
         self._sample = offset
         self._armed = -1
@@ -192,18 +205,30 @@ class WindowScanner:
         at = places[-1]
         stop = at + rule.window_chars
         window = text[at:stop]
-        if at - places[0] > rule.near_chars * (rule.repeats - 1):
-            if at - places[0] > (rule.far_chars or 0) * (rule.repeats - 1):
-                return None
-            if len({text[one:other] for one, other in pairwise(places)}) > rule.far_texts:
-                return None
-        if text.find("\n", places[0], stop) >= 0:
+        lines = text.find("\n", places[0], stop) >= 0
+        if lines:  # first, because it is cheap, and what it clears no other window may count either
             layout = last_layout(text, places[0], stop, fenced=self._fences.inside(text, base, stop + base))
             if layout >= 0:
                 self._floor = layout + base
                 return None
-        return Hit(
+        span, gaps = at - places[0], rule.repeats - 1
+        if span > rule.mean * gaps:
+            return None
+        between = [text[one:other] for one, other in pairwise(places)]
+        few = len(set(between)) <= rule.far_texts
+        if span > rule.near_chars * gaps and not (few and span <= (rule.far_chars or 0) * gaps):
+            return None
+        rows = lines and all(map(is_one_line, between))
+        counted = rows and all(only_counts(between[0], other) for other in between)
+        if not few and not counted and (rows or is_code(text[places[0] : stop])):
+            self._floor = at + base
+            return None
+        sure = few and not rows and not (lines and has_short_lines(text[places[0] : stop]))
+        rounds = self._goes_on(stop + base)
+        hit = Hit(
             kind="chant",
+            level="loop" if sure or rounds >= DOUBTFUL_ROUNDS else "suspect",
+            again=rounds > 1,
             unit=window,
             count=rule.repeats,
             threshold=rule.repeats,
@@ -211,6 +236,14 @@ class WindowScanner:
             end=stop + base,
             offsets=tuple(place + base for place in places),
         )
+        self._begin(stop + base)
+        return hit
+
+    def _goes_on(self, end: int) -> int:
+        """Findings in a row, with the one that ends at `end`: each within the reach of the one before."""
+        self._rounds = self._rounds + 1 if self._rounds and end - self._last <= self._reach + self._rule.window_chars else 1
+        self._last = end
+        return self._rounds
 
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""
@@ -221,12 +254,14 @@ class WindowScanner:
             "window": self._window,
             "group": self._group,
             "due": self.due,
+            "row": [self._last, self._rounds],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self._armed = int(state["floor"]), int(state["sample"]), int(state["armed"])
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
+        self._last, self._rounds = (int(number) for number in state["row"])
 
 
 def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[int]:
@@ -239,6 +274,11 @@ def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[
             break
         places.append(place)
     return places
+
+
+def is_one_line(between: str) -> bool:
+    """Whether what stands from one place to the next leads to the next line, blank ones aside."""
+    return between.count("\n") - between.count("\n\n") == 1
 
 
 def _may_be_chant(window: str, unit_chars: int) -> bool:
