@@ -1,8 +1,9 @@
 """One channel of text and the rules that watch it. Failure answered: work for every delta. Models send four characters at a time, so
 a delta is only put aside until some rule is due; the text that rules look at is a few thousand characters that move along.
 
-The order of findings is the order of the text, whatever came in one delta: the chant is asked up to the next due point
-of tail and recurrence, then the tail, then the recurrence. A finding clears the evidence of all, and watching goes on behind it.
+The order of findings is the order of the text, whatever came in one delta: each rule runs on over what cannot end in a finding (`seek`),
+and the one whose next point is first is asked (`scan`); on a par the chant, then the tail, then the recurrence. A finding clears the
+evidence of all, and watching goes on behind it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ class Off:
 
     __slots__ = ()
 
-    due = ready = sys.maxsize
+    due = sys.maxsize
+
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Never called, because never due."""
 
     def scan(self, text: str, base: int, end: int = 0) -> Hit | None:
         """Never called, because never due."""
@@ -103,12 +107,20 @@ class Channel:
         end = base + len(text)
         found: Sequence[Detection] = NOTHING
         while True:
+            if chant.due <= end:
+                chant.seek(text, base, end)
+            if tail.due <= end:
+                tail.seek(text, base, end)
+            if recurrence.due <= end:
+                recurrence.seek(text, base, end)
             due = tail.due if tail.due <= recurrence.due else recurrence.due
-            upto = due if due < end else end
-            hit = chant.scan(text, base, upto) if chant.ready <= upto else None
-            if hit is None:
-                if due > end:
+            if chant.due <= due:
+                if chant.due > end:
                     break
+                hit = chant.scan(text, base, due if due < end else end)
+            elif due > end:
+                break
+            else:
                 hit = (tail if tail.due == due else recurrence).scan(text, base)
             if hit is not None:
                 found = (*found, self._report(hit))

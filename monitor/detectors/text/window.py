@@ -90,7 +90,6 @@ class WindowScanner:
         "_step",
         "_window",
         "due",
-        "ready",
     )
 
     def __init__(self, rule: WindowRule, fences: Fences) -> None:
@@ -112,22 +111,23 @@ class WindowScanner:
         self._armed = -1
         self._window = -1
         self._group = 1
-        self.ready = self.due = offset + self._rule.window_chars
+        self.due = offset + self._rule.window_chars
 
-    def scan(self, text: str, base: int, end: int) -> Hit | None:
-        """The first chant that ends at or before `end`. `text` starts at `base`; calls go on where the last one stopped."""
-        while True:
-            if self._window >= 0:
-                hit = self._test_windows(text, base, end)
-                if hit is not None or self._window >= 0:
-                    return hit
-                self._sample += self._step
-            if not self._seek(text, base, end):
-                self.ready = self._sample + self._rule.sample_chars
-                self.due = self.ready + self._nap if self._sample > self._armed else self.ready
-                return None
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Run on over the samples that stand for nothing, to the end of the text. Afterwards `due` is where something may end."""
+        if self._window < 0 and not self._find_sample(text, base, end):
+            ready = self._sample + self._rule.sample_chars
+            self.due = ready + self._nap if self._sample > self._armed else ready
 
-    def _seek(self, text: str, base: int, end: int) -> bool:
+    def scan(self, text: str, base: int, upto: int) -> Hit | None:
+        """The first chant that ends from `due` to `upto`. `text` starts at `base`; calls go on where the last one stopped."""
+        hit = self._test_windows(text, base, upto)
+        if hit is None and self._window < 0:
+            self._sample += self._step
+            self.due = self._sample + self._rule.sample_chars
+        return hit
+
+    def _find_sample(self, text: str, base: int, end: int) -> bool:
         """Go on to the next sample that has enough places; False when the text ends first."""
         length, repeats = self._rule.sample_chars, self._rule.repeats
         step, gate, reach = self._step, self._gate, self._reach
@@ -154,6 +154,7 @@ class WindowScanner:
             return False
         self._window = max(self._sample - step + 1, self._floor)
         self._group = step
+        self.due = self._window + self._rule.window_chars
         return True
 
     def _test_windows(self, text: str, base: int, end: int) -> Hit | None:
@@ -162,7 +163,7 @@ class WindowScanner:
         while (first := max(self._window, self._floor)) <= self._sample:
             self._window, stop = first, first + rule.window_chars
             if stop > end:
-                self.ready = self.due = stop
+                self.due = stop
                 return None
             # All windows of a group share their core; if that is too rare, so are they all.
             self._group = group = min(self._group, self._sample - first + 1)
