@@ -22,7 +22,7 @@ from monitor.verdicts import Detection
 
 SLICE_CHARS = 65_536
 """A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself."""
-SLACK_CHARS = 1_024
+SLACK_CHARS = 256
 """Text kept beyond what the rules need, so that it is not cut at every look."""
 
 
