@@ -32,9 +32,10 @@ _SPEAKS = re.compile(
 """Anything but blanks, punctuation, arrows, boxes, blocks, squares and discs."""
 
 
-def has_word(text: str) -> bool:
-    """Whether at least one character is a letter or digit of any script."""
-    return _WORD.search(text) is not None
+def next_word(text: str, start: int, end: int) -> int:
+    """Where the first letter or digit of any script stands in `text[start:end]`; `end` if none does."""
+    word = _WORD.search(text, start, end)
+    return word.start() if word else end
 
 
 def speaks(text: str) -> bool:

@@ -25,13 +25,15 @@ from itertools import pairwise
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import Fences, has_word, last_layout
+from monitor.detectors.text.markdown import Fences, last_layout, next_word
 from monitor.errors import ConfigError
 
 GATE_MEANS = 2
 """Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms less often."""
 NAP_WINDOWS = 3
 """How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but weaker signs that wake it."""
+ALIKE_WINDOWS = 16
+"""How many windows are judged at once where they stand at the same places. Measured 8 to 34 on texts made to be slow."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -77,6 +79,7 @@ class WindowScanner:
     """Looks for chants in one channel. Pull based: call `scan` when the text has reached `due`."""
 
     __slots__ = (
+        "_alike",
         "_armed",
         "_enough",
         "_fences",
@@ -85,6 +88,7 @@ class WindowScanner:
         "_group",
         "_nap",
         "_reach",
+        "_rejected",
         "_rule",
         "_sample",
         "_step",
@@ -111,6 +115,8 @@ class WindowScanner:
         self._armed = -1
         self._window = -1
         self._group = 1
+        self._rejected: tuple[int, ...] = ()
+        self._alike = -1
         self.due = offset + self._rule.window_chars
 
     def seek(self, text: str, base: int, end: int) -> None:
@@ -169,9 +175,14 @@ class WindowScanner:
             self._group = group = min(self._group, self._sample - first + 1)
             core = first + group - 1
             low = max(core - self._reach, self._floor, base)
-            if group == 1 and not _may_be_chant(text[first - base : stop - base], rule.unit_chars):
-                self._window += 1
-                continue
+            if group == 1:
+                limit = min(end, self._sample + rule.window_chars)
+                if idle := _idle_windows(text, first - base, stop - base, limit - base, rule.unit_chars):
+                    self._window += idle
+                    continue
+                if first <= self._alike and self._is_alike(text, base, stop):
+                    self._window += 1
+                    continue
             places = _places_back(text, core - base, stop - base, rule.repeats, low - base)
             if len(places) < rule.repeats:
                 self._window += group
@@ -195,13 +206,14 @@ class WindowScanner:
         window = text[at:stop]
         if at - places[0] > rule.near_chars * (rule.repeats - 1):
             if at - places[0] > (rule.far_chars or 0) * (rule.repeats - 1):
-                return None
+                return self._reject(text, base, places)
             if len({text[one:other] for one, other in pairwise(places)}) > rule.far_texts:
-                return None
+                return self._reject(text, base, places)
         if text.find("\n", places[0], stop) >= 0:
             layout = last_layout(text, places[0], stop, fenced=self._fences.inside(text, base, stop + base))
             if layout >= 0:
                 self._floor = layout + base
+                self._alike = -1
                 return None
         return Hit(
             kind="chant",
@@ -213,6 +225,28 @@ class WindowScanner:
             offsets=tuple(place + base for place in places),
         )
 
+    def _reject(self, text: str, base: int, places: list[int]) -> None:
+        """The window stands too far apart, or between too many texts. So does the next one if it stands where this one does, one further:
+        the distances are the same, and as many texts differ. Where else a few of the next could stand is looked up for all of them.
+        """
+        at = places[-1]
+        more = min(ALIKE_WINDOWS, self._sample - base - at)
+        low = max(at + more - self._reach, self._floor - base, 0)
+        of_all = _places_back(text, at + more, at + self._rule.window_chars, self._rule.repeats, low)
+        if of_all == [place + more for place in reversed(places)]:
+            self._rejected = tuple(place + base for place in places)
+            self._alike = at + base + more
+
+    def _is_alike(self, text: str, base: int, stop: int) -> bool:
+        """Whether the window that ends at `stop` stands where the rejected one did: it does if its last character does."""
+        moved = stop - 1 - self._rejected[-1] - base
+        last = text[stop - 1 - base]
+        for place in self._rejected:
+            if text[place + moved] != last:
+                self._alike = -1
+                return False
+        return True
+
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""
         return {
@@ -221,6 +255,8 @@ class WindowScanner:
             "armed": self._armed,
             "window": self._window,
             "group": self._group,
+            "rejected": list(self._rejected),
+            "alike": self._alike,
             "due": self.due,
         }
 
@@ -228,6 +264,7 @@ class WindowScanner:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self._armed = int(state["floor"]), int(state["sample"]), int(state["armed"])
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
+        self._rejected, self._alike = tuple(int(place) for place in state["rejected"]), int(state["alike"])
 
 
 def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[int]:
@@ -242,17 +279,26 @@ def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[
     return places
 
 
-def _may_be_chant(window: str, unit_chars: int) -> bool:
-    """What is asked of the window itself, before its places are looked for."""
-    return has_word(window) and not _is_short_unit(window, unit_chars)
+def _idle_windows(text: str, first: int, stop: int, limit: int, unit_chars: int) -> int:
+    """How many windows from `text[first:stop]` on, none beyond `limit`, have no word or are a shorter unit over and over."""
+    word = next_word(text, first, limit)
+    if word >= stop:
+        return word - stop + 1
+    period = _short_period(text[first:stop], unit_chars)
+    if not period:
+        return 0
+    end = stop
+    while end < limit and text[end] == text[end - period]:
+        end += 1
+    return end - stop + 1
 
 
-def _is_short_unit(window: str, unit_chars: int) -> bool:
-    """Whether the window is periodic with a period below `unit_chars`."""
+def _short_period(window: str, unit_chars: int) -> int:
+    """The period of the window if it is below `unit_chars`, else 0."""
     head = window[: len(window) - unit_chars + 1]
     shift = window.find(head, 1)
     while shift >= 0:
         if window[shift:] == window[:-shift]:
-            return True
+            return shift
         shift = window.find(head, shift + 1)
-    return False
+    return 0
