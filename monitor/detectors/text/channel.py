@@ -20,8 +20,8 @@ from monitor.detectors.text.tail import TailRule, TailScanner
 from monitor.detectors.text.window import WindowRule, WindowScanner
 from monitor.verdicts import Detection
 
-SLICE_CHARS = 65_536
-"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself."""
+SLICE_CHARS = 8_192
+"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself, and no rule a long way at once."""
 SLACK_CHARS = 256
 """Text kept beyond what the rules need, so that it is not cut at every look."""
 

@@ -125,5 +125,6 @@ class Fences:
 
 
 def _next_marker(text: str, start: int, stop: int) -> int:
-    found = [at for at in (text.find(marker, start, stop) for marker in _MARKERS) if at >= 0]
-    return min(found) if found else -1
+    ticks = text.find(_MARKERS[0], start, stop)
+    tildes = text.find(_MARKERS[1], start, ticks if ticks >= 0 else stop)
+    return tildes if tildes >= 0 else ticks

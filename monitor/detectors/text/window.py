@@ -32,8 +32,8 @@ GATE_MEANS = 2
 """Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms less often."""
 NAP_WINDOWS = 3
 """How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but weaker signs that wake it."""
-ALIKE_WINDOWS = 16
-"""How many windows are judged at once where they stand at the same places. Measured 8 to 34 on texts made to be slow."""
+ALIKE_WINDOWS = (16, 4)
+"""How many windows are rejected at once where they stand at the same places; fewer where what all of them share stands elsewhere too."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -229,13 +229,15 @@ class WindowScanner:
         """The window stands too far apart, or between too many texts. So does the next one if it stands where this one does, one further:
         the distances are the same, and as many texts differ. Where else a few of the next could stand is looked up for all of them.
         """
-        at = places[-1]
-        more = min(ALIKE_WINDOWS, self._sample - base - at)
-        low = max(at + more - self._reach, self._floor - base, 0)
-        of_all = _places_back(text, at + more, at + self._rule.window_chars, self._rule.repeats, low)
-        if of_all == [place + more for place in reversed(places)]:
-            self._rejected = tuple(place + base for place in places)
-            self._alike = at + base + more
+        rule, at = self._rule, places[-1]
+        for more in ALIKE_WINDOWS:
+            core = min(at + more, self._sample - base)
+            low = max(core - self._reach, self._floor - base, 0)
+            of_all = _places_back(text, core, at + rule.window_chars, rule.repeats, low)
+            if all(place - one == core - at for place, one in zip(of_all, reversed(places), strict=True)):
+                self._rejected = tuple(place + base for place in places)
+                self._alike = core + base
+                return
 
     def _is_alike(self, text: str, base: int, stop: int) -> bool:
         """Whether the window that ends at `stop` stands where the rejected one did: it does if its last character does."""
@@ -300,5 +302,7 @@ def _short_period(window: str, unit_chars: int) -> int:
     while shift >= 0:
         if window[shift:] == window[:-shift]:
             return shift
+        if shift + unit_chars <= len(head):  # the head's shortest period: a longer one of the window would be a multiple of it
+            return 0
         shift = window.find(head, shift + 1)
     return 0
