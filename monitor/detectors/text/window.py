@@ -176,12 +176,12 @@ class WindowScanner:
             core = first + group - 1
             low = max(core - self._reach, self._floor, base)
             if group == 1:
+                if first <= self._alike and self._is_alike(text, base, stop):
+                    self._window += 1
+                    continue
                 limit = min(end, self._sample + rule.window_chars)
                 if idle := _idle_windows(text, first - base, stop - base, limit - base, rule.unit_chars):
                     self._window += idle
-                    continue
-                if first <= self._alike and self._is_alike(text, base, stop):
-                    self._window += 1
                     continue
             places = _places_back(text, core - base, stop - base, rule.repeats, low - base)
             if len(places) < rule.repeats:
@@ -240,7 +240,9 @@ class WindowScanner:
                 return
 
     def _is_alike(self, text: str, base: int, stop: int) -> bool:
-        """Whether the window that ends at `stop` stands where the rejected one did: it does if its last character does."""
+        """Whether the window that ends at `stop` stands where the rejected one did, as all between them do: it does if its last
+        character does.
+        """
         moved = stop - 1 - self._rejected[-1] - base
         last = text[stop - 1 - base]
         for place in self._rejected:
