@@ -96,7 +96,8 @@ class ToolPolicy:
     paginating: bool = False
     """Steps through pages: equal successful answers under new arguments (empty pages) are not held against it."""
     sampling: bool = False
-    """Asked several times at once on purpose (one brief for six sub-agents): a loop only if the answers are equal too, or four times as many."""
+    """Asked several times at once on purpose (one brief for six sub-agents): before any two answers are equal, a loop takes four times as
+    many calls."""
     no_op: bool = False
     """Thinks or waits: stands between nothing, so it neither ends a repetition nor hides a cycle."""
     suspect_at: int | None = None

@@ -120,14 +120,19 @@ def first_tail(text: str, rule: TailRule) -> tuple[int, int] | None:
 
 def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
     """(start, end, places, level) of the findings, evidence cleared after loops and after what is no prose."""
-    floor, stale, span = 0, [False] * rule.samples, 64 * rule.samples
+    floor, stale, span, slept = 0, [False] * rule.samples, 64 * rule.samples, list[int]()
     last, rounds = 0, 0
     for end in range(128, len(text) + 1, 128):
         if end <= floor:
             continue
-        for block in (end // 64 - 2, end // 64 - 1):
+        slept.append(end)
+        asleep = not any(stale) and rule.counting_samples >= 8
+        if asleep and (end % 512 or not is_stale(text, floor, end // 64 - 2, rule)):
+            continue
+        for block in (step // 64 - before for step in slept[-12:] for before in (2, 1)):
             alone = block % 2 == 1 and not any(stale[1:])
             stale = [*stale[1:], not alone and is_stale(text, floor, block, rule)]
+        slept.clear()
         if sum(stale) < rule.counting_samples or not any(stale[-2:]):
             continue
         places = sample_places(text, floor, end // 64 - 1 if stale[-1] else end // 64 - 2, rule)

@@ -24,7 +24,7 @@ from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 3
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")

@@ -40,9 +40,10 @@ _SPEAKS = re.compile(
 """Anything but blanks, punctuation, arrows, boxes, blocks, squares and discs."""
 
 
-def has_word(text: str) -> bool:
-    """Whether at least one character is a letter or digit of any script."""
-    return _WORD.search(text) is not None
+def next_word(text: str, start: int, end: int) -> int:
+    """Where the first letter or digit of any script stands in `text[start:end]`; `end` if none does."""
+    word = _WORD.search(text, start, end)
+    return word.start() if word else end
 
 
 def speaks(text: str) -> bool:
@@ -147,5 +148,6 @@ class Fences:
 
 
 def _next_marker(text: str, start: int, stop: int) -> int:
-    found = [at for at in (text.find(marker, start, stop) for marker in _MARKERS) if at >= 0]
-    return min(found) if found else -1
+    ticks = text.find(_MARKERS[0], start, stop)
+    tildes = text.find(_MARKERS[1], start, ticks if ticks >= 0 else stop)
+    return tildes if tildes >= 0 else ticks

@@ -20,9 +20,11 @@ A suspicion are code, counted lines (a log counts as well), and 22 samples (a fe
 further than three such lengths from the last, are a loop: seven thousand characters at least. What this cannot tell from a loop: one letter
 written out for fifteen people, the same but for name and place.
 
-How: samples are looked up in the text before, two at each multiple of 128 characters, where the tail rule looks as well. Most are not found
-and end there; the second counts as new, unlooked, if all before it are. They stand at uneven distances, or rows of a fitting width would
-show the same place again and again. Text that is no prose clears the evidence, so that its words are not counted again and again.
+How: samples are looked up in the text before, two at each multiple of 128 characters, where the tail rule looks as well. While all of the
+36 are new only one is, at each multiple of 512; in most text it is not found, and the others count as new, unlooked. If it is stale those
+of the last 1536 characters are looked up as well, but for the second of a step as long as all before it are new. Samples stand at uneven
+distances, or rows of a fitting width would show the same place again and again. Text that is no prose clears the evidence, so that its
+words are not counted again and again.
 """
 
 from __future__ import annotations
@@ -33,7 +35,6 @@ from typing import Any
 
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import is_code, only_counts, speaks, words_percent
-from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
 from monitor.detectors.text.window import is_one_line
 from monitor.errors import ConfigError
 
@@ -42,6 +43,10 @@ BLOCK_CHARS = 64
 SPREAD = 43
 """Where in its block: the square of the block's number modulo this prime, which repeats after 2752 characters at the earliest."""
 STEP_CHARS = 2 * BLOCK_CHARS
+NAP_STEPS = 4
+"""Steps of which only the last is looked at, while nothing is stale."""
+BACK_CHARS = 3 * NAP_STEPS * STEP_CHARS
+"""What is looked at again where that one is stale; with a third of it six of 77 recorded loops are seen up to 512 characters later."""
 LEAST_COPIES = 3
 """Two distances between them, to be compared."""
 LEAST_SAMPLES = 2
@@ -94,45 +99,65 @@ class RecurrenceRule:
     @property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
-        return max(self.reach_chars, self.span, WORDS_STEP) + STEP_CHARS
+        return max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS)
 
     @property
     def span(self) -> int:
         """The text that all samples stand for."""
         return self.samples * BLOCK_CHARS
 
+    @property
+    def nap(self) -> int:
+        """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
+        return NAP_STEPS * STEP_CHARS if self.counting_samples >= 2 * NAP_STEPS else STEP_CHARS
+
 
 class RecurrenceScanner:
     """Looks for stale text in one channel. Pull based: call `scan` when the text has reached `due`."""
 
-    __slots__ = ("_floor", "_last", "_mask", "_rounds", "_rule", "_seen", "_vocabulary", "due")
+    __slots__ = ("_floor", "_last", "_mask", "_nap", "_rounds", "_rule", "_seen", "_taken", "due")
 
     def __init__(self, rule: RecurrenceRule) -> None:
         self._rule = rule
-        self._vocabulary = Vocabulary()
         self._mask = (1 << rule.samples) - 1
+        self._nap = rule.nap
         self.restart(0)
 
     def restart(self, offset: int) -> None:
         """Text before `offset` is no evidence any more."""
         self._floor = offset
         self._seen = self._last = self._rounds = 0
-        self._vocabulary.restart()
-        self.due = (offset // STEP_CHARS + 1) * STEP_CHARS
+        self._taken = offset // STEP_CHARS * STEP_CHARS
+        self.due = self._end_of_nap()
+
+    def _end_of_nap(self) -> int:
+        return (self._taken // self._nap + 1) * self._nap
+
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Sleep on while what is looked up is new. Where it is stale, what was slept through is taken in, up to the last step."""
+        while not self._seen and self.due <= end:
+            if self._is_stale(text, base, self.due // BLOCK_CHARS - 2):
+                for at in range(max(self._taken, self.due - BACK_CHARS) + STEP_CHARS, self.due, STEP_CHARS):
+                    self._take_in(text, base, at)
+                return
+            self.due += self._nap
 
     def scan(self, text: str, base: int) -> Hit | None:
-        """Take in the text up to `due`, which has arrived. `text` starts at `base`."""
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
         at = self.due
-        self.due = at + STEP_CHARS
+        self._take_in(text, base, at)
+        enough = self._seen & LATEST and self._seen.bit_count() >= self._rule.counting_samples
+        hit = self._judge(text, base, at) if enough else None
+        self.due = at + STEP_CHARS if self._seen else self._end_of_nap()
+        return hit
+
+    def _take_in(self, text: str, base: int, at: int) -> None:
+        """The two samples of the step that ends at `at`."""
         block = at // BLOCK_CHARS - 2
+        self._taken = at
         self._seen = seen = (self._seen << 2 | self._is_stale(text, base, block) << 1) & self._mask
         if seen:
-            self._seen = seen = seen | self._is_stale(text, base, block + 1)
-            if seen & LATEST and seen.bit_count() >= self._rule.counting_samples and (hit := self._judge(text, base, at)) is not None:
-                return hit
-        if at % WORDS_STEP == 0 and at - WORDS_STEP >= self._floor:
-            return self._vocabulary.look(text, base, at)
-        return None
+            self._seen = seen | self._is_stale(text, base, block + 1)
 
     def _is_stale(self, text: str, base: int, block: int) -> bool:
         rule = self._rule
@@ -202,16 +227,16 @@ class RecurrenceScanner:
         return {
             "floor": self._floor,
             "seen": self._seen,
+            "taken": self._taken,
             "due": self.due,
             "row": [self._last, self._rounds],
-            "poor": self._vocabulary.rounds,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
-        self._floor, self._seen, self.due = int(state["floor"]), int(state["seen"]), int(state["due"])
+        self._floor, self._seen = int(state["floor"]), int(state["seen"])
+        self._taken, self.due = int(state["taken"]), int(state["due"])
         self._last, self._rounds = (int(number) for number in state["row"])
-        self._vocabulary.rounds = int(state["poor"])
 
 
 def is_row(text: str, start: int, before: int, further: int) -> bool:

@@ -167,41 +167,46 @@ class TailScanner:
     def _forget(self) -> None:
         self._period = self._start = self._checked = self._needed = self._sure = 0
 
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Run on over what ends in nothing that stood before. Afterwards `due` is where something may end, or beyond `end`."""
+        if self._period:
+            return
+        length, step, longest, floor = self._length, self._step, self._longest, self._floor
+        find, due = text.find, self.due
+        while due <= end:
+            low, stop = due - min(due & -due, longest) - length, due - base
+            low = (low if low > floor else floor) - base
+            if find(text[stop - length : stop], low if low > 0 else 0, stop - 1) >= 0:
+                break
+            due += step
+        self.due = self._sample = due
+
     def scan(self, text: str, base: int) -> Hit | None:
-        """Take in the text up to `due`, which has arrived. `text` starts at `base`."""
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
         at = self.due
         if self._period and not self._goes_on(text, base, at):
             self._forget()
         if at == self._sample:
             self._sample = at + self._step
             if not self._period:
-                stop = at - base
-                sample = stop - self._length
-                low = max(sample - min(at & -at, self._longest), self._floor - base, 0)
-                if text.find(text[sample:stop], low, stop - 1) < 0:  # what is not there is found out sooner than by rfind
-                    self.due = self._sample
-                    return None
-                self._measure(text, base, at, low)
-        if not self._period:
-            self.due = self._sample
-        elif at - self._start >= self._needed:
+                self._measure(text, base, at)
+        hit = None
+        if self._period and at - self._start >= self._needed:
             hit = self._hit(text[at - base - self._period : at - base], at)
             self._needed = self._sure
-            self.due = min(self._sample, self._start + self._needed)
-            return hit
-        else:
-            self.due = min(self._sample, self._start + self._needed)
-        return None
+        self.due = min(self._sample, self._start + self._needed) if self._period else self._sample
+        return hit
 
     def _goes_on(self, text: str, base: int, at: int) -> bool:
         start, stop, period = self._checked - base, at - base, self._period
         self._checked = at
         return text[start:stop] == text[start - period : stop - period]
 
-    def _measure(self, text: str, base: int, at: int, low: int) -> None:
+    def _measure(self, text: str, base: int, at: int) -> None:
         """Follow the shortest period by which the tail has nearly been long enough."""
         rule, floor, stop = self._rule, self._floor - base, at - base
         place = sample = stop - self._length
+        low = max(sample - min(at & -at, self._longest), floor, 0)
         needle = text[sample:stop]
         for _ in range(rule.tries):
             place = text.rfind(needle, low, place + self._length - 1)

@@ -11,6 +11,8 @@ How: at each multiple of 4096 characters, and only where six short samples stand
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import is_code, words_percent
@@ -30,44 +32,63 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class Vocabulary:
-    """Looks at one channel, when told to."""
+    """Counts the words of one channel. Pull based: call `scan` when the text has reached `due`."""
 
-    __slots__ = ("rounds",)
+    __slots__ = ("_rounds", "due")
 
-    rounds: int
+    _rounds: int
     """Looks in a row that found few words."""
 
     def __init__(self) -> None:
-        self.restart()
+        self.restart(0)
 
-    def restart(self) -> None:
-        """What was found is no evidence any more."""
-        self.rounds = 0
+    def restart(self, offset: int) -> None:
+        """Text before `offset` is no evidence any more."""
+        self._rounds = 0
+        self.due = -(-offset // WORDS_STEP) * WORDS_STEP + WORDS_STEP
 
-    def look(self, text: str, base: int, at: int) -> Hit | None:
-        """At the `WORDS_STEP` characters before `at`. `text` starts at `base`."""
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Run on over text in which a few samples are rare. Afterwards `due` is where something may end, or beyond `end`."""
+        while self.due <= end and not _are_common(text, self.due - base):
+            self._rounds = 0
+            self.due += WORDS_STEP
+
+    def scan(self, text: str, base: int) -> Hit | None:
+        """Count the words before `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
+        at = self.due
+        self.due = at + WORDS_STEP
         stop = at - base
-        start = stop - WORDS_STEP
-        for sample in range(start, stop, WORDS_STEP // SAMPLES):
-            if text.count(text[sample : sample + SAMPLE_CHARS], start, stop) < LEAST_COPIES:
-                self.rounds = 0
-                return None
-        region = text[start:stop]
+        region = text[stop - WORDS_STEP : stop]
         words = _WORD.findall(region)
         different = len(set(words))
         if len(words) < LEAST_WORDS or different > MOST_DIFFERENT or is_code(region) or words_percent(region) < WORDS_PERCENT:
-            self.rounds = 0
+            self._rounds = 0
             return None
-        self.rounds += 1
+        self._rounds += 1
         return Hit(
             kind="few_words",
-            level="loop" if self.rounds >= POOR_ROUNDS else "suspect",
-            again=self.rounds > 1,
+            level="loop" if self._rounds >= POOR_ROUNDS else "suspect",
+            again=self._rounds > 1,
             unit=text[stop - SHOWN_CHARS : stop],
             count=len(words),
             threshold=LEAST_WORDS,
-            start=start + base,
+            start=at - WORDS_STEP,
             end=at,
             offsets=(at - SHOWN_CHARS,),
             message=f"{len(words)} words, only {different} of them different,",
         )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Positions only; the text is its owner's."""
+        return {"rounds": self._rounds, "due": self.due}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `snapshot`."""
+        self._rounds, self.due = int(state["rounds"]), int(state["due"])
+
+
+def _are_common(text: str, stop: int) -> bool:
+    """Whether each of some short samples stands often in the text that ends at `stop`."""
+    start = stop - WORDS_STEP
+    samples = (text[at : at + SAMPLE_CHARS] for at in range(start, stop, WORDS_STEP // SAMPLES))
+    return all(text.count(sample, start, stop) >= LEAST_COPIES for sample in samples)
