@@ -825,6 +825,15 @@ def short_letters(rng: Rng) -> str:
     return "".join(f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\n" for name in rng.sample(NAMES, 5))
 
 
+def letters(rng: Rng) -> str:
+    """One letter for fifteen people."""
+    body = " ".join(sentence(rng) for _ in range(rng.randint(3, 10)))
+    return "".join(
+        f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\nKind regards,\nYour team\n\n"
+        for name in rng.sample(NAMES, 15)
+    )
+
+
 def reviews(rng: Rng) -> str:
     return "".join(
         f"**{rng.choice(NAMES)}** rated it {rng.randint(1, 5)} out of 5 stars\n\n{sentence(rng)} {sentence(rng)}\n\nWas this review helpful? Yes / No\n\n"
@@ -1121,6 +1130,6 @@ _MAKERS: tuple[Make, ...] = (
 )  # fmt: skip
 BENIGN: dict[str, Make] = {**LANGUAGES, **{make.__name__: make for make in _MAKERS}}
 BORDERLINE: dict[str, Make] = {
-    make.__name__: make for make in (refrain_till_it_fades, refrain_quoted, short_letters, lorem_paragraphs, pangrams)
+    make.__name__: make for make in (refrain_till_it_fades, refrain_quoted, short_letters, letters, lorem_paragraphs, pangrams)
 }
 """Repeated on purpose, and a good deal: a nudge is right, a stop is not."""

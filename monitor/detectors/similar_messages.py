@@ -11,11 +11,12 @@ Rules:
   different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
 - what a streak is known by is its first message: nearly equal ones are one loop, and a policy that warned of it sees it again;
 - three equal messages of at least 64 characters with nothing done between are a loop: in 644 recorded runs that must stay quiet no message
-  without calls came twice in a row. Nearly equal ones are a suspicion at three and a loop at five, as with tool calls: drafts and polite
-  phrases resemble one another. Short ones are a loop at ten: answers repeat in a conversation ("Done.", "You are welcome!"), and cost
-  little. With the same calls and results between, five equal ones are a loop and nothing less is anything: runs that call tools recover,
-  and their calls have detectors of their own. "Three messages in a row", whatever they say, is no rule; `research/quality.md` calls it
-  unusable.
+  without calls came twice in a row. Shorter and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: drafts
+  and polite phrases resemble one another. A word or two are a loop at ten: answers repeat in a conversation ("Done.", "You are welcome!"),
+  and so is saying nothing at all. With the same calls and results between, five equal ones are a loop and nothing less is anything: runs
+  that call tools recover, and their calls have detectors of their own;
+- two or three messages that come in turn, with nothing done between, count by their rounds, and the longest of them says how many it takes;
+- "three messages in a row", whatever they say, is no rule; `research/quality.md` calls it unusable.
 """
 
 from __future__ import annotations
@@ -45,10 +46,14 @@ PIECE_CHARS = 8
 COMMON = 0.7
 """Of all pieces, those that both messages have: (n - 13) / (n + 13) for one word changed in n characters."""
 WORDS_PERCENT = 75
-SHORT_TIMES = 2
-"""How often the number of a loop it takes for short messages."""
 LONG_CHARS = 64
-"""A sentence; shorter messages are answers."""
+"""A sentence; shorter messages repeat more easily."""
+ANSWER_CHARS = 16
+"""A word or two."""
+ANSWER_TIMES = 2
+"""How often the number of a loop it takes for them."""
+PERIODS = (2, 3)
+"""Messages that come in turn. Longer cycles were never seen without calls between, and those have a detector of their own."""
 DEEDS_KEPT = 64
 """Calls and results between two messages; what comes after them is only counted. Also the calls of which is known whether they have their
 result: the second one of a call is none."""
@@ -57,8 +62,8 @@ OFFSETS_SHOWN = 20
 
 class SimilarMessages:
     """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it.
-    Equal ones of some length, with nothing done between, are a loop at `equal_loop_at`, short ones at twice `loop_at`. `near=False`: only
-    equal ones count.
+    Equal ones of some length, with nothing done between, are a loop at `equal_loop_at`, those of a word or two at twice `loop_at`; and so
+    are rounds of two or three messages in turn. `near=False`: only equal ones count.
 
     Offsets are the numbers of the messages in the run.
     """
@@ -80,7 +85,9 @@ class SimilarMessages:
         "_near",
         "_pending",
         "_piece",
+        "_recent",
         "_rest",
+        "_returns",
         "_suspect_at",
         "name",
         "need",
@@ -113,6 +120,8 @@ class SimilarMessages:
         self._exact = True
         self._first = ""
         self._between: list[str] | None = None
+        self._recent: list[tuple[str, int]] = []
+        self._returns = [0] * len(PERIODS)
         self._done: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
         self._forget_turn()
@@ -180,10 +189,10 @@ class SimilarMessages:
         self._put_away()
         text = _unpacked(self._head) if self._length else self._piece
         rest = identity(self._rest + self._piece) if self._length else ""
-        length = self._length + len(self._piece)
         head = " ".join(text.split())
+        length = self._length + len(self._piece) if head or rest else 0
         found: Sequence[Detection] = NOTHING
-        if head or rest:
+        if head or rest or not self._deeds:
             found = self._compared(head, rest, length)
             self._done = {}
         for id, deed in self._deeds.items():
@@ -193,9 +202,9 @@ class SimilarMessages:
 
     def _compared(self, head: str, rest: str, length: int) -> Sequence[Detection]:
         between, (packed, last_rest, _) = sorted(self._done.values()), self._last
-        last = _unpacked(packed)
+        last, began = _unpacked(packed), self._index >= 0
         self._index += 1
-        same = rest == last_rest and head == last
+        same = began and rest == last_rest and head == last
         if not same and not (self._near and not between and rest == last_rest and _nearly_equal(head, last)):
             self._count, self._exact, self._between = 1, True, None
             self._first = identity(head + rest)
@@ -208,39 +217,80 @@ class SimilarMessages:
         if self._count > 1:
             self._between = between
         self._last = (packed if same else _packed(head), rest, length)
-        level = self._level()
-        return NOTHING if level is None else (self._detection(*level),)
+        cycle = self._cycle(identity(head + rest), length, between)
+        level = self._level(self._count, length, exact=self._exact, between=bool(self._between))
+        return (self._row(*level),) if level else cycle
 
-    def _level(self) -> tuple[Level, int] | None:
-        sure = self._exact and not self._between and self._last[2] >= LONG_CHARS
-        loop_at = min(self._equal_loop_at, self._loop_at) if sure else self._loop_at
-        if self._last[2] < LONG_CHARS and not self._between:
-            loop_at *= SHORT_TIMES
-        if self._count >= loop_at:
+    def _level(self, count: int, length: int, *, exact: bool, between: bool) -> tuple[Level, int] | None:
+        loop_at = self._loop_at
+        if not between and length <= ANSWER_CHARS:
+            loop_at *= ANSWER_TIMES
+        elif not between and length >= LONG_CHARS and exact:
+            loop_at = min(self._equal_loop_at, loop_at)
+        if count >= loop_at:
             return "loop", loop_at
-        return ("suspect", self._count) if self._count == self._suspect_at and not self._between else None
+        return ("suspect", count) if count == self._suspect_at and not between else None
 
-    def _detection(self, level: Level, threshold: int) -> Detection:
-        count, (packed, _, length) = self._count, self._last
-        head = _unpacked(packed)
-        alike = "equal" if self._exact else "nearly equal"
+    def _row(self, level: Level, threshold: int) -> Detection:
+        length = self._last[2]
+        alike = f"{'equal' if self._exact else 'nearly equal'} messages of {length} characters" if length else "empty messages"
         done = ", with the same calls and results between them" if self._between else ""
+        return self._detection(
+            kind="equal_messages" if self._exact else "similar_messages",
+            level=level,
+            count=self._count,
+            threshold=threshold,
+            xxhash=self._first,
+            message=f"{self._count} {alike} in a row{done}",
+        )
+
+    def _cycle(self, xxhash: str, length: int, between: list[str]) -> Sequence[Detection]:
+        """The message against those that came two and three before it."""
+        if between:
+            self._recent, self._returns = [], [0] * len(PERIODS)
+        recent, message = self._recent, (xxhash, length)
+        found: Sequence[Detection] = NOTHING
+        for place, period in enumerate(PERIODS):
+            returned = len(recent) >= period and recent[-period] == message
+            self._returns[place] = returns = self._returns[place] + 1 if returned else 0
+            rounds, rest = divmod(returns, period)
+            members = [*recent, message][-period:]
+            if rest or len(set(members)) == 1:
+                continue
+            level = self._level(rounds + 1, max(length for _, length in members), exact=True, between=False)
+            if returns and level:
+                found = (
+                    self._detection(
+                        kind="message_cycle",
+                        level=level[0],
+                        count=rounds + 1,
+                        threshold=level[1],
+                        xxhash=identity(" ".join(sorted(xxhash for xxhash, _ in members))),
+                        message=f"{period} messages in turn, {rounds + 1} times",
+                        period=period,
+                    ),
+                )
+        self._recent = [*recent, message][-max(PERIODS) :]
+        return found
+
+    def _detection(self, *, kind: str, level: Level, count: int, threshold: int, xxhash: str, message: str, period: int = 1) -> Detection:
+        start = self._index - count * period + 1
         return Detection(
             detector=self.name,
-            kind="equal_messages" if self._exact else "similar_messages",
+            kind=kind,
             channel="messages",
             level=level,
             count=count,
             threshold=threshold,
-            start_offset=self._index - count + 1,
+            start_offset=start,
             offset=self._index,
             evidence=Evidence(
-                excerpt=head[:EXCERPT_CHARS],
-                xxhash=self._first,
-                length=length,
-                offsets=tuple(range(self._index - min(count, OFFSETS_SHOWN) + 1, self._index + 1)),
+                excerpt=_unpacked(self._last[0])[:EXCERPT_CHARS],
+                xxhash=xxhash,
+                length=self._last[2],
+                offsets=tuple(range(start, self._index + 1, period))[-OFFSETS_SHOWN:],
             ),
-            message=f"{count} {alike} messages of {length} characters in a row{done}",
+            message=message,
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -250,6 +300,7 @@ class SimilarMessages:
             "index": self._index,
             "last": [_unpacked(self._last[0]), *self._last[1:]],
             "streak": [self._count, self._exact, self._between, self._first],
+            "cycle": [[list(message) for message in self._recent], list(self._returns)],
             "done": dict(self._done),
             "answered": dict(self._answered),
             "turn": {
@@ -269,6 +320,8 @@ class SimilarMessages:
         turn, (head, rest, length), (count, exact, between, first) = state["turn"], state["last"], state["streak"]
         self._index, self._last = int(state["index"]), (_packed(str(head)), str(rest), int(length))
         self._count, self._exact, self._first = int(count), bool(exact), str(first)
+        recent, returns = state["cycle"]
+        self._recent, self._returns = [(str(xxhash), int(length)) for xxhash, length in recent], [int(number) for number in returns]
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
         self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}

@@ -5,6 +5,7 @@ Slow on purpose; the equivalence tests compare the real thing with it.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -144,7 +145,8 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
             continue
         lined = [line for line in region[-4 * rule.row_chars :].split("\n")[:-1] if line][-4:]
         counted = len(lined) == 4 and all(len(line) <= rule.row_chars for line in lined) and len({no_digits(line) for line in lined}) == 1
-        doubtful = code(region) or not sure or counted
+        named = names_others(text, places, floor, rule)
+        doubtful = code(region) or not sure or counted or named
         if doubtful and rounds and end < last + span:
             continue
         lines = region.encode("utf-8", "surrogatepass").split(b"\n")
@@ -158,7 +160,7 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
         if doubtful:
             rounds = rounds + 1 if rounds and end <= last + 3 * span else 1
             last = end
-        level = "loop" if not doubtful or rounds >= 3 else "again" if rounds > 1 else "suspect"
+        level = "loop" if not doubtful or rounds >= (6 if named else 3) else "again" if rounds > 1 else "suspect"
         shown = tuple(places[-rule.copies :])
         yield shown[0], end, shown, level
         if level == "loop":
@@ -176,6 +178,15 @@ def sample_places(text: str, floor: int, block: int, rule: RecurrenceRule) -> li
 def only_counts(text: str, places: list[int]) -> bool:
     new, old = text[places[-2] : places[-1]], text[places[-3] : places[-2]]
     return [c for c in new if c not in "0123456789"] == [c for c in old if c not in "0123456789"]
+
+
+def names_others(text: str, places: list[int], floor: int, rule: RecurrenceRule) -> bool:
+    """Each two of the counted rounds have a word that stands nowhere before them."""
+    counted, known = places[-rule.copies :], max(places[-1] - rule.reach_chars, floor)
+    return all(
+        any(word not in text[known:start] for word in re.findall(r"[^\W\d_]+", text[start:end]))
+        for start, end in zip(counted, counted[2:], strict=False)
+    )
 
 
 def is_stale(text: str, floor: int, block: int, rule: RecurrenceRule) -> bool:

@@ -112,6 +112,15 @@ def test_what_a_finding_says(size: int):
     assert finding.start_offset == finding.evidence.offsets[0] > 1000
 
 
+def test_one_letter_for_fifteen_people_is_a_suspicion():
+    names = "Anna Boris Clara David Elena Fritz Greta Hannes Ines Jonas Karla Ludwig Mara Nils Olga".split()  # noqa: SIM905
+    letter = words(500, seed=3)
+    to_somebody_else = watched(alone(), ["".join(f"Dear {name},\n\n{letter}\n\nYours\n\n" for name in names)])
+    to_the_same_two = watched(alone(), ["".join(f"Dear {name},\n\n{letter}\n\nYours\n\n" for name in names[:2] * 8)])
+    assert [finding.level for finding in to_somebody_else] == ["suspect"]
+    assert to_the_same_two[-1].level == "loop"
+
+
 def test_the_fourth_round_is_none_and_the_sixth_is_enough():
     plan = words(600, seed=3)
     text = "".join(f"\n\nAttempt {turn}. {plan}" for turn in range(7))

@@ -17,8 +17,8 @@ To tell loops from these:
 - of code (see `markdown`) all 36 samples must have stood there: accessors and settings differ in names alone, but they differ.
 
 A suspicion are code, counted lines (a log counts as well), and 22 samples (a few remarks in any order: where they meet is new). Three, none
-further than three such lengths from the last, are a loop: seven thousand characters at least. What this cannot tell from a loop: one letter
-written out for fifteen people, the same but for name and place.
+further than three such lengths from the last, are a loop: seven thousand characters at least. It takes six where each round has a word that
+stands nowhere before it: one letter written out for fifteen people names somebody else each time.
 
 How: samples are looked up in the text before, two at each multiple of 128 characters, where the tail rule looks as well. While all of the
 36 are new only one is, at each multiple of 512; in most text it is not found, and the others count as new, unlooked. If it is stale those
@@ -29,6 +29,7 @@ words are not counted again and again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +57,10 @@ LATEST = 0b11
 LINE_BYTES = 32
 DOUBTFUL_ROUNDS = 3
 """Suspicions in a row that make a loop, each the length of all samples after the last."""
+NAMED_ROUNDS = 6
+"""The same where each round names somebody else."""
 LINES_COMPARED = 4
+_WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = "0123456789.)*-# "
 """What a numbered line starts with."""
 
@@ -187,7 +191,8 @@ class RecurrenceScanner:
         rule, seen, stop = self._rule, self._seen, at - base
         block = at // BLOCK_CHARS - (1 if seen & 1 else 2)
         start = block * BLOCK_CHARS + block * block % SPREAD - base
-        places = self._places(text, start, max(start - rule.reach_chars, self._floor - base, 0))
+        low = max(start - rule.reach_chars, self._floor - base, 0)
+        places = self._places(text, start, low)
         before = text[places[1] : start]
         stale = seen.bit_count()
         sure = stale >= rule.stale_samples or only_counts(before, text[places[2] : places[1]])
@@ -197,16 +202,18 @@ class RecurrenceScanner:
         code = is_code(region)
         if code and seen != self._mask:
             return None
-        doubtful = code or not sure or _are_counted_lines(region, rule.row_chars)
+        named = _names_others(text, places, low)
+        doubtful = code or not sure or named or _are_counted_lines(region, rule.row_chars)
         if doubtful and self._rounds and at < self._last + rule.span:
             return None
         if words_percent(region) < rule.words_percent or not _has_long_lines(region):
             self._seen = 0
             return None
-        rounds = self._goes_on(at) if doubtful else DOUBTFUL_ROUNDS
+        enough = NAMED_ROUNDS if named else DOUBTFUL_ROUNDS
+        rounds = self._goes_on(at) if doubtful else enough
         return Hit(
             kind="recurrence",
-            level="loop" if rounds >= DOUBTFUL_ROUNDS else "suspect",
+            level="loop" if rounds >= enough else "suspect",
             again=rounds > 1,
             unit=text[start : start + rule.sample_chars],
             count=len(places),
@@ -237,6 +244,14 @@ class RecurrenceScanner:
         self._floor, self._seen = int(state["floor"]), int(state["seen"])
         self._taken, self.due = int(state["taken"]), int(state["due"])
         self._last, self._rounds = (int(number) for number in state["row"])
+
+
+def _names_others(text: str, places: list[int], low: int) -> bool:
+    """Whether in each two rounds there is a word that stands nowhere before them. (Two, because a sample may stand twice in one.)"""
+    return all(
+        any(text.find(word, low, before) < 0 for word in _WORD.findall(text[before:place]))
+        for place, before in zip(places, places[2:], strict=False)
+    )
 
 
 def is_row(text: str, start: int, before: int, further: int) -> bool:

@@ -75,16 +75,8 @@ class TailRule:
 
     def __post_init__(self) -> None:
         """Refuse numbers with which a run could be missed."""
-        if not 1 < self.copies <= self.loop_copies <= self.weak_copies <= min(self.printed_copies, self.data_copies):
-            raise ConfigError(
-                f"{self}: at least 2 copies, and copies, loop_copies, weak_copies, printed_copies or data_copies must not fall"
-            )
-        if (
-            self.weak_min_chars > min(self.verse_min_chars, self.data_min_chars)
-            or self.weak_min_chars < self.min_chars
-            or self.max_period_chars < 1
-        ):
-            raise ConfigError(f"{self}: a period of at least 1, and weak_min_chars not below min_chars nor above those of verse and data")
+        if self.copies <= 1 or self.weak_copies < self.copies or self.weak_min_chars < self.min_chars or self.max_period_chars < 1:
+            raise ConfigError(f"{self}: at least 2 copies, a period of at least 1, and the weak numbers not below the others")
         if not self.short_min_chars <= self.min_chars or not self.min_chars <= self.drawn_min_chars <= self.weak_min_chars:
             raise ConfigError(f"{self}: short_min_chars, min_chars, drawn_min_chars, weak_min_chars must not fall")
         long_room = self.min_chars - self.step_chars >= self.min_chars // self.copies + self.sample_chars
@@ -111,11 +103,11 @@ class TailRule:
 
     def verse_chars(self, period: int) -> int:
         """Characters that make a run of verse a loop."""
-        return max(self.weak_copies * period, self.verse_min_chars)
+        return max(self.weak_copies * period, self.verse_min_chars, self.loop_chars(period))
 
     def data_chars(self, period: int) -> int:
         """Characters that make a run in a channel of data, or a list of numbers, a loop."""
-        return max(self.data_copies * period, self.data_min_chars)
+        return max(self.data_copies * period, self.data_min_chars, self.weak_chars(period))
 
     def weak_chars(self, period: int) -> int:
         """Characters that make a run of fill or layout a loop, and one of data a suspicion."""
