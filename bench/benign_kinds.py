@@ -826,11 +826,11 @@ def short_letters(rng: Rng) -> str:
 
 
 def letters(rng: Rng) -> str:
-    """One letter for fifteen people."""
+    """One letter for fifteen people, none of whom it is about."""
     body = " ".join(sentence(rng) for _ in range(rng.randint(3, 10)))
+    people = [name for name in rng.sample(NAMES, len(NAMES)) if name not in body][:15]
     return "".join(
-        f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\nKind regards,\nYour team\n\n"
-        for name in rng.sample(NAMES, 15)
+        f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\nKind regards,\nYour team\n\n" for name in people
     )
 
 

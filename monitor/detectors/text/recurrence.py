@@ -248,10 +248,8 @@ class RecurrenceScanner:
 
 def _names_others(text: str, places: list[int], low: int) -> bool:
     """Whether in each two rounds there is a word that stands nowhere before them. (Two, because a sample may stand twice in one.)"""
-    return all(
-        any(text.find(word, low, before) < 0 for word in _WORD.findall(text[before:place]))
-        for place, before in zip(places, places[2:], strict=False)
-    )
+    rounds = zip(places[2:], places, strict=False)
+    return all(any(text.find(word, low, start) < 0 for word in _WORD.findall(text[start:end])) for start, end in rounds)
 
 
 def is_row(text: str, start: int, before: int, further: int) -> bool:
