@@ -94,7 +94,7 @@ class Channel:
         self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
         self._vocabulary = Vocabulary() if recurrence else Off()
         self._others = (self._tail, self._recurrence, self._vocabulary)
-        self._history = max(WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence) if rule))
+        self._history = max([WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence) if rule)])
         self.restart(0)
 
     @property
@@ -166,10 +166,8 @@ class Channel:
 
     def _clear(self, offset: int) -> None:
         """What was found is no evidence any more."""
-        self._chant.restart(offset)
-        self._tail.restart(offset)
-        self._recurrence.restart(offset)
-        self._vocabulary.restart(offset)
+        for rule in (self._chant, *self._others):
+            rule.restart(offset)
 
     def snapshot(self) -> dict[str, Any]:
         """A few thousand characters of text, and positions."""
