@@ -4,8 +4,8 @@
 Rules:
 
 - a message is the visible text of one turn, runs of blanks taken as one; turns without text are no messages;
-- equal: the whole text is (beyond 2048 characters by its hash). Nearly equal: prose of at least 64 characters, of whose pieces of 8
-  characters seven in ten are common (one word in fourteen has changed), and what is beyond 2048 characters is equal. Prose: three in four
+- equal: the whole text is (beyond 1536 characters by its hash). Nearly equal: prose of at least 64 characters, of whose pieces of 8
+  characters seven in ten are common (one word in fourteen has changed), and what is beyond 1536 characters is equal. Prose: three in four
   characters are letters or blanks; filled forms, JSON and edits resemble one another by nature;
 - what was done between two messages, calls and their results, has to be the same each time, or the count starts anew: "Done." after
   different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
@@ -35,9 +35,9 @@ from monitor.verdicts import Channel, Detection, Evidence, Level
 SNAPSHOT_VERSION = 3
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
-HEAD_CHARS = 2_048
+HEAD_CHARS = 1_536
 """Kept of a message, compressed; of the rest a hash."""
-HASHED_CHARS = 512
+HASHED_CHARS = 256
 """Taken at once into that hash."""
 HOLD_CHARS = 256
 """Put aside before it is joined to the piece that is being taken, which is copied each time."""
@@ -120,7 +120,7 @@ class SimilarMessages:
         self._exact = True
         self._first = ""
         self._between: list[str] | None = None
-        self._recent: list[tuple[str, int]] = []
+        self._recent: tuple[str, ...] = ()
         self._returns = [0] * len(PERIODS)
         self._done: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
@@ -217,7 +217,7 @@ class SimilarMessages:
         if self._count > 1:
             self._between = between
         self._last = (packed if same else _packed(head), rest, length)
-        cycle = self._cycle(identity(head + rest), length, between)
+        cycle = self._cycle(f"{length}:{identity(head + rest)}", between)
         level = self._level(self._count, length, exact=self._exact, between=bool(self._between))
         return (self._row(*level),) if level else cycle
 
@@ -244,34 +244,34 @@ class SimilarMessages:
             message=f"{self._count} {alike} in a row{done}",
         )
 
-    def _cycle(self, xxhash: str, length: int, between: list[str]) -> Sequence[Detection]:
-        """The message against those that came two and three before it."""
+    def _cycle(self, message: str, between: list[str]) -> Sequence[Detection]:
+        """The message, told by its length and hash, against those that came two and three before it."""
         if between:
-            self._recent, self._returns = [], [0] * len(PERIODS)
-        recent, message = self._recent, (xxhash, length)
-        found: Sequence[Detection] = NOTHING
+            self._recent, self._returns = (), [0] * len(PERIODS)
+        recent = (*self._recent, message)
+        self._recent = recent[-max(PERIODS) :]
         for place, period in enumerate(PERIODS):
-            returned = len(recent) >= period and recent[-period] == message
-            self._returns[place] = returns = self._returns[place] + 1 if returned else 0
-            rounds, rest = divmod(returns, period)
-            members = [*recent, message][-period:]
-            if rest or len(set(members)) == 1:
-                continue
-            level = self._level(rounds + 1, max(length for _, length in members), exact=True, between=False)
-            if returns and level:
-                found = (
-                    self._detection(
-                        kind="message_cycle",
-                        level=level[0],
-                        count=rounds + 1,
-                        threshold=level[1],
-                        xxhash=identity(" ".join(sorted(xxhash for xxhash, _ in members))),
-                        message=f"{period} messages in turn, {rounds + 1} times",
-                        period=period,
-                    ),
-                )
-        self._recent = [*recent, message][-max(PERIODS) :]
-        return found
+            returned = len(recent) > period and recent[-1 - period] == message
+            self._returns[place] = self._returns[place] + 1 if returned else 0
+        for period, returns in zip(PERIODS, self._returns, strict=True):
+            members = set(recent[-period:])
+            if returns and returns % period == 0 and len(members) > 1:
+                count = returns // period + 1
+                longest = max(int(member.partition(":")[0]) for member in members)
+                level = self._level(count, longest, exact=True, between=False)
+                return (self._turns(*level, period, count, members),) if level else NOTHING
+        return NOTHING
+
+    def _turns(self, level: Level, threshold: int, period: int, count: int, members: set[str]) -> Detection:
+        return self._detection(
+            kind="message_cycle",
+            level=level,
+            count=count,
+            threshold=threshold,
+            xxhash=identity(" ".join(sorted(members))),
+            message=f"{period} messages in turn, {count} times",
+            period=period,
+        )
 
     def _detection(self, *, kind: str, level: Level, count: int, threshold: int, xxhash: str, message: str, period: int = 1) -> Detection:
         start = self._index - count * period + 1
@@ -294,13 +294,13 @@ class SimilarMessages:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """The state as JSON data: at most three times 2048 characters, and hashes."""
+        """The state as JSON data: at most three times 1536 characters, and hashes."""
         return {
             "version": SNAPSHOT_VERSION,
             "index": self._index,
             "last": [_unpacked(self._last[0]), *self._last[1:]],
             "streak": [self._count, self._exact, self._between, self._first],
-            "cycle": [[list(message) for message in self._recent], list(self._returns)],
+            "cycle": [list(self._recent), list(self._returns)],
             "done": dict(self._done),
             "answered": dict(self._answered),
             "turn": {
@@ -321,7 +321,7 @@ class SimilarMessages:
         self._index, self._last = int(state["index"]), (_packed(str(head)), str(rest), int(length))
         self._count, self._exact, self._first = int(count), bool(exact), str(first)
         recent, returns = state["cycle"]
-        self._recent, self._returns = [(str(xxhash), int(length)) for xxhash, length in recent], [int(number) for number in returns]
+        self._recent, self._returns = tuple(map(str, recent)), list(map(int, returns))
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
         self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}

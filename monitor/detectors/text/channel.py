@@ -25,7 +25,7 @@ from monitor.verdicts import Detection
 
 SLICE_CHARS = 8_192
 """A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself, and no rule a long way at once."""
-SLACK_CHARS = 256
+SLACK_CHARS = 128
 """Text kept beyond what the rules need, so that it is not cut at every look."""
 SAME_CHARS = 256
 """A suspicion that starts so soon behind the last finding is that one, going on: the mean distance of a chant."""
