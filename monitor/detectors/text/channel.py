@@ -20,7 +20,7 @@ from monitor.detectors.text.markdown import Fences
 from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
 from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
-from monitor.detectors.text.window import CHANT, WindowRule, WindowScanner
+from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Detection
 
 SLICE_CHARS = 8_192
@@ -149,7 +149,7 @@ class Channel:
 
     def _is_followed(self, hit: Hit) -> bool:
         """A chant that the tail rule follows is exact; that rule knows what it is."""
-        return hit.kind == CHANT and hit.start >= self._tail.since
+        return hit.kind == CHANT_KIND and hit.start >= self._tail.since
 
     def _take(self, hit: Hit) -> Sequence[Detection]:
         news = hit.level == "loop" or (not hit.again and hit.start > self._told + SAME_CHARS)

@@ -1,10 +1,11 @@
 """Repetition in what the model writes. Failure answered: a model that chants, in its answer, its thinking or the arguments of a call,
 and is paid for every word. Seen while it is written, at the same character however the provider cuts the text.
 
-Rules: the chant (`window`), the exact tail (`tail`) and the inexact recurrence (`recurrence`), each with its numbers; what is layout and
-what is prose: `markdown`. The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the
-rule: only the exact tail counts there, by its weak numbers. A finding clears the evidence and watching goes on. A finished turn or a
-complete tool call ends a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
+Rules: the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`) with the few words (`vocabulary`), each with
+its numbers; what is layout and what is prose: `markdown`. What people repeat on purpose as well is a suspicion first, and a loop when it
+goes on. The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule: only the
+exact tail counts there, by numbers of its own. A loop clears the evidence and watching goes on. A finished turn or a complete tool call
+ends a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import Fences, has_short_lines, is_code, last_layout, next_word, only_counts
 from monitor.errors import ConfigError
 
-CHANT = "chant"
+CHANT_KIND = "chant"
 GATE_MEANS = 2
 """Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms less often."""
 DOUBTFUL_ROUNDS = 4
@@ -240,7 +240,7 @@ class WindowScanner:
         sure = few and not rows and not (lines and has_short_lines(text[places[0] : stop]))
         rounds = self._goes_on(stop + base)
         hit = Hit(
-            kind=CHANT,
+            kind=CHANT_KIND,
             level="loop" if sure or rounds >= DOUBTFUL_ROUNDS else "suspect",
             again=rounds > 1,
             unit=window,
