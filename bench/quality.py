@@ -4,6 +4,7 @@
 
 Every run of `fixtures/transcripts` is fed to the default detectors through the core that guards live ones, its text cut in several ways.
 Two rows: `stops` counts what ends a run (a sure loop), `nudges` the first finding of any kind, which the ladder answers with a nudge.
+Then come texts of kinds that no recorded run holds, made from seeds (`bench.kinds`).
 
 How it is counted (the same for the other systems, whose rows are cited and not run again):
 
@@ -28,7 +29,7 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-from bench import _report
+from bench import _report, kinds
 from monitor.chunks import TextDelta, ToolResult, TurnFinished
 from monitor.detectors import default_detectors
 from monitor.events import DetectionRaised, Event
@@ -243,9 +244,9 @@ def _delay(out: Count, run: RecordedRun, loop: LoopLabel, verdict: Verdict) -> N
 def scores(counted: Count) -> dict[str, dict[str, Any]]:
     """Precision, recall and F1 for calls, text and both."""
     out = {}
-    for name, (kinds, quiet) in SCORES.items():
-        hit = sum(counted.caught[kind][0] for kind in kinds)
-        total = sum(counted.caught[kind][1] for kind in kinds)
+    for name, (loops, quiet) in SCORES.items():
+        hit = sum(counted.caught[kind][0] for kind in loops)
+        total = sum(counted.caught[kind][1] for kind in loops)
         false = sum(counted.alarms[label][0] for label in quiet)
         precision = hit / (hit + false) if hit + false else None
         recall = hit / total if total else None
@@ -261,6 +262,7 @@ class Results:
     rows: dict[str, dict[str, Count]]
     differing: list[str]
     """Runs whose verdict depends on the cut; there must be none."""
+    made: kinds.Kinds | None = None
 
     def goals(self) -> list[dict[str, Any]]:
         """What was promised for calls and for every verdict, and what came of it."""
@@ -279,6 +281,7 @@ class Results:
             ("hard texts disturbed at all", nudges.alarms["hard_negative_text"][0], 1, False),
             ("median delay of the first finding, characters", chars, 150, False),
             ("runs whose verdict depends on the cut", len(self.differing), 0, False),
+            *(self.made.goals() if self.made else ()),
         ]
         return [
             {"goal": goal, "value": value, "limit": limit, "passed": value is not None and (value >= limit if least else value <= limit)}
@@ -306,6 +309,7 @@ class Results:
             "peers_source": SOURCE,
             "peers": [asdict(peer) for peer in PEERS],
             "differing": self.differing,
+            "kinds": self.made.to_dict() if self.made else None,
             "goals": self.goals(),
         }
 
@@ -349,6 +353,8 @@ def show(results: Results, *, explain: bool = False) -> None:
         [(p.name, [*_text(p.alarms), *(f"{f1:.2f}" for f1 in p.f1), _signed(p.turns), _signed(p.chars)]) for p in PEERS],
     )
     console.print(SOURCE)
+    if results.made:
+        kinds.show(console, results.made)
     for level in LEVELS if explain else ():
         for line in next(iter(results.rows[level].values())).odd:
             console.print(f"{level}: {line}", markup=False, highlight=False)
@@ -393,10 +399,11 @@ def _signed(value: float | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a goal was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.quality", description="Detection quality on recorded runs.")
-    parser.add_argument("--quick", action="store_true", help="two cuts; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="two cuts, two texts of each made kind; writes nothing")
     parser.add_argument("--explain", action="store_true", help="name what was missed, early or false")
     options = parser.parse_args(arguments)
     results = measure(read(), CUTS[3:5] if options.quick else CUTS)
+    results.made = kinds.measure(2 if options.quick else kinds.SEEDS)
     show(results, explain=options.explain)
     if not options.quick:
         _report.write("quality", results.to_dict())

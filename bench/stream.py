@@ -540,7 +540,7 @@ class _Chanting:
 async def _closings(backend: Backend, plan: Plan) -> Closing:
     pieces = _pieces(_text(2_000) + "I will now check the configuration file again to be sure. " * 40)
     feed = ContentRepetition().feed
-    completes = next(number for number, piece in enumerate(pieces, 1) if feed(piece))
+    completes = next(number for number, piece in enumerate(pieces, 1) if any(found.level == "loop" for found in feed(piece)))
     closing = Closing(backend, [], 0)
     for _ in range(plan.closes):
         source = _Chanting(pieces, backend)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, TextFeed, is_channel_detector, wants_deltas
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection
-
-T = TypeVar("T")
 
 
 class DetectorCrash(Exception):
@@ -81,15 +78,21 @@ class DetectorBank:
     def _fed_to(self, feeds: Sequence[tuple[str, TextFeed]], text: str) -> Sequence[Detection]:
         found: Sequence[Detection] = NOTHING
         for name, feed in feeds:
-            if seen := _answer(name, feed.feed, text):
-                found = (*found, *seen)
+            try:
+                if seen := feed.feed(text):
+                    found = (*found, *_checked(seen))
+            except Exception as error:
+                raise DetectorCrash(name, error) from error
         return found
 
     def _shown_to(self, detectors: Sequence[Detector], chunk: Chunk) -> Sequence[Detection]:
         found: Sequence[Detection] = NOTHING
         for detector in detectors:
-            if seen := _answer(detector.name, detector.observe, chunk):
-                found = (*found, *seen)
+            try:
+                if seen := detector.observe(chunk):
+                    found = (*found, *_checked(seen))
+            except Exception as error:
+                raise DetectorCrash(detector.name, error) from error
         return found
 
     def _feeds(self, channel: Channel) -> list[tuple[str, TextFeed]]:
@@ -108,12 +111,8 @@ class _DeltaFeed:
         return self._detector.observe(TextDelta(text))
 
 
-def _answer(name: str, ask: Callable[[T], Sequence[Detection]], what: T) -> Sequence[Detection]:
-    """What a detector answers, if it answers what it should. (One that forgot to return anything found nothing.)"""
-    try:
-        found = ask(what)
-        if found and not all(isinstance(detection, Detection) for detection in found):
-            raise TypeError(f"expected detections, got {found!r}")
-    except Exception as error:
-        raise DetectorCrash(name, error) from error
+def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
+    """What a detector answered, if it is what it should. (One that forgot to return anything found nothing.)"""
+    if not all(isinstance(detection, Detection) for detection in found):
+        raise TypeError(f"expected detections, got {found!r}")
     return found

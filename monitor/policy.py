@@ -241,6 +241,7 @@ _ANOTHER_WAY = {
     "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",
     "equal_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
     "judge": "Think about what the task still needs, and take a step that you have not taken, or finish with what you have.",
+    "message_cycle": "Do not say these again. Do the next step, or say what keeps you from it.",
     "similar_messages": "Do not say this again in other words. Do the next step, or say what keeps you from it.",
 }
 

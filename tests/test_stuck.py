@@ -16,7 +16,8 @@ from monitor.verdicts import Continue, LastTurn, Nudge, Stop, Verdict
 
 PLAN = "I have looked at the parser and will now fix the handling of empty lines, then run the tests again."
 OTHER = "The tests pass, but for one that needs a network; I leave it out and write down why."
-SHORT = "Continuing."
+SHORT = "I go on with the next one."
+WORD = "Continuing."
 
 
 class Run:
@@ -53,14 +54,15 @@ def kinds(verdicts: Sequence[Verdict]) -> list[type[Verdict]]:
     ("message", "told"),
     [
         pytest.param(PLAN, [Continue, Continue, Nudge, LastTurn, Stop], id="a sentence: three are enough"),
-        pytest.param(SHORT, [Continue, Continue, Nudge, Continue, LastTurn, Stop], id="one word: a suspicion at three, a loop at five"),
+        pytest.param(SHORT, [Continue, Continue, Nudge, Continue, LastTurn, Stop], id="a few words: a suspicion at three, a loop at five"),
+        pytest.param(WORD, [Continue, Continue, Nudge, *[Continue] * 6, Nudge, LastTurn, Stop], id="one word: a loop at ten"),
     ],
 )
 def test_equal_messages_are_answered_with_another_strategy_then_with_a_last_turn_then_the_run_ends(message: str, told: list[type[Verdict]]):
     run = Run()
-    verdicts = run.say(*[message] * 9)
+    verdicts = run.say(*[message] * 12)
     assert kinds(verdicts) == told
-    (nudge,) = (verdict for verdict in verdicts if isinstance(verdict, Nudge))
+    nudge = next(verdict for verdict in verdicts if isinstance(verdict, Nudge))
     assert "equal messages" in nudge.text
     assert "Do the next step, or say what keeps you from it." in nudge.text
     stop = verdicts[-1]

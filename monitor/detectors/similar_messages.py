@@ -4,21 +4,24 @@
 Rules:
 
 - a message is the visible text of one turn, runs of blanks taken as one; turns without text are no messages;
-- equal: the whole text is (beyond 2048 characters by its hash). Nearly equal: prose of at least 64 characters, of whose pieces of 8
-  characters seven in ten are common (one word in fourteen has changed), and what is beyond 2048 characters is equal. Prose: three in four
+- equal: the whole text is (beyond 1536 characters by its hash). Nearly equal: prose of at least 64 characters, of whose pieces of 8
+  characters seven in ten are common (one word in fourteen has changed), and what is beyond 1536 characters is equal. Prose: three in four
   characters are letters or blanks; filled forms, JSON and edits resemble one another by nature;
 - what was done between two messages, calls and their results, has to be the same each time, or the count starts anew: "Done." after
   different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
 - what a streak is known by is its first message: nearly equal ones are one loop, and a policy that warned of it sees it again;
 - three equal messages of at least 64 characters with nothing done between are a loop: in 644 recorded runs that must stay quiet no message
-  without calls came twice in a row. Short and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: answers
-  repeat in a conversation, drafts and polite phrases resemble one another. With the same calls and results between, five equal ones are a
-  loop and nothing less is anything: runs that call tools recover, and their calls have detectors of their own. "Three messages in a row",
-  whatever they say, is no rule; `research/quality.md` calls it unusable.
+  without calls came twice in a row. Shorter and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: drafts
+  and polite phrases resemble one another. A word or two are a loop at ten: answers repeat in a conversation ("Done.", "You are welcome!"),
+  and so is saying nothing at all. With the same calls and results between, five equal ones are a loop and nothing less is anything: runs
+  that call tools recover, and their calls have detectors of their own;
+- two or three messages that come in turn, with nothing done between, count by their rounds, and the longest of them says how many it takes;
+- "three messages in a row", whatever they say, is no rule; `research/quality.md` calls it unusable.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,11 +32,13 @@ from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
-HEAD_CHARS = 2_048
-"""Kept of a message; of the rest a hash, taken piece by piece of this size."""
+HEAD_CHARS = 1_536
+"""Kept of a message, compressed; of the rest a hash."""
+HASHED_CHARS = 256
+"""Taken at once into that hash."""
 HOLD_CHARS = 256
 """Put aside before it is joined to the piece that is being taken, which is copied each time."""
 PIECE_CHARS = 8
@@ -42,7 +47,13 @@ COMMON = 0.7
 """Of all pieces, those that both messages have: (n - 13) / (n + 13) for one word changed in n characters."""
 WORDS_PERCENT = 75
 LONG_CHARS = 64
-"""A sentence; shorter messages are answers."""
+"""A sentence; shorter messages repeat more easily."""
+ANSWER_CHARS = 16
+"""A word or two."""
+ANSWER_TIMES = 2
+"""How often the number of a loop it takes for them."""
+PERIODS = (2, 3)
+"""Messages that come in turn. Longer cycles were never seen without calls between, and those have a detector of their own."""
 DEEDS_KEPT = 64
 """Calls and results between two messages; what comes after them is only counted. Also the calls of which is known whether they have their
 result: the second one of a call is none."""
@@ -50,8 +61,9 @@ OFFSETS_SHOWN = 20
 
 
 class SimilarMessages:
-    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it;
-    equal ones of some length, with nothing done between, are a loop at `equal_loop_at`. `near=False`: only equal ones count.
+    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it.
+    Equal ones of some length, with nothing done between, are a loop at `equal_loop_at`, those of a word or two at twice `loop_at`; and so
+    are rounds of two or three messages in turn. `near=False`: only equal ones count.
 
     Offsets are the numbers of the messages in the run.
     """
@@ -73,7 +85,9 @@ class SimilarMessages:
         "_near",
         "_pending",
         "_piece",
+        "_recent",
         "_rest",
+        "_returns",
         "_suspect_at",
         "name",
         "need",
@@ -101,17 +115,20 @@ class SimilarMessages:
     def reset(self) -> None:
         """Forget everything."""
         self._index = -1
-        self._last = ("", "", 0)
+        self._last = (NO_TEXT, "", 0)
         self._count = 0
         self._exact = True
         self._first = ""
         self._between: list[str] | None = None
+        self._recent: tuple[str, ...] = ()
+        self._returns = [0] * len(PERIODS)
         self._done: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
         self._forget_turn()
 
     def _forget_turn(self) -> None:
-        self._head = self._rest = self._piece = self._pending = ""
+        self._head = NO_TEXT
+        self._rest = self._piece = self._pending = ""
         self._length = 0
         self._deeds: dict[str, str] = {}
         self.need = HOLD_CHARS
@@ -130,14 +147,14 @@ class SimilarMessages:
 
     def _put_away(self) -> None:
         text, start = self._piece + self._pending, 0
-        while len(text) - start >= HEAD_CHARS:
-            piece = text[start : start + HEAD_CHARS]
+        while len(text) - start >= (size := HASHED_CHARS if self._length else HEAD_CHARS):
+            piece = text[start : start + size]
             if self._length:
                 self._rest = identity(self._rest + piece)
             else:
-                self._head = piece
-            start += HEAD_CHARS
-            self._length += HEAD_CHARS
+                self._head = _packed(piece)
+            start += size
+            self._length += size
         self._piece, self._pending, self.need = text[start:], "", HOLD_CHARS
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
@@ -170,12 +187,12 @@ class SimilarMessages:
 
     def _finished(self) -> Sequence[Detection]:
         self._put_away()
-        text = self._head or self._piece
-        rest = identity(self._rest + self._piece) if self._head else ""
-        length = self._length + len(self._piece)
+        text = _unpacked(self._head) if self._length else self._piece
+        rest = identity(self._rest + self._piece) if self._length else ""
         head = " ".join(text.split())
+        length = self._length + len(self._piece) if head or rest else 0
         found: Sequence[Detection] = NOTHING
-        if head or rest:
+        if head or rest or not self._deeds:
             found = self._compared(head, rest, length)
             self._done = {}
         for id, deed in self._deeds.items():
@@ -184,9 +201,10 @@ class SimilarMessages:
         return found
 
     def _compared(self, head: str, rest: str, length: int) -> Sequence[Detection]:
-        between, (last, last_rest, _) = sorted(self._done.values()), self._last
+        between, (packed, last_rest, _) = sorted(self._done.values()), self._last
+        last, began = _unpacked(packed), self._index >= 0
         self._index += 1
-        same = rest == last_rest and head == last
+        same = began and rest == last_rest and head == last
         if not same and not (self._near and not between and rest == last_rest and _nearly_equal(head, last)):
             self._count, self._exact, self._between = 1, True, None
             self._first = identity(head + rest)
@@ -198,50 +216,95 @@ class SimilarMessages:
             self._first = identity(last + last_rest)
         if self._count > 1:
             self._between = between
-        self._last = (head, rest, length)
-        level = self._level()
-        return NOTHING if level is None else (self._detection(*level),)
+        self._last = (packed if same else _packed(head), rest, length)
+        cycle = self._cycle(f"{length}:{identity(head + rest)}", between)
+        level = self._level(self._count, length, exact=self._exact, between=bool(self._between))
+        return (self._row(*level),) if level else cycle
 
-    def _level(self) -> tuple[Level, int] | None:
-        sure = self._exact and not self._between and self._last[2] >= LONG_CHARS
-        loop_at = min(self._equal_loop_at, self._loop_at) if sure else self._loop_at
-        if self._count >= loop_at:
+    def _level(self, count: int, length: int, *, exact: bool, between: bool) -> tuple[Level, int] | None:
+        loop_at = self._loop_at
+        if not between and length <= ANSWER_CHARS:
+            loop_at *= ANSWER_TIMES
+        elif not between and length >= LONG_CHARS and exact:
+            loop_at = min(self._equal_loop_at, loop_at)
+        if count >= loop_at:
             return "loop", loop_at
-        return ("suspect", self._count) if self._count == self._suspect_at and not self._between else None
+        return ("suspect", count) if count == self._suspect_at and not between else None
 
-    def _detection(self, level: Level, threshold: int) -> Detection:
-        count, (head, _, length) = self._count, self._last
-        alike = "equal" if self._exact else "nearly equal"
+    def _row(self, level: Level, threshold: int) -> Detection:
+        length = self._last[2]
+        alike = f"{'equal' if self._exact else 'nearly equal'} messages of {length} characters" if length else "empty messages"
         done = ", with the same calls and results between them" if self._between else ""
+        return self._detection(
+            kind="equal_messages" if self._exact else "similar_messages",
+            level=level,
+            count=self._count,
+            threshold=threshold,
+            xxhash=self._first,
+            message=f"{self._count} {alike} in a row{done}",
+        )
+
+    def _cycle(self, message: str, between: list[str]) -> Sequence[Detection]:
+        """The message, told by its length and hash, against those that came two and three before it."""
+        if between:
+            self._recent, self._returns = (), [0] * len(PERIODS)
+        recent = (*self._recent, message)
+        self._recent = recent[-max(PERIODS) :]
+        for place, period in enumerate(PERIODS):
+            returned = len(recent) > period and recent[-1 - period] == message
+            self._returns[place] = self._returns[place] + 1 if returned else 0
+        for period, returns in zip(PERIODS, self._returns, strict=True):
+            members = set(recent[-period:])
+            if returns and returns % period == 0 and len(members) > 1:
+                count = returns // period + 1
+                longest = max(int(member.partition(":")[0]) for member in members)
+                level = self._level(count, longest, exact=True, between=False)
+                return (self._turns(*level, period, count, members),) if level else NOTHING
+        return NOTHING
+
+    def _turns(self, level: Level, threshold: int, period: int, count: int, members: set[str]) -> Detection:
+        return self._detection(
+            kind="message_cycle",
+            level=level,
+            count=count,
+            threshold=threshold,
+            xxhash=identity(" ".join(sorted(members))),
+            message=f"{period} messages in turn, {count} times",
+            period=period,
+        )
+
+    def _detection(self, *, kind: str, level: Level, count: int, threshold: int, xxhash: str, message: str, period: int = 1) -> Detection:
+        start = self._index - count * period + 1
         return Detection(
             detector=self.name,
-            kind="equal_messages" if self._exact else "similar_messages",
+            kind=kind,
             channel="messages",
             level=level,
             count=count,
             threshold=threshold,
-            start_offset=self._index - count + 1,
+            start_offset=start,
             offset=self._index,
             evidence=Evidence(
-                excerpt=head[:EXCERPT_CHARS],
-                xxhash=self._first,
-                length=length,
-                offsets=tuple(range(self._index - min(count, OFFSETS_SHOWN) + 1, self._index + 1)),
+                excerpt=_unpacked(self._last[0])[:EXCERPT_CHARS],
+                xxhash=xxhash,
+                length=self._last[2],
+                offsets=tuple(range(start, self._index + 1, period))[-OFFSETS_SHOWN:],
             ),
-            message=f"{count} {alike} messages of {length} characters in a row{done}",
+            message=message,
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """The state as JSON data: at most three times 2048 characters, and hashes."""
+        """The state as JSON data: at most three times 1536 characters, and hashes."""
         return {
             "version": SNAPSHOT_VERSION,
             "index": self._index,
-            "last": list(self._last),
+            "last": [_unpacked(self._last[0]), *self._last[1:]],
             "streak": [self._count, self._exact, self._between, self._first],
+            "cycle": [list(self._recent), list(self._returns)],
             "done": dict(self._done),
             "answered": dict(self._answered),
             "turn": {
-                "head": self._head,
+                "head": _unpacked(self._head),
                 "rest": self._rest,
                 "piece": self._piece,
                 "pending": self._pending,
@@ -255,15 +318,29 @@ class SimilarMessages:
         if state.get("version") != SNAPSHOT_VERSION:
             raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
         turn, (head, rest, length), (count, exact, between, first) = state["turn"], state["last"], state["streak"]
-        self._index, self._last = int(state["index"]), (str(head), str(rest), int(length))
+        self._index, self._last = int(state["index"]), (_packed(str(head)), str(rest), int(length))
         self._count, self._exact, self._first = int(count), bool(exact), str(first)
+        recent, returns = state["cycle"]
+        self._recent, self._returns = tuple(map(str, recent)), list(map(int, returns))
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
         self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}
         self._deeds = {str(id): str(deed) for id, deed in turn["deeds"].items()}
-        self._head, self._rest, self._length = str(turn["head"]), str(turn["rest"]), int(turn["length"])
+        self._head, self._rest, self._length = _packed(str(turn["head"])), str(turn["rest"]), int(turn["length"])
         self._piece, self._pending = str(turn["piece"]), str(turn["pending"])
         self.need = HOLD_CHARS - len(self._pending)
+
+
+def _packed(text: str) -> bytes:
+    """Prose takes half of its size so, and there are two of these texts in every run. Takes 0.1 ms a turn."""
+    return zlib.compress(text.encode("utf-8", "surrogatepass"))
+
+
+def _unpacked(packed: bytes) -> str:
+    return zlib.decompress(packed).decode("utf-8", "surrogatepass")
+
+
+NO_TEXT = _packed("")
 
 
 def _nearly_equal(one: str, other: str) -> bool:

@@ -3,11 +3,14 @@ one rule for all tools, which stops who waits and lets pass who sends the same m
 
 Rules:
 
-- what is not said of a tool is guessed from its name by a few short lists (`guess`), or from its argument `action`, where a tool is
-  many in one (`message` with `action="send"`); from nothing else. A wrong guess is corrected by one entry of `tools=`;
+- what is not said of a tool is guessed from its name by a few short lists (`guess`), or from its arguments (`action_of`): a tool that is
+  many in one is asked with an `action` (`message` with `action="send"`), and a command that sleeps waits; from nothing else. A wrong guess
+  is corrected by one entry of `tools=`;
+- who waits is patient: what asks for a status or for progress is asked again on purpose (`WAITS`);
 - a result is compared without what changes by itself: the fields a policy calls `volatile`, the id of its own call (a path that a large
-  result was saved to has it), times and counters in the record of an execution (JSON with an exit code), and in what is marked as an error
-  times, durations, process ids and counters of attempts;
+  result was saved to has it), times and counters in the record of an execution (JSON with an exit code), in what is marked as an error
+  times, durations, process ids and counters of attempts, and in what says that something failed the times before its lines and the
+  durations (ten failing test runs differ in nothing else; what did not fail may be a measurement);
 - a refusal of our own (`VETO`) is no result at all: it must not look like news.
 """
 
@@ -35,18 +38,22 @@ REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post p
 """First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each with an id of its own)."""
 SENDS = frozenset({"reply", "send"})
 """Last words that say the same (`sessions_send`); other verbs are nouns there (`blog_post`, `address_book`)."""
-POLL_SUSPECT_AT, POLL_LOOP_AT = 10, 20
-"""Unchanged answers to a tool or action called `poll` (OpenClaw's numbers): who waits for a build hears nothing new for a while."""
 TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
 """Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
+ASKS_HOW_FAR = frozenset({"progress", "status"})
+"""Words by which a tool that only looks says that it is asked again on purpose (`get_job_status`), but for `git_status`."""
+DELEGATES = frozenset({"agent", "delegate", "subagent", "task"})
+"""Whole names of tools that give a task to another agent."""
 DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
 """Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server for thinking)."""
-
-
 ID_CHARS = 6
 """Shorter ids (`1`, `c2`) are looked for nowhere: a result may well count with the same characters."""
 ACTION_CHARS = 64
 """A longer `action` is no name but a text."""
+COMMAND_CHARS = 1_000
+"""A longer command is a program; it has other things to do than to wait."""
+_SLEEPS = re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE)
+"""A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
 _CHANGES_BY_ITSELF = re.compile(
     r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?Z?)?|\b\d\d:\d\d:\d\d\b"  # dates and times
     r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b"  # ids and addresses
@@ -54,6 +61,13 @@ _CHANGES_BY_ITSELF = re.compile(
     re.IGNORECASE,
 )
 """In an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
+_FAILED = re.compile(r"\b(fail(s|ed|ing|ure|ures)?|errors?|\w+(Error|Exception)|panic(ked)?|traceback)\b", re.IGNORECASE)
+_TIMING = re.compile(
+    r"^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?(?= *\S)"  # what a log writes before its lines
+    r"|\b\d+\.\d+ ?(s|sec|secs|seconds|ms)\b|\b\d+ ?ms\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""In what only says that something failed. Whole seconds stay: what is left of a wait is counted in them."""
 _EXIT = re.compile(r'"(exit_?code|return_?code)"\s*:', re.IGNORECASE)
 """What the record of an execution has, as JSON; in another record a duration may be the answer (a job that was asked about)."""
 _OF_AN_EXECUTION = re.compile(
@@ -81,6 +95,9 @@ class ToolPolicy:
     """Each call does it again: equal arguments are a repetition even if the results differ (a new id each time)."""
     paginating: bool = False
     """Steps through pages: equal successful answers under new arguments (empty pages) are not held against it."""
+    sampling: bool = False
+    """Asked several times at once on purpose (one brief for six sub-agents): before any two answers are equal, a loop takes four times as
+    many calls."""
     no_op: bool = False
     """Thinks or waits: stands between nothing, so it neither ends a repetition nor hides a cycle."""
     suspect_at: int | None = None
@@ -122,7 +139,9 @@ class ToolPolicy:
         text = _without(result.text, self.volatile) if self.volatile else _execution(result.text)
         if len(result.id) >= ID_CHARS:
             text = text.replace(result.id, "")
-        return error_identity(text) if result.is_error else identity(f"answer:{text}")
+        if result.is_error:
+            return error_identity(text)
+        return identity(f"answer:{_TIMING.sub('', text) if _FAILED.search(text) else text}")
 
 
 def error_identity(text: str) -> str:
@@ -130,21 +149,29 @@ def error_identity(text: str) -> str:
     return identity(f"error:{_CHANGES_BY_ITSELF.sub('', text)}")
 
 
+WAITS = ToolPolicy(polling=True, suspect_at=10, loop_at=20)
+"""Waiting for something else to get on: unchanged answers are heard for a while (the numbers are OpenClaw's)."""
+_NOTHING_KNOWN = ToolPolicy()
+
+
 @lru_cache(maxsize=GUESSES_KEPT)
 def guess(name: str) -> ToolPolicy:
     """What the name of a tool says about it."""
     part = _LAST_PART.fullmatch(name)
-    words = [word.lower() for word in _WORD.findall(part.group(1) if part else name)]
-    if "".join(words) in DOES_NOTHING:
+    words = [word.lower() for word in _WORD.findall(part.group(1) if part else name)] or [""]
+    first, last, whole = words[0], words[-1], "".join(words)
+    if whole in DOES_NOTHING:
         return ToolPolicy(no_op=True)
-    if words and words[0] in ONLY_LOOKS:
-        return ToolPolicy(idempotent=True)
-    if words and words[0] == "poll" and words[-1] not in REPEATS_ITS_EFFECT:
-        return ToolPolicy(polling=True, suspect_at=POLL_SUSPECT_AT, loop_at=POLL_LOOP_AT)
-    repeats = bool(words) and (words[0] in REPEATS_ITS_EFFECT or words[-1] in SENDS)
-    if repeats and (ONLY_LOOKS | TYPES).isdisjoint(words):
+    if whole in DELEGATES:
+        return ToolPolicy(sampling=True)
+    if first == "poll" and last not in REPEATS_ITS_EFFECT:
+        return WAITS
+    if first in ONLY_LOOKS:
+        waits = not ASKS_HOW_FAR.isdisjoint(words[1:]) and "git" not in words
+        return WAITS if waits else ToolPolicy(idempotent=True)
+    if (first in REPEATS_ITS_EFFECT or last in SENDS) and (ONLY_LOOKS | TYPES).isdisjoint(words):
         return ToolPolicy(side_effect=True)
-    return ToolPolicy()
+    return _NOTHING_KNOWN
 
 
 def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
@@ -156,21 +183,30 @@ def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
 
 
 def policy_of(name: str, given: Mapping[str, ToolPolicy], action: str = "") -> ToolPolicy:
-    """What the caller says of a tool, else what its action says, else what its name says."""
-    said = given.get(name)
-    if said is not None:
+    """What the caller says of a tool, else what its action says, else what its name says. A tool that does nothing has no action."""
+    said = given.get(name) or guess(name)
+    if name in given or said.no_op or not action:
         return said
-    guessed = guess(action) if action else _NOTHING_KNOWN
-    return guess(name) if guessed == _NOTHING_KNOWN else guessed
+    guessed = guess(action)
+    return said if guessed == _NOTHING_KNOWN else guessed
 
 
 def action_of(arguments: object) -> str:
-    """Which of its tools a tool that is many in one was asked for; empty: it is one."""
-    action = arguments.get("action") if isinstance(arguments, Mapping) else None
-    return action if isinstance(action, str) and len(action) <= ACTION_CHARS else ""
+    """What the arguments say that a call does: which of its tools a tool that is many in one was asked for, or `poll` for a command that
+    sleeps. Empty: nothing.
+    """
+    if not isinstance(arguments, Mapping):
+        return ""
+    action = arguments.get("action")
+    if isinstance(action, str) and len(action) <= ACTION_CHARS:
+        return action
+    return "poll" if any(map(_sleeps, arguments.values())) else ""
 
 
-_NOTHING_KNOWN = ToolPolicy()
+def _sleeps(value: object) -> bool:
+    if isinstance(value, list):
+        return any(isinstance(item, str) and _sleeps(item) for item in value)
+    return isinstance(value, str) and len(value) <= COMMAND_CHARS and _SLEEPS.search(value) is not None
 
 
 def is_veto(result: ToolResult) -> bool:

@@ -7,7 +7,8 @@ Rules:
   call in between starts anew, an exempt one too, but not a tool that only thinks or waits. What is called counts, whatever came of it:
   a rejected, unknown or invalid call as well;
 - parallel calls of one turn count like calls one after the other: a model that writes the same call five times in one response is in its
-  loop while it writes. (Who wants ten answers to the same question says so: `ToolPolicy(exempt=True)`, or a `loop_at` of its own);
+  loop while it writes. The same brief for six sub-agents may be meant (`ToolPolicy.sampling`, guessed of a tool called `task`): that is a
+  suspicion up to four times a loop's number, as long as no two answers are heard to be equal;
 - **polling is not a loop**: when a result differs from the one before it, the streak starts anew at the call that got it. Results
   that were not seen cannot speak for the call; then the arguments alone decide, and the message says so. They decide as well
   where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And a
@@ -33,6 +34,8 @@ from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
+SAMPLING_TIMES = 4
+"""How often the number of a loop a tool of which several answers are wanted (`ToolPolicy.sampling`) may be called before any are equal."""
 
 
 @dataclass(slots=True)
@@ -104,7 +107,7 @@ class ToolCallRepetition(CallDetector):
         if call.exempt:
             return NOTHING
         suspect_at, loop_at = self._thresholds(call.policy)
-        if streak.count >= loop_at:
+        if streak.count >= loop_at * (SAMPLING_TIMES if call.policy.sampling and streak.answered <= 1 else 1):
             return (self._detection(call, streak, "loop", loop_at),)
         if suspect_at is not None and streak.count == suspect_at:
             return (self._detection(call, streak, "suspect", suspect_at),)

@@ -291,7 +291,8 @@ def test_memory_does_not_grow_with_the_run(kind: type[Any]):
         finally:
             tracemalloc.stop()
 
-    assert held(400) < held(40) + 8_000
+    short = held(40)  # first, with what is made once for all runs
+    assert held(400) < short + 8_000
 
 
 @every

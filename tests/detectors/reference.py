@@ -5,12 +5,14 @@ Slow on purpose; the equivalence tests compare the real thing with it.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
 from monitor.detectors import RecurrenceRule, TailRule, WindowRule
-from monitor.detectors.text.markdown import speaks
+from monitor.detectors.text.channel import SAME_CHARS
+from monitor.detectors.text.markdown import CODE_SIGNS, speaks
 
 
 def line_states(text: str) -> list[tuple[int, bool, int]]:
@@ -48,9 +50,22 @@ def last_layout(text: str, first: int, end: int) -> int:
     return -1
 
 
-def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(end, places) of every finding, evidence cleared after each."""
+def told(hits: Iterator[tuple[int, int, tuple[int, ...], str]]) -> Iterator[tuple[int, tuple[int, ...], str]]:
+    """Of (start, end, places, level) what is reported: every loop, and a suspicion that is not the last finding going on.
+
+    `again`: it is, by the same rule.
+    """
+    last = -SAME_CHARS - 1
+    for start, end, places, level in hits:
+        if level == "loop" or (level == "suspect" and start > last + SAME_CHARS):
+            yield end, places, level
+        last = end
+
+
+def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
+    """(start, end, places, level) of every finding, evidence cleared after each."""
     width, needed, floor = rule.window_chars, rule.repeats, 0
+    last, rounds = 0, 0
     places: dict[str, list[int]] = defaultdict(list)
     for at in range(len(text) - width + 1):
         window = text[at : at + width]
@@ -61,16 +76,35 @@ def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, tuple[int, ...]]]
         if any(window[shift:] == window[:-shift] for shift in range(1, rule.unit_chars)) or not any(c.isalnum() for c in window):
             continue
         span = recent[-1] - recent[0]
-        between = {text[one:other] for one, other in pairwise(recent)}
-        far = rule.far_chars is not None and span <= rule.far_chars * (needed - 1) and len(between) <= rule.far_texts
-        if span > rule.near_chars * (needed - 1) and not far:
+        between = [text[one:other] for one, other in pairwise(recent)]
+        few = len(set(between)) <= rule.far_texts
+        if span > rule.near_chars * (needed - 1) and not (few and rule.far_chars and span <= rule.far_chars * (needed - 1)):
             continue
         layout = last_layout(text, recent[0], at + width)
         if layout >= 0:
             floor = layout
             continue
-        yield at + width, tuple(recent)
-        floor = at + width
+        region = text[recent[0] : at + width]
+        rows = all(one.count("\n") - one.count("\n\n") == 1 for one in between)
+        counted = rows and len({no_digits(one) for one in between}) == 1
+        if not few and not counted and (rows or code(region)):
+            floor = at
+            continue
+        verse = "\n" in region and all(len(line.encode()) <= 64 for line in region.split("\n"))
+        rounds = rounds + 1 if rounds and at + width - last <= rule.reach + width else 1
+        last = floor = at + width
+        enough = 1 if few and not rows and not verse else 4
+        yield recent[0], last, tuple(recent), "loop" if rounds >= enough else "again" if rounds > 1 else "suspect"
+        if rounds >= enough:
+            rounds = 0
+
+
+def code(text: str) -> bool:
+    return 100 * sum(text.count(sign) for sign in CODE_SIGNS) > len(text)
+
+
+def no_digits(text: str) -> str:
+    return "".join(character for character in text if character not in "0123456789")
 
 
 def first_tail(text: str, rule: TailRule) -> tuple[int, int] | None:
@@ -85,31 +119,52 @@ def first_tail(text: str, rule: TailRule) -> tuple[int, int] | None:
     return None
 
 
-def recurrences(text: str, rule: RecurrenceRule) -> Iterator[int]:
-    """Ends of the findings, evidence cleared after each and after what did not pass."""
-    floor, stale = 0, [False] * rule.samples
+def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
+    """(start, end, places, level) of the findings, evidence cleared after loops and after what is no prose."""
+    floor, stale, span, slept = 0, [False] * rule.samples, 64 * rule.samples, list[int]()
+    last, rounds = 0, 0
     for end in range(128, len(text) + 1, 128):
         if end <= floor:
             continue
-        for block in (end // 64 - 2, end // 64 - 1):
+        slept.append(end)
+        asleep = not any(stale) and rule.counting_samples >= 8
+        if asleep and (end % 512 or not is_stale(text, floor, end // 64 - 2, rule)):
+            continue
+        for block in (step // 64 - before for step in slept[-12:] for before in (2, 1)):
             alone = block % 2 == 1 and not any(stale[1:])
             stale = [*stale[1:], not alone and is_stale(text, floor, block, rule)]
+        slept.clear()
         if sum(stale) < rule.counting_samples or not any(stale[-2:]):
             continue
-        last = end // 64 - 1 if stale[-1] else end // 64 - 2
-        if sum(stale) < rule.stale_samples and not only_counts(text, sample_places(text, floor, last, rule)):
+        places = sample_places(text, floor, end // 64 - 1 if stale[-1] else end // 64 - 2, rule)
+        sure = sum(stale) >= rule.stale_samples or only_counts(text, places)
+        if not sure and sum(stale) < rule.doubtful_samples:
             continue
-        lines = text[max(end - 64 * rule.samples, floor) : end].encode("utf-8", "surrogatepass").split(b"\n")
+        region = text[max(end - span, floor) : end]
+        if code(region) and not all(stale):
+            continue
+        lined = [line for line in region[-4 * rule.row_chars :].split("\n")[:-1] if line][-4:]
+        counted = len(lined) == 4 and all(len(line) <= rule.row_chars for line in lined) and len({no_digits(line) for line in lined}) == 1
+        named = names_others(text, places, floor, rule)
+        doubtful = code(region) or not sure or counted or named
+        if doubtful and rounds and end < last + span:
+            continue
+        lines = region.encode("utf-8", "surrogatepass").split(b"\n")
         long = [line for line in map(bytes.strip, lines) if len(line) >= 32]
         prose = sum(map(len, long)) >= sum(len(line.strip()) for line in lines) / 2
-        region = " ".join(text[max(end - 64 * rule.samples, floor) : end].split())
-        others = sum(1 for letter in region if ord(letter) < 128 and not letter.isalpha() and letter != " ")
-        if not all(stale) and line_states(text[:end])[-1][1]:
+        joined = " ".join(region.split())
+        others = sum(1 for letter in joined if ord(letter) < 128 and not letter.isalpha() and letter != " ")
+        if not prose or 100 - 100 * others // len(joined) < rule.words_percent:
+            stale = [False] * rule.samples
             continue
-        if prose and 100 - 100 * others // len(region) >= rule.words_percent:
-            yield end
-            floor = end
-        stale = [False] * rule.samples
+        if doubtful:
+            rounds = rounds + 1 if rounds and end <= last + 3 * span else 1
+            last = end
+        level = "loop" if not doubtful or rounds >= (6 if named else 3) else "again" if rounds > 1 else "suspect"
+        shown = tuple(places[-rule.copies :])
+        yield shown[0], end, shown, level
+        if level == "loop":
+            floor, stale, rounds = end, [False] * rule.samples, 0
 
 
 def sample_places(text: str, floor: int, block: int, rule: RecurrenceRule) -> list[int]:
@@ -125,6 +180,15 @@ def only_counts(text: str, places: list[int]) -> bool:
     return [c for c in new if c not in "0123456789"] == [c for c in old if c not in "0123456789"]
 
 
+def names_others(text: str, places: list[int], floor: int, rule: RecurrenceRule) -> bool:
+    """Each two of the counted rounds have a word that stands nowhere before them."""
+    counted, known = places[-rule.copies :], max(places[-1] - rule.reach_chars, floor)
+    return all(
+        any(word not in text[known:start] for word in re.findall(r"[^\W\d_]+", text[start:end]))
+        for start, end in zip(counted, counted[2:], strict=False)
+    )
+
+
 def is_stale(text: str, floor: int, block: int, rule: RecurrenceRule) -> bool:
     places = sample_places(text, floor, block, rule)
     at = places[-1]
@@ -133,4 +197,11 @@ def is_stale(text: str, floor: int, block: int, rule: RecurrenceRule) -> bool:
     between = text[places[-2] : at]
     if len(between) > rule.row_chars or between.count("\n") - between.count("\n\n") != 1:
         return True
-    return text[places[-2] + between.rindex("\n") + 1].isalpha() and only_counts(text, places)
+    if text[places[-2] + between.rindex("\n") + 1].isalpha():
+        return only_counts(text, places)
+    return without_number(between) == without_number(text[places[-3] : places[-2]])
+
+
+def without_number(between: str) -> str:
+    head, _, line = between.rpartition("\n")
+    return head + "\n" + line.lstrip("0123456789.)*-# ")

@@ -126,9 +126,34 @@ def test_a_chant_of_scripts_without_blanks():
 
 def test_watching_goes_on_behind_a_finding():
     text = prose(500) + SENTENCE * 7 + prose(2000, seed=2) + SENTENCE * 7 + prose(500)
-    first, second = found(text)
-    assert first.offset < 500 + 7 * len(SENTENCE)
+    first, again, second, _ = found(text)
+    assert [first.level, again.level, second.level] == ["suspect", "loop", "suspect"]
+    assert first.offset < again.offset < 500 + 7 * len(SENTENCE)
     assert second.start_offset > 2500
+
+
+def enumeration(items: int, template: str = "nutritional yeast flakes and powder combined with a bit of {w}, ") -> str:
+    return "".join(
+        template.format(w=f"{OBJECTS[item % 8][:3]}{item * 7919 % 97}{SUBJECTS[item // 8 % 8][:4]}", n=item) for item in range(items)
+    )
+
+
+def test_an_enumeration_is_a_suspicion_at_ten_and_a_loop_at_forty():
+    assert [finding.level for finding in found(enumeration(36))] == ["suspect"]
+    assert [finding.level for finding in found(enumeration(50))] == ["suspect", "loop"]
+
+
+def test_counted_lines_are_a_loop_after_forty():
+    line = "The heartbeat of the worker came in time, number {n} of this day\n"
+    assert [finding.level for finding in fed(chant_only(), enumeration(35, line))] == ["suspect"]
+    assert [finding.level for finding in fed(chant_only(), enumeration(48, line))] == ["suspect", "loop"]
+
+
+@pytest.mark.parametrize(
+    "item", ["Passed: the tests of the module of the application {w}\n", '"webpack://application/./src/localization/messages/{w}.json",']
+)
+def test_rows_and_data_with_something_else_in_every_item_are_no_chant(item: str):
+    assert found(enumeration(100, item)) == []
 
 
 # The exact tail
@@ -147,6 +172,54 @@ def test_the_tail_is_found_at_its_last_character(period: int, chars: int):
 def test_a_period_beyond_the_longest_is_not_followed():
     unit = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz", k=1025))
     assert fed(tail_only(), unit * 12) == []
+
+
+def levels(text: str) -> list[tuple[str, int]]:
+    return [(finding.level, finding.count) for finding in found(text)]
+
+
+def test_the_fourth_copy_is_a_suspicion_and_the_fifth_a_loop():
+    copy = prose(300)[1:] + " "
+    assert levels(prose(500, seed=1) + copy * 3) == []
+    assert levels(prose(500, seed=1) + copy * 4) == [("suspect", 4)]
+    assert levels(prose(500, seed=1) + copy * 5) == [("suspect", 4), ("loop", 5)]
+
+
+@pytest.mark.parametrize(
+    "line", ["Let the river carry us home tonight,\n", "The moon is out, the stars are bright,\nand every oar is dipping.\n"]
+)
+def test_a_refrain_may_be_sung_till_it_fades(line: str):
+    text = prose(500) + "\n\n"
+    assert [level for level, _ in levels(text + line * 11 + "\n" + prose(900, seed=2))] == ["suspect"]
+    assert [level for level, _ in levels(text + line * 24)][:2] == ["suspect", "loop"]
+
+
+def test_a_quoted_song_stands_on_one_line():
+    line = "Ring the bell! (Ring it!)   Ring it again! "
+    text = "They sang:\n\n> "
+    assert [level for level, _ in levels(text + line * 17 + "\n\n" + prose(900))] == ["suspect"]
+    assert [level for level, _ in levels(text + line * 30)][:2] == ["suspect", "loop"]
+    assert levels("They sang:\n\n" + line * 5)[-1] == ("loop", 5)
+
+
+@pytest.mark.parametrize(
+    "row", ["|      |       |                 |\n", "_" * 40 + "\n\n", '  <div class="cell"></div>\n', "0000 0000 0000 0000 0000\n"]
+)
+def test_rows_of_a_form_are_a_loop_after_forty(row: str):
+    assert levels("Fill in:\n\n" + row * 38 + "Done.") == []
+    assert levels("Fill in:\n\n" + row * 60)[0][0] == "loop"
+
+
+def test_a_list_of_numbers_is_data():
+    assert levels("x = [" + "0, " * 160 + "1]") == []
+    assert [level for level, _ in levels("x = [" + "0, " * 900)] == ["suspect", "loop"]
+
+
+def test_a_suspicion_that_goes_on_is_told_once():
+    """The chant sees what the tail has told, and keeps quiet until it is sure."""
+    first, *others = found(prose(500) + "\n\n" + "Row on, the tide is with us,\n" * 60)
+    assert first.level == "suspect"
+    assert {finding.level for finding in others} == {"loop"}
 
 
 @pytest.mark.parametrize(("length", "fires"), [(511, False), (512, True)])
@@ -247,8 +320,11 @@ def test_channels_do_not_mix():
         assert not detector.observe(TextDelta(SENTENCE))
         assert not detector.observe(ReasoningDelta(SENTENCE))
         assert not detector.observe(ToolCallDelta("a", "write", SENTENCE))
-    (finding,) = [f for _ in range(3) for f in detector.observe(ReasoningDelta(SENTENCE))]
-    assert (finding.channel, finding.offset) == ("reasoning", 4 * len(SENTENCE))
+    findings = [f for _ in range(2) for f in detector.observe(ReasoningDelta(SENTENCE))]
+    assert [(f.channel, f.level, f.offset) for f in findings] == [
+        ("reasoning", "suspect", 4 * len(SENTENCE)),
+        ("reasoning", "loop", 5 * len(SENTENCE)),
+    ]
 
 
 def test_arguments_are_data_of_one_call():
@@ -257,7 +333,10 @@ def test_arguments_are_data_of_one_call():
     assert not detector.observe(ToolCallDelta("a", "write", text))
     assert not detector.observe(ToolCallDelta("b", "write", text))
     (finding,) = detector.observe(ToolCallDelta("b", None, SENTENCE * 2))
-    assert (finding.channel, finding.offset, finding.start_offset) == ("arguments", len(text) + 12 * len(SENTENCE), len(text))
+    assert (finding.channel, finding.level) == ("arguments", "suspect")
+    assert (finding.offset, finding.start_offset) == (len(text) + 12 * len(SENTENCE), len(text))
+    (finding,) = detector.observe(ToolCallDelta("b", None, SENTENCE * 30))
+    assert (finding.level, finding.offset - finding.start_offset) == ("loop", max(2048, 24 * len(SENTENCE)))
 
 
 @pytest.mark.parametrize("end", [DONE, ToolCall("a", "read", {})])
@@ -291,8 +370,8 @@ def test_feed_of_is_the_same_as_observing_and_outlives_a_reset():
     assert text.feed == detector.feed
     assert detector.feed_of("arguments") is None
     detector.reset()
-    (finding,) = reasoning.feed(SENTENCE * 5)
-    assert finding.channel == "reasoning"
+    findings = reasoning.feed(SENTENCE * 5)
+    assert [(finding.channel, finding.level) for finding in findings] == [("reasoning", "suspect"), ("reasoning", "loop")]
     assert not ContentRepetition(channels=("text",)).observe(ReasoningDelta(SENTENCE * 50))
     assert ContentRepetition(channels=()).feed_of("text") is None
 

@@ -65,10 +65,10 @@ def earliest_arrivals(detector: ContentRepetition, text: str) -> list[int]:
 def check_chant(seed: int, alphabet: str, rule: WindowRule) -> None:
     rng = random.Random(seed)
     text = some_text(rng, alphabet, rule.window_chars)
-    expected = list(reference.chants(text, rule))
+    expected = list(reference.told(reference.chants(text, rule)))
     found = watched(ContentRepetition(chant=rule, tail=None, recurrence=None), pieces(rng, text))
-    assert [(finding.offset, finding.evidence.offsets) for finding in found] == expected
-    assert earliest_arrivals(ContentRepetition(chant=rule, tail=None, recurrence=None), text) == [end for end, _ in expected]
+    assert [(finding.offset, finding.evidence.offsets, finding.level) for finding in found] == expected
+    assert earliest_arrivals(ContentRepetition(chant=rule, tail=None, recurrence=None), text) == [end for end, _, _ in expected]
 
 
 @MANY

@@ -93,12 +93,12 @@ def test_blanks_do_not_matter_but_every_character_does():
 
 def test_another_message_between_starts_anew():
     run = Run()
-    for _ in range(6):
-        run.say(MESSAGE, MESSAGE, "No, first I read the file.")
+    for number in range(6):
+        run.say(MESSAGE, MESSAGE, f"No, first I read file {number}.")
     assert run.found == []
 
 
-@pytest.mark.parametrize(("times", "levels"), [(2, []), (3, ["suspect"]), (4, ["suspect"]), (6, ["suspect", "loop", "loop"])])
+@pytest.mark.parametrize(("times", "levels"), [(2, []), (3, ["suspect"]), (9, ["suspect"]), (11, ["suspect", "loop", "loop"])])
 def test_short_answers_repeat_more_often(times: int, levels: list[str]):
     run = Run()
     run.say(*["You are welcome!"] * times)
@@ -215,10 +215,53 @@ def test_a_retried_stream_takes_its_text_and_calls_back():
     assert run.levels == [("loop", 3)]
 
 
-def test_turns_without_text_are_no_messages():
+def test_saying_nothing_is_a_suspicion_at_three_and_a_loop_at_ten():
     run = Run()
-    for _ in range(10):
-        run.say("", " \n")
+    run.say(*["", " \n"] * 5)
+    assert run.levels == [("suspect", 3), ("loop", 10)]
+    assert run.found[0].message == "3 empty messages in a row"
+
+
+def test_turns_that_only_act_are_no_messages():
+    run = Run()
+    run.say(MESSAGE)
+    for number in range(10):
+        run.act(result=f"line {number}")
+    assert run.found == []
+
+
+@pytest.mark.feature("ST-09")
+@pytest.mark.parametrize("turn", [[MESSAGE, EDIT], [MESSAGE, EDIT, "Done."], [MESSAGE, MESSAGE, EDIT], [MESSAGE, ""]])
+def test_messages_in_turn_are_a_loop_in_the_third_round(turn: list[str]):
+    run = Run()
+    run.say("First something else.", *turn * 3)
+    (finding,) = run.found
+    assert (finding.kind, finding.level, finding.count, finding.threshold) == ("message_cycle", "loop", 3, 3)
+    assert (finding.start_offset, finding.offset) == (1, 3 * len(turn))
+    assert finding.evidence.offsets == (1, 1 + len(turn), 1 + 2 * len(turn))
+    assert finding.message == f"{len(turn)} messages in turn, 3 times"
+
+
+def test_a_cycle_is_known_by_its_messages_wherever_it_begins():
+    one, other = Run(), Run()
+    one.say(*[MESSAGE, EDIT] * 3)
+    other.say("Something else.", *[EDIT, MESSAGE] * 3)
+    assert one.found[0].evidence.xxhash == other.found[0].evidence.xxhash
+
+
+def test_short_messages_in_turn_take_more_rounds():
+    run, words = Run(), Run()
+    run.say(*["I look at the first one.", "I look at the other one."] * 5)
+    words.say(*["Yes.", "No."] * 9)
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+    assert words.levels == [("suspect", 3)]
+
+
+def test_what_is_done_between_ends_a_cycle_of_messages():
+    run = Run()
+    for number in range(8):
+        run.say(MESSAGE, EDIT)
+        run.act(result=f"line {number}")
     assert run.found == []
 
 
@@ -230,8 +273,8 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
 
 def test_other_numbers():
     run = Run(suspect_at=None, loop_at=2, equal_loop_at=2)
-    run.say(*reworded(2), "a", "a")
-    assert run.levels == [("loop", 2), ("loop", 2)]
+    run.say(*reworded(2), *["a"] * 4)
+    assert run.levels == [("loop", 2), ("loop", 4)], "words: twice as many"
 
 
 @given(st.lists(st.sampled_from([MESSAGE, EDIT, prose(2 * HEAD_CHARS), prose(2 * HEAD_CHARS) + "!", *reworded(3)]), max_size=12), st.data())

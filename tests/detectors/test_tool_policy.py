@@ -7,7 +7,7 @@ import pytest
 
 from monitor.chunks import ToolResult
 from monitor.detectors import ToolPolicy
-from monitor.detectors.tool_policy import GUESSES_KEPT, action_of, checked, guess, policy_of
+from monitor.detectors.tool_policy import GUESSES_KEPT, WAITS, action_of, checked, guess, policy_of
 from monitor.errors import ConfigError
 
 
@@ -33,6 +33,9 @@ def same(policy: ToolPolicy, one: str, other: str) -> bool:
         ("sequential-thinking:sequentialthinking", ToolPolicy(no_op=True)),
         ("wait", ToolPolicy(no_op=True)),
         ("order_status", ToolPolicy()),
+        ("get_job_status", WAITS),
+        ("poll_build", WAITS),
+        ("git.show_git_status", ToolPolicy(idempotent=True)),
         ("send_keys", ToolPolicy()),
         ("post_search", ToolPolicy()),
         ("wait_for_element", ToolPolicy()),

@@ -188,6 +188,60 @@ def test_parallel_calls_of_one_turn_count_and_their_results_may_come_in_any_orde
     assert run.levels[-1] == ("loop", 5)
 
 
+def test_one_brief_for_six_sub_agents_is_a_suspicion_because_no_result_could_speak_yet():
+    run = Run()
+    for number in range(6):
+        run.observe(ToolCall(f"c{number}", "task", {"prompt": "Review the change."}))
+    run.observe(DONE)
+    for number in range(6):
+        run.observe(ToolResult(f"c{number}", "task", f"{number} remarks"))
+    assert run.levels == [("suspect", 3)]
+
+
+def test_the_same_batch_again_with_the_same_results_is_a_loop():
+    run = Run()
+    for turn in range(2):
+        for number in range(4):
+            run.observe(ToolCall(f"c{turn}{number}", "task", {"prompt": "Review the change."}))
+        run.observe(DONE)
+        for number in range(4):
+            run.observe(ToolResult(f"c{turn}{number}", "task", "no remarks"))
+    assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6), ("loop", 7), ("loop", 8)]
+
+
+def test_a_flood_of_briefs_within_one_turn_is_a_loop():
+    flood, reads = Run(), Run()
+    for number in range(20):
+        flood.observe(ToolCall(f"c{number}", "task", {}))
+    for number in range(5):
+        reads.observe(ToolCall(f"c{number}", "read_file", {}))
+    assert flood.levels == [("suspect", 3), ("loop", 20)]
+    assert reads.levels == [("suspect", 3), ("loop", 5)]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), [("get_job_status", {"id": 7}), ("bash", {"command": "sleep 30 && gh run view"})])
+def test_who_waits_may_ask_twenty_times(tool: str, arguments: dict[str, Any]):
+    run = Run()
+    for _ in range(19):
+        run.call(tool, arguments, result="running")
+    assert run.levels == [("suspect", 10)]
+    run.call(tool, arguments, result="running")
+    assert run.levels[-1] == ("loop", 20)
+
+
+def test_failing_test_runs_differ_in_their_times_only():
+    run = Run()
+    for turn in range(6):
+        run.call(
+            "bash", {"command": "pytest -q"}, result=f"2024-05-02T10:00:{turn:02}Z FAILED tests/a.py::t\n1 failed in {turn * 0.07 + 1:.2f}s"
+        )
+    assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6)]
+    measured = Run()
+    for turn in range(6):
+        measured.call("bash", {"command": "python bench.py"}, result=f"parse: {turn * 0.07 + 1:.2f} s")
+    assert measured.levels == []
+
+
 def test_results_of_other_calls_do_not_matter():
     run = Run()
     for turn in range(5):

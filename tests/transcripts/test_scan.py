@@ -121,7 +121,7 @@ def test_a_suspicion_alone_is_no_loop():
 
 def test_where_a_text_loop_began_is_told_in_its_message():
     start = "First I look at the file. "
-    (finding,) = scan_run(run(answer("Hello."), answer(start + CHANT * 40))).findings
+    _, finding = scan_run(run(answer("Hello."), answer(start + CHANT * 40))).findings
     assert (finding.turn, finding.message, finding.rung) == (2, 2, "stop")
     assert finding.start_char is not None
     assert finding.char is not None

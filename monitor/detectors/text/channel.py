@@ -1,14 +1,17 @@
 """One channel of text and the rules that watch it. Failure answered: work for every delta. Models send four characters at a time, so
 a delta is only put aside until some rule is due; the text that rules look at is a few thousand characters that move along.
 
-The order of findings is the order of the text, whatever came in one delta: the chant is asked up to the next due point
-of tail and recurrence, then the tail, then the recurrence. A finding clears the evidence of all, and watching goes on behind it.
+The order of findings is the order of the text, whatever came in one delta: each rule runs on over what cannot end in a finding (`seek`),
+and the one whose next point is first is asked (`scan`); on a par the chant, then the tail, the recurrence, the vocabulary. A loop clears
+the evidence of all, and watching goes on behind it. A suspicion clears nothing; what it goes on as, by whatever rule, is the same one and
+not told again, until it ends or is a loop.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from monitor.detectors.base import NOTHING
@@ -16,13 +19,17 @@ from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import Fences
 from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
 from monitor.detectors.text.tail import TailRule, TailScanner
-from monitor.detectors.text.window import WindowRule, WindowScanner
+from monitor.detectors.text.vocabulary import WORDS_STEP, Vocabulary
+from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Detection
 
-SLICE_CHARS = 65_536
-"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself."""
-SLACK_CHARS = 1_024
+SLICE_CHARS = 8_192
+"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself, and no rule a long way at once."""
+SLACK_CHARS = 128
 """Text kept beyond what the rules need, so that it is not cut at every look."""
+SAME_CHARS = 256
+"""A suspicion that starts so soon behind the last finding is that one, going on: the mean distance of a chant."""
+_DUE = attrgetter("due")
 
 
 class Off:
@@ -30,7 +37,10 @@ class Off:
 
     __slots__ = ()
 
-    due = ready = sys.maxsize
+    due = since = sys.maxsize
+
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Never called, because never due."""
 
     def scan(self, text: str, base: int, end: int = 0) -> Hit | None:
         """Never called, because never due."""
@@ -49,7 +59,21 @@ class Off:
 class Channel:
     """Feeds the rules; offsets are code points since the run began."""
 
-    __slots__ = ("_base", "_chant", "_fences", "_history", "_pending", "_recurrence", "_report", "_tail", "_text", "need")
+    __slots__ = (
+        "_base",
+        "_chant",
+        "_fences",
+        "_history",
+        "_others",
+        "_pending",
+        "_recurrence",
+        "_report",
+        "_tail",
+        "_text",
+        "_told",
+        "_vocabulary",
+        "need",
+    )
 
     need: int
     """Code points that have to come before a rule is due."""
@@ -67,8 +91,10 @@ class Channel:
         self._fences = Fences()
         self._chant = WindowScanner(chant, self._fences) if chant else Off()
         self._tail = TailScanner(tail, self._fences, data=data) if tail else Off()
-        self._recurrence = RecurrenceScanner(recurrence, self._fences) if recurrence else Off()
-        self._history = max(rule.history if rule else 0 for rule in (chant, tail, recurrence))
+        self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
+        self._vocabulary = Vocabulary() if recurrence else Off()
+        self._others = (self._tail, self._recurrence, self._vocabulary)
+        self._history = max([WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence) if rule)])
         self.restart(0)
 
     @property
@@ -80,9 +106,10 @@ class Channel:
         """A new piece of text begins at `offset`; nothing before it counts."""
         self._text = self._pending = ""
         self._base = offset
+        self._told = -SAME_CHARS - 1
         self._fences.restart(offset)
         self._clear(offset)
-        self.need = self._due() - offset
+        self.need = min(self._chant.due, self._nearest().due) - offset
 
     def feed(self, delta: str) -> Sequence[Detection]:
         """Take in the next text."""
@@ -98,28 +125,38 @@ class Channel:
         return [detection for start in slices for detection in self._look(pending[start : start + SLICE_CHARS])] or NOTHING
 
     def _look(self, piece: str) -> Sequence[Detection]:
-        chant, tail, recurrence, base = self._chant, self._tail, self._recurrence, self._base
+        chant, rules, base = self._chant, (self._chant, *self._others), self._base
         self._text = text = self._text + piece
         end = base + len(text)
         found: Sequence[Detection] = NOTHING
         while True:
-            due = tail.due if tail.due <= recurrence.due else recurrence.due
-            upto = due if due < end else end
-            hit = chant.scan(text, base, upto) if chant.ready <= upto else None
-            if hit is None:
-                if due > end:
-                    break
-                hit = (tail if tail.due == due else recurrence).scan(text, base)
-            if hit is not None:
-                found = (*found, self._report(hit))
-                self._clear(hit.end)
-        self.need = (chant.due if chant.due < due else due) - end
+            for rule in rules:
+                if rule.due <= end:
+                    rule.seek(text, base, end)
+            other = self._nearest()
+            self.need = min(chant.due, other.due) - end
+            if self.need > 0:
+                break
+            hit = chant.scan(text, base, min(other.due, end)) if chant.due <= other.due else other.scan(text, base)
+            if hit is not None and not self._is_followed(hit):
+                found = (*found, *self._take(hit))
         if len(text) > self._history + SLACK_CHARS:
             self._drop_oldest()
         return found
 
-    def _due(self) -> int:
-        return min(self._chant.due, self._tail.due, self._recurrence.due)
+    def _nearest(self) -> TailScanner | RecurrenceScanner | Vocabulary | Off:
+        return min(self._others, key=_DUE)
+
+    def _is_followed(self, hit: Hit) -> bool:
+        """A chant that the tail rule follows is exact; that rule knows what it is."""
+        return hit.kind == CHANT_KIND and hit.start >= self._tail.since
+
+    def _take(self, hit: Hit) -> Sequence[Detection]:
+        news = hit.level == "loop" or (not hit.again and hit.start > self._told + SAME_CHARS)
+        if hit.level == "loop":
+            self._clear(hit.end)
+        self._told = hit.end
+        return (self._report(hit),) if news else NOTHING
 
     def _drop_oldest(self) -> None:
         text, end = self._text, self._base + len(self._text)
@@ -129,9 +166,8 @@ class Channel:
 
     def _clear(self, offset: int) -> None:
         """What was found is no evidence any more."""
-        self._chant.restart(offset)
-        self._tail.restart(offset)
-        self._recurrence.restart(offset)
+        for rule in (self._chant, *self._others):
+            rule.restart(offset)
 
     def snapshot(self) -> dict[str, Any]:
         """A few thousand characters of text, and positions."""
@@ -139,18 +175,22 @@ class Channel:
             "base": self._base,
             "text": self._text,
             "pending": self._pending,
+            "told": self._told,
             "fence": [self._fences.marker, self._fences.origin, self._fences.seen],
             "chant": self._chant.snapshot(),
             "tail": self._tail.snapshot(),
             "recurrence": self._recurrence.snapshot(),
+            "vocabulary": self._vocabulary.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`, for a channel with the same rules."""
         self._base, self._text, self._pending = int(state["base"]), str(state["text"]), str(state["pending"])
+        self._told = int(state["told"])
         marker, origin, seen = state["fence"]
         self._fences.marker, self._fences.origin, self._fences.seen = str(marker), int(origin), int(seen)
         self._chant.restore(state["chant"])
         self._tail.restore(state["tail"])
         self._recurrence.restore(state["recurrence"])
-        self.need = self._due() - self.offset
+        self._vocabulary.restore(state["vocabulary"])
+        self.need = min(self._chant.due, self._nearest().due) - self.offset

@@ -1,10 +1,11 @@
 """Repetition in what the model writes. Failure answered: a model that chants, in its answer, its thinking or the arguments of a call,
 and is paid for every word. Seen while it is written, at the same character however the provider cuts the text.
 
-Rules: the chant (`window`), the exact tail (`tail`) and the inexact recurrence (`recurrence`), each with its numbers; what is layout and
-what is prose: `markdown`. The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the
-rule: only the exact tail counts there, by its weak numbers. A finding clears the evidence and watching goes on. A finished turn or a
-complete tool call ends a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
+Rules: the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`) with the few words (`vocabulary`), each with
+its numbers; what is layout and what is prose: `markdown`. What people repeat on purpose as well is a suspicion first, and a loop when it
+goes on. The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule: only the
+exact tail counts there, by numbers of its own. A loop clears the evidence and watching goes on. A finished turn or a complete tool call
+ends a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 3
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")
@@ -120,17 +121,18 @@ class ContentRepetition:
         return self._channels[channel]
 
     def _detection(self, channel: Channel, hit: Hit) -> Detection:
+        what = hit.message or f"{hit.count} times the same {len(hit.unit)} characters"
         return Detection(
             detector=self.name,
             kind=hit.kind,
             channel=channel,
-            level="loop",
+            level=hit.level,
             count=hit.count,
             threshold=hit.threshold,
             start_offset=hit.start,
             offset=hit.end,
             evidence=Evidence(excerpt=hit.unit[:EXCERPT_CHARS], xxhash=identity(hit.unit), length=len(hit.unit), offsets=hit.offsets),
-            message=f"{hit.count} times the same {len(hit.unit)} characters within {hit.end - hit.start} in {_NAMES[channel]}",
+            message=f"{what} within {hit.end - hit.start} in {_NAMES[channel]}",
         )
 
     def reset(self) -> None:

@@ -9,28 +9,34 @@ To tell loops from these:
 
 - a sample that does not speak (see `markdown`) counts as new: padding, rules;
 - one that stood a single line before, at most 160 characters away, counts as new: rows of a list, a log or a table resemble one another.
-  Unless the line starts with a letter, and nothing but digits has changed since the line before: a counter makes no row of prose;
+  Unless the line starts with a letter, and nothing but digits has changed since the line before, or nothing but the number it starts with;
 - three in four characters must be letters or blanks (runs of blanks are one), or not ASCII: 80 to 100 % of loops are, of HTML, JSON and
   logs 50 to 75 %;
 - half of it must stand in lines of 32 bytes or more (eleven characters of Chinese): of loops 68 to 100 % do, of YAML and printed JSON at
   most 12, of build files 28, of the questionnaire 44;
-- inside a code fence all 36 samples must have stood there: configuration differs in names alone, but it differs.
+- of code (see `markdown`) all 36 samples must have stood there: accessors and settings differ in names alone, but they differ.
 
-What this cannot tell from a loop: one letter written out for fifteen people, the same but for name and place.
+A suspicion are code, counted lines (a log counts as well), and 22 samples (a few remarks in any order: where they meet is new). Three, none
+further than three such lengths from the last, are a loop: seven thousand characters at least. It takes six where each round has a word that
+stands nowhere before it: one letter written out for fifteen people names somebody else each time.
 
-How: samples are looked up in the text before, two at each multiple of 128 characters, where the tail rule looks as well. Most are not found
-and end there; the second counts as new, unlooked, if all before it are. They stand at uneven distances, or rows of a fitting width would
-show the same place again and again. Text that is no prose clears the evidence, so that its words are not counted again and again.
+How: samples are looked up in the text before, two at each multiple of 128 characters, where the tail rule looks as well. While all of the
+36 are new only one is, at each multiple of 512; in most text it is not found, and the others count as new, unlooked. If it is stale those
+of the last 1536 characters are looked up as well, but for the second of a step as long as all before it are new. Samples stand at uneven
+distances, or rows of a fitting width would show the same place again and again. Text that is no prose clears the evidence, so that its
+words are not counted again and again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import Fences, speaks, words_percent
+from monitor.detectors.text.markdown import is_code, only_counts, speaks, words_percent
+from monitor.detectors.text.window import is_one_line
 from monitor.errors import ConfigError
 
 BLOCK_CHARS = 64
@@ -38,6 +44,10 @@ BLOCK_CHARS = 64
 SPREAD = 43
 """Where in its block: the square of the block's number modulo this prime, which repeats after 2752 characters at the earliest."""
 STEP_CHARS = 2 * BLOCK_CHARS
+NAP_STEPS = 4
+"""Steps of which only the last is looked at, while nothing is stale."""
+BACK_CHARS = 3 * NAP_STEPS * STEP_CHARS
+"""What is looked at again where that one is stale; with a third of it six of 77 recorded loops are seen up to 512 characters later."""
 LEAST_COPIES = 3
 """Two distances between them, to be compared."""
 LEAST_SAMPLES = 2
@@ -45,7 +55,14 @@ LEAST_SAMPLES = 2
 LATEST = 0b11
 """The samples of the latest step: one of them must be stale as well, so that what is shown is at hand."""
 LINE_BYTES = 32
-_NO_DIGITS = str.maketrans("", "", "0123456789")
+DOUBTFUL_ROUNDS = 3
+"""Suspicions in a row that make a loop, each the length of all samples after the last."""
+NAMED_ROUNDS = 6
+"""The same where each round names somebody else."""
+LINES_COMPARED = 4
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = "0123456789.)*-# "
+"""What a numbered line starts with."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -55,6 +72,8 @@ class RecurrenceRule:
     samples: int = 36
     stale_samples: int = 28
     """How many of them must have stood there before."""
+    doubtful_samples: int = 22
+    """How many make a suspicion."""
     counting_samples: int = 22
     """How many, where nothing but digits changes. Some samples hold the counter: a period of 76 leaves 25."""
     copies: int = 4
@@ -71,48 +90,78 @@ class RecurrenceRule:
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
         if (
-            not 1 <= self.counting_samples <= self.stale_samples <= self.samples
+            not 1 <= self.counting_samples <= self.doubtful_samples <= self.stale_samples <= self.samples
             or self.samples < LEAST_SAMPLES
             or self.copies < LEAST_COPIES
         ):
-            raise ConfigError(f"{self}: counting_samples <= stale_samples <= samples, samples at least 2, copies at least 3")
+            raise ConfigError(
+                f"{self}: counting_samples <= doubtful_samples <= stale_samples <= samples, samples at least 2, copies at least 3"
+            )
         if not 1 <= self.sample_chars <= BLOCK_CHARS - SPREAD + 1 or self.reach_chars < self.sample_chars:
             raise ConfigError(f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them")
 
     @property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
-        return max(self.reach_chars, self.samples * BLOCK_CHARS) + STEP_CHARS
+        return max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS)
+
+    @property
+    def span(self) -> int:
+        """The text that all samples stand for."""
+        return self.samples * BLOCK_CHARS
+
+    @property
+    def nap(self) -> int:
+        """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
+        return NAP_STEPS * STEP_CHARS if self.counting_samples >= 2 * NAP_STEPS else STEP_CHARS
 
 
 class RecurrenceScanner:
     """Looks for stale text in one channel. Pull based: call `scan` when the text has reached `due`."""
 
-    __slots__ = ("_fences", "_floor", "_mask", "_rule", "_seen", "due")
+    __slots__ = ("_floor", "_last", "_mask", "_nap", "_rounds", "_rule", "_seen", "_taken", "due")
 
-    def __init__(self, rule: RecurrenceRule, fences: Fences) -> None:
+    def __init__(self, rule: RecurrenceRule) -> None:
         self._rule = rule
-        self._fences = fences
         self._mask = (1 << rule.samples) - 1
+        self._nap = rule.nap
         self.restart(0)
 
     def restart(self, offset: int) -> None:
         """Text before `offset` is no evidence any more."""
         self._floor = offset
-        self._seen = 0
-        self.due = (offset // STEP_CHARS + 1) * STEP_CHARS
+        self._seen = self._last = self._rounds = 0
+        self._taken = offset // STEP_CHARS * STEP_CHARS
+        self.due = self._end_of_nap()
+
+    def _end_of_nap(self) -> int:
+        return (self._taken // self._nap + 1) * self._nap
+
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Sleep on while what is looked up is new. Where it is stale, what was slept through is taken in, up to the last step."""
+        while not self._seen and self.due <= end:
+            if self._is_stale(text, base, self.due // BLOCK_CHARS - 2):
+                for at in range(max(self._taken, self.due - BACK_CHARS) + STEP_CHARS, self.due, STEP_CHARS):
+                    self._take_in(text, base, at)
+                return
+            self.due += self._nap
 
     def scan(self, text: str, base: int) -> Hit | None:
-        """Take in the text up to `due`, which has arrived. `text` starts at `base`."""
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
         at = self.due
-        self.due = at + STEP_CHARS
+        self._take_in(text, base, at)
+        enough = self._seen & LATEST and self._seen.bit_count() >= self._rule.counting_samples
+        hit = self._judge(text, base, at) if enough else None
+        self.due = at + STEP_CHARS if self._seen else self._end_of_nap()
+        return hit
+
+    def _take_in(self, text: str, base: int, at: int) -> None:
+        """The two samples of the step that ends at `at`."""
         block = at // BLOCK_CHARS - 2
+        self._taken = at
         self._seen = seen = (self._seen << 2 | self._is_stale(text, base, block) << 1) & self._mask
         if seen:
-            self._seen = seen = seen | self._is_stale(text, base, block + 1)
-            if seen & LATEST and seen.bit_count() >= self._rule.counting_samples:
-                return self._judge(text, base, at)
-        return None
+            self._seen = seen | self._is_stale(text, base, block + 1)
 
     def _is_stale(self, text: str, base: int, block: int) -> bool:
         rule = self._rule
@@ -124,7 +173,7 @@ class RecurrenceScanner:
         places = self._places(text, start, low)
         if len(places) < rule.copies or not speaks(text[start : start + rule.sample_chars]):
             return False
-        return start - places[1] > rule.row_chars or not _is_row(text, *places[:3])
+        return start - places[1] > rule.row_chars or not is_row(text, *places[:3])
 
     def _places(self, text: str, start: int, low: int) -> list[int]:
         """Where the sample at `start` stands, the latest first; no more than count."""
@@ -142,17 +191,30 @@ class RecurrenceScanner:
         rule, seen, stop = self._rule, self._seen, at - base
         block = at // BLOCK_CHARS - (1 if seen & 1 else 2)
         start = block * BLOCK_CHARS + block * block % SPREAD - base
-        places = self._places(text, start, max(start - rule.reach_chars, self._floor - base, 0))
-        if seen.bit_count() < rule.stale_samples and not _only_counts(text, *places[:3]):
+        low = max(start - rule.reach_chars, self._floor - base, 0)
+        places = self._places(text, start, low)
+        before = text[places[1] : start]
+        stale = seen.bit_count()
+        sure = stale >= rule.stale_samples or only_counts(before, text[places[2] : places[1]])
+        if not sure and stale < rule.doubtful_samples:
             return None
-        if self._fences.inside(text, base, at) and seen != self._mask:
+        region = text[max(stop - rule.span, self._floor - base, 0) : stop]
+        code = is_code(region)
+        if code and seen != self._mask:
             return None
-        first = max(stop - rule.samples * BLOCK_CHARS, self._floor - base, 0)
-        if words_percent(text[first:stop]) < rule.words_percent or not _has_long_lines(text[first:stop]):
+        named = _names_others(text, places, low)
+        doubtful = code or not sure or named or _are_counted_lines(region, rule.row_chars)
+        if doubtful and self._rounds and at < self._last + rule.span:
+            return None
+        if words_percent(region) < rule.words_percent or not _has_long_lines(region):
             self._seen = 0
             return None
+        enough = NAMED_ROUNDS if named else DOUBTFUL_ROUNDS
+        rounds = self._goes_on(at) if doubtful else enough
         return Hit(
             kind="recurrence",
+            level="loop" if rounds >= enough else "suspect",
+            again=rounds > 1,
             unit=text[start : start + rule.sample_chars],
             count=len(places),
             threshold=rule.copies,
@@ -161,26 +223,55 @@ class RecurrenceScanner:
             offsets=tuple(place + base for place in reversed(places)),
         )
 
+    def _goes_on(self, at: int) -> int:
+        """Suspicions in a row, with the one at `at`."""
+        self._rounds = self._rounds + 1 if self._rounds and at <= self._last + 3 * self._rule.span else 1
+        self._last = at
+        return self._rounds
+
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""
-        return {"floor": self._floor, "seen": self._seen, "due": self.due}
+        return {
+            "floor": self._floor,
+            "seen": self._seen,
+            "taken": self._taken,
+            "due": self.due,
+            "row": [self._last, self._rounds],
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
-        self._floor, self._seen, self.due = int(state["floor"]), int(state["seen"]), int(state["due"])
+        self._floor, self._seen = int(state["floor"]), int(state["seen"])
+        self._taken, self.due = int(state["taken"]), int(state["due"])
+        self._last, self._rounds = (int(number) for number in state["row"])
 
 
-def _is_row(text: str, start: int, before: int, further: int) -> bool:
+def _names_others(text: str, places: list[int], low: int) -> bool:
+    """Whether in each two rounds there is a word that stands nowhere before them. (Two, because a sample may stand twice in one.)"""
+    rounds = zip(places[2:], places, strict=False)
+    return all(any(text.find(word, low, start) < 0 for word in _WORD.findall(text[start:end])) for start, end in rounds)
+
+
+def is_row(text: str, start: int, before: int, further: int) -> bool:
     """Whether the sample at `start` stands a line below the one at `before`, in a row that says something else."""
-    lines = text.count("\n", before, start) - text.count("\n\n", before, start)
-    if lines != 1:
+    one, other = text[before:start], text[further:before]
+    if not is_one_line(one):
         return False
-    return not text[text.rfind("\n", before, start) + 1].isalpha() or not _only_counts(text, start, before, further)
+    if text[before + one.rindex("\n") + 1].isalpha():
+        return not only_counts(one, other)
+    return _without_number(one) != _without_number(other)
 
 
-def _only_counts(text: str, start: int, before: int, further: int) -> bool:
-    """Whether nothing but digits has changed from one place to the next."""
-    return text[before:start].translate(_NO_DIGITS) == text[further:before].translate(_NO_DIGITS)
+def _without_number(between: str) -> str:
+    """From one numbered line to the next, without the number; empty: there is not one line break."""
+    end, _, begin = between.rpartition("\n")
+    return f"{end}\n{begin.lstrip(_NUMBER)}"
+
+
+def _are_counted_lines(text: str, most: int) -> bool:
+    """Whether the last lines, each of at most `most` characters, are the same but for digits."""
+    lines = [line for line in text[-LINES_COMPARED * most :].split("\n")[:-1] if line][-LINES_COMPARED:]
+    return len(lines) == LINES_COMPARED and max(map(len, lines)) <= most and all(only_counts(lines[0], line) for line in lines[1:])
 
 
 def _has_long_lines(text: str) -> bool:

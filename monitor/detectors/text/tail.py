@@ -1,14 +1,18 @@
 """The exact tail: the text ends in copies of one unit. Failure answered: loops whose unit is longer than the distances of a
 chant (modern models repeat paragraphs of 140 to 300 characters) or so short that windows overlap (`1111...`, `felt felt felt`).
 
-Rule: the last characters are periodic with a period of 1 to 1024, for at least 4 periods and at least 192 characters, or 160 where the
-period has up to 16 (a word, ten times; 0.142857... to 150 digits and bars of 120 characters stay below). Four copies: llama.cpp's proposal
-and `research/quality.md`. In the recorded texts that must stay quiet no unit that speaks repeats for more than 90 characters. More is asked
+Rule: the last characters are periodic with a period of 1 to 1024. Four copies and at least 192 characters are a suspicion, five a loop, as
+three and five calls are; the suspicion is at llama.cpp's proposal and `research/quality.md`. Units of up to 16 characters are a loop at 160
+(a word, ten times; 0.142857... to 150 digits and bars of 120 characters stay below). In the recorded texts that must stay quiet no unit
+that speaks repeats for more than 90 characters. More is asked of what people repeat on purpose:
 
-- of 12 copies and 512 characters: one leader character (blanks, dots, rules: the longest in 440 texts has 338), units made of layout lines
-  only (see `markdown`; people write ten equal rows), short units that go on from a blob (base64 of regular bytes), channels of data;
-- of 40 copies and 512 characters: one line of data again and again; programs print one for each of a batch (33 in the same texts);
-- of 12 copies and 384 characters: drawn units, several characters none of which speaks (the longest in the same texts has 95).
+- verse, that is short lines or a quoted one: a loop at 12 copies and 768 characters (the longest refrain known to us is 19 times 37);
+- fill: 12 copies and 512 characters of one leader character (blanks, dots, rules: the longest in 440 texts has 338), of units made of
+  layout lines only (see `markdown`; people write ten equal rows), of short units that go on from a blob (base64 of regular bytes);
+- drawn units, several characters none of which speaks: 12 copies and 384 characters (the longest in the same texts has 95);
+- data, that is a line of data again and again, units without a letter in layout, drawn lines (the rows of a form): 40 copies and 512
+  characters; programs print one for each of a batch (33 in the same texts);
+- lists of numbers and channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048 (a table of 256 zeros is data).
 
 How: every 128 characters the last few are looked up in the text before; long periods less often (every 1024 for the longest), since their
 runs are longer too. Each place found suggests a period; one comparison of slices refutes or confirms it. A confirmed run is followed, one
@@ -18,17 +22,21 @@ be found some steps late; always at the same character, whatever the cut.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import LEADERS, Fences, only_layout, speaks
+from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, only_layout, speaks
 from monitor.errors import ConfigError
+from monitor.verdicts import Level
 
 OFFSETS_SHOWN = 12
 """Places listed in the evidence; a one-character unit has hundreds."""
 DATA_STARTS = frozenset("<[{(|\"'")
+QUOTE_CHARS = 64
+"""A quoted refrain begins so soon behind its `>`."""
 BLOB_PERIOD = 8
 """Base64 writes one to three equal bytes as four characters or one, patterns of two and six bytes as eight."""
 BLOB_CHARS = 24
@@ -41,15 +49,22 @@ class TailRule:
 
     max_period_chars: int = 1024
     copies: int = 4
+    """For a suspicion."""
+    loop_copies: int = 5
     min_chars: int = 192
     short_chars: int = 16
     """Periods up to this need `short_min_chars` only."""
     short_min_chars: int = 160
     weak_copies: int = 12
     weak_min_chars: int = 512
-    """`weak`: fill, or layout only, or in a channel of data."""
+    """`weak`: fill, or layout only; a suspicion of data."""
+    verse_min_chars: int = 768
+    """Short lines, or a quoted one; `weak_copies` as well."""
     printed_copies: int = 40
-    """For a single line of data, that is one that starts with a bracket, a quotation mark or a bar."""
+    """For a single line of data, that is one that starts with a bracket, a quotation mark or a bar, and for what has no letter."""
+    data_copies: int = 24
+    data_min_chars: int = 2048
+    """In a channel of data, and for lists of numbers."""
     drawn_min_chars: int = 384
     """Drawn units of several characters; 12 copies as well."""
     step_chars: int = 128
@@ -79,11 +94,23 @@ class TailRule:
         return max(self.step_chars, 1 << (period - 1).bit_length())
 
     def strong_chars(self, period: int) -> int:
-        """Characters that make a run of words a loop."""
+        """Characters that make a run of words a suspicion."""
         return max(self.copies * period, self.short_min_chars if period <= self.short_chars else self.min_chars)
 
+    def loop_chars(self, period: int) -> int:
+        """Characters that make a run of words a loop."""
+        return max(self.loop_copies * period, self.strong_chars(period))
+
+    def verse_chars(self, period: int) -> int:
+        """Characters that make a run of verse a loop."""
+        return max(self.weak_copies * period, self.verse_min_chars, self.loop_chars(period))
+
+    def data_chars(self, period: int) -> int:
+        """Characters that make a run in a channel of data, or a list of numbers, a loop."""
+        return max(self.data_copies * period, self.data_min_chars, self.weak_chars(period))
+
     def weak_chars(self, period: int) -> int:
-        """Characters that make a run of fill, layout or data a loop."""
+        """Characters that make a run of fill or layout a loop, and one of data a suspicion."""
         return max(self.weak_copies * period, self.weak_min_chars)
 
     def drawn_chars(self, period: int) -> int:
@@ -107,6 +134,7 @@ class TailScanner:
         "_sample",
         "_start",
         "_step",
+        "_sure",
         "due",
     )
 
@@ -123,41 +151,54 @@ class TailScanner:
         self._forget()
         self.due = self._sample = (offset // self._rule.step_chars + 1) * self._rule.step_chars
 
+    @property
+    def since(self) -> int:
+        """Where the run that is followed starts; beyond all text if none is."""
+        return self._start if self._period else sys.maxsize
+
     def _forget(self) -> None:
-        self._period = self._start = self._checked = self._needed = 0
+        self._period = self._start = self._checked = self._needed = self._sure = 0
+
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Run on over what ends in nothing that stood before. Afterwards `due` is where something may end, or beyond `end`."""
+        if self._period:
+            return
+        length, step, longest, floor = self._length, self._step, self._longest, self._floor
+        find, due = text.find, self.due
+        while due <= end:
+            low, stop = due - min(due & -due, longest) - length, due - base
+            low = (low if low > floor else floor) - base
+            if find(text[stop - length : stop], low if low > 0 else 0, stop - 1) >= 0:
+                break
+            due += step
+        self.due = self._sample = due
 
     def scan(self, text: str, base: int) -> Hit | None:
-        """Take in the text up to `due`, which has arrived. `text` starts at `base`."""
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
         at = self.due
         if self._period and not self._goes_on(text, base, at):
             self._forget()
         if at == self._sample:
             self._sample = at + self._step
             if not self._period:
-                stop = at - base
-                sample = stop - self._length
-                low = max(sample - min(at & -at, self._longest), self._floor - base, 0)
-                if text.find(text[sample:stop], low, stop - 1) < 0:  # what is not there is found out sooner than by rfind
-                    self.due = self._sample
-                    return None
-                self._measure(text, base, at, low)
-        if not self._period:
-            self.due = self._sample
-        elif at - self._start >= self._needed:
-            return self._hit(text[at - base - self._period : at - base], at)
-        else:
-            self.due = min(self._sample, self._start + self._needed)
-        return None
+                self._measure(text, base, at)
+        hit = None
+        if self._period and at - self._start >= self._needed:
+            hit = self._hit(text[at - base - self._period : at - base], at)
+            self._needed = self._sure
+        self.due = min(self._sample, self._start + self._needed) if self._period else self._sample
+        return hit
 
     def _goes_on(self, text: str, base: int, at: int) -> bool:
         start, stop, period = self._checked - base, at - base, self._period
         self._checked = at
         return text[start:stop] == text[start - period : stop - period]
 
-    def _measure(self, text: str, base: int, at: int, low: int) -> None:
+    def _measure(self, text: str, base: int, at: int) -> None:
         """Follow the shortest period by which the tail has nearly been long enough."""
         rule, floor, stop = self._rule, self._floor - base, at - base
         place = sample = stop - self._length
+        low = max(sample - min(at & -at, self._longest), floor, 0)
         needle = text[sample:stop]
         for _ in range(rule.tries):
             place = text.rfind(needle, low, place + self._length - 1)
@@ -173,28 +214,41 @@ class TailScanner:
                 while start > limit and text[start - 1] == text[start - 1 + period]:
                     start -= 1
                 self._period, self._start, self._checked = period, start + base, at
-                self._needed = self._enough(text, base, at)
+                self._needed, self._sure = self._enough(text, base, at)
                 return
 
-    def _enough(self, text: str, base: int, at: int) -> int:
-        """Characters that make the followed run a loop: it depends on what the unit is."""
+    def _enough(self, text: str, base: int, at: int) -> tuple[int, int]:
+        """Characters that make the followed run a suspicion, and a loop: it depends on what the unit is."""
         rule, period, start, stop = self._rule, self._period, self._start - base, at - base
-        unit = text[stop - period : stop]
-        if self._data or (period == 1 and unit in LEADERS):
-            return rule.weak_chars(period)
+        unit, weak = text[stop - period : stop], rule.weak_chars(period)
+        if self._data:
+            return weak, rule.data_chars(period)
+        if period == 1 and unit in LEADERS:
+            return weak, weak
         if not speaks(unit):
-            return rule.drawn_chars(period) if period > 1 else rule.strong_chars(period)
+            enough = rule.drawn_chars(period) if period > 1 else rule.strong_chars(period)
+            if period > rule.short_chars and "\n" in unit:
+                enough = max(enough, rule.printed_copies * period)
+            return enough, enough
         if period <= BLOB_PERIOD and _is_blob(text[max(start - BLOB_CHARS, self._floor - base, 0) : start]):
-            return rule.weak_chars(period)
+            return weak, weak
         if only_layout(text, stop - period - 1, stop, fenced=self._fences.inside(text, base, at)):
-            return max(rule.weak_chars(period), rule.printed_copies * period if _is_line_of_data(unit) else 0)
-        return rule.strong_chars(period)
+            enough = max(weak, rule.printed_copies * period if is_data(unit) else 0)
+            return enough, max(enough, rule.verse_chars(period) if "\n>" in unit + unit[0] else 0)
+        if period <= rule.short_chars and is_list_of_numbers(unit):
+            return weak, rule.data_chars(period)
+        line = text.rfind("\n", max(start - QUOTE_CHARS, self._floor - base, 0), start) + 1
+        if ("\n" in unit and has_short_lines(unit + unit)) or (line > 0 and text[line] == ">"):
+            return rule.strong_chars(period), rule.verse_chars(period)
+        return rule.strong_chars(period), rule.loop_chars(period)
 
     def _hit(self, unit: str, end: int) -> Hit:
         period, start = self._period, self._start
         count = (end - start) // period
         shown = tuple(range(end - min(count, OFFSETS_SHOWN) * period, end, period))
-        return Hit(kind="exact_tail", unit=unit, count=count, threshold=self._needed // period, start=start, end=end, offsets=shown)
+        level: Level = "loop" if self._needed >= self._sure else "suspect"
+        threshold = self._needed // period
+        return Hit(kind="exact_tail", level=level, unit=unit, count=count, threshold=threshold, start=start, end=end, offsets=shown)
 
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""
@@ -202,19 +256,27 @@ class TailScanner:
             "floor": self._floor,
             "sample": self._sample,
             "due": self.due,
-            "run": [self._period, self._start, self._checked, self._needed],
+            "run": [self._period, self._start, self._checked, self._needed, self._sure],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self.due = int(state["floor"]), int(state["sample"]), int(state["due"])
-        self._period, self._start, self._checked, self._needed = (int(number) for number in state["run"])
+        self._period, self._start, self._checked, self._needed, self._sure = (int(number) for number in state["run"])
 
 
 def _is_blob(before: str) -> bool:
     return len(before) == BLOB_CHARS and before.isascii() and before.replace("+", "").replace("/", "").isalnum()
 
 
-def _is_line_of_data(unit: str) -> bool:
+def is_data(unit: str) -> bool:
+    """Layout that stands for data: no letter in it, or a single line that starts like data."""
     end = unit.find("\n")
-    return unit.find("\n", end + 1) < 0 and unit[(end + 1) % len(unit)] in DATA_STARTS
+    if unit.find("\n", end + 1) < 0 and (unit[end + 1 :] + unit[: end + 1]).lstrip(" \t")[:1] in DATA_STARTS:
+        return True
+    return not any(map(str.isalpha, unit))
+
+
+def is_list_of_numbers(unit: str) -> bool:
+    """Digits and a comma, and no letter."""
+    return "," in unit and not any(map(str.isalpha, unit)) and any(map(str.isdigit, unit))

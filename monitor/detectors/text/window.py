@@ -6,6 +6,11 @@ Rule: the same 50 characters 10 times, the mean distance from one to the next at
 be a shorter unit over and over (`0.9999`, base64: the tail rule measures those); no layout line may start within the counted region,
 else the evidence starts anew at that line (see `markdown`).
 
+Ten are a loop if at most 5 different texts stand between. Where something else is said every time it may be an enumeration, and where lines
+are counted (`Heartbeat at 12:07:31`) or as short as verse it may be a log or a song. Then ten are a suspicion, and forty in a row a loop
+(programs print 33 such lines in the recorded texts). Rows, lines of which each says something else, and data (see
+`markdown`) with something else in every item are no chant: they are news, however much of them is form.
+
 How it is found without hashing every window:
 
 - every `step` characters a short sample is taken. A window of 50 holds exactly one, so a window that comes again brings its sample again;
@@ -14,6 +19,8 @@ How it is found without hashing every window:
   the last one: text may wait for three windows' worth of characters before it is looked at, and no verdict comes late;
 - a sample that came again that often arms the scanner for 2250 characters: from then on a sample that has ten places within that distance
   has its windows compared, from the group of all down to the single one, as their last characters come;
+- a window that is rejected, for the distances or the texts between, takes the next ones with it as long as they stand at the same places,
+  one further each. Without that a text made for it costs five times as much (`bench/_worst_text.py`);
 - all comparisons are of the text itself. Layout is looked at last, where everything else says chant.
 """
 
@@ -25,13 +32,18 @@ from itertools import pairwise
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import Fences, has_word, last_layout
+from monitor.detectors.text.markdown import Fences, has_short_lines, is_code, last_layout, next_word, only_counts
 from monitor.errors import ConfigError
 
+CHANT_KIND = "chant"
 GATE_MEANS = 2
 """Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms less often."""
+DOUBTFUL_ROUNDS = 4
+"""Suspicions in a row that make a loop."""
 NAP_WINDOWS = 3
 """How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but weaker signs that wake it."""
+ALIKE_WINDOWS = (16, 4)
+"""How many windows are rejected at once where they stand at the same places; fewer where what all of them share stands elsewhere too."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -77,20 +89,23 @@ class WindowScanner:
     """Looks for chants in one channel. Pull based: call `scan` when the text has reached `due`."""
 
     __slots__ = (
+        "_alike",
         "_armed",
         "_enough",
         "_fences",
         "_floor",
         "_gate",
         "_group",
+        "_last",
         "_nap",
         "_reach",
+        "_rejected",
+        "_rounds",
         "_rule",
         "_sample",
         "_step",
         "_window",
         "due",
-        "ready",
     )
 
     def __init__(self, rule: WindowRule, fences: Fences) -> None:
@@ -107,27 +122,34 @@ class WindowScanner:
 
     def restart(self, offset: int) -> None:
         """Text before `offset` is no evidence any more."""
+        self._last = self._rounds = 0
+        self._begin(offset)
+
+    def _begin(self, offset: int) -> None:
         self._floor = offset
         self._sample = offset
         self._armed = -1
         self._window = -1
         self._group = 1
-        self.ready = self.due = offset + self._rule.window_chars
+        self._rejected: tuple[int, ...] = ()
+        self._alike = -1
+        self.due = offset + self._rule.window_chars
 
-    def scan(self, text: str, base: int, end: int) -> Hit | None:
-        """The first chant that ends at or before `end`. `text` starts at `base`; calls go on where the last one stopped."""
-        while True:
-            if self._window >= 0:
-                hit = self._test_windows(text, base, end)
-                if hit is not None or self._window >= 0:
-                    return hit
-                self._sample += self._step
-            if not self._seek(text, base, end):
-                self.ready = self._sample + self._rule.sample_chars
-                self.due = self.ready + self._nap if self._sample > self._armed else self.ready
-                return None
+    def seek(self, text: str, base: int, end: int) -> None:
+        """Run on over the samples that stand for nothing, to the end of the text. Afterwards `due` is where something may end."""
+        if self._window < 0 and not self._find_sample(text, base, end):
+            ready = self._sample + self._rule.sample_chars
+            self.due = ready + self._nap if self._sample > self._armed else ready
 
-    def _seek(self, text: str, base: int, end: int) -> bool:
+    def scan(self, text: str, base: int, upto: int) -> Hit | None:
+        """The first chant that ends from `due` to `upto`. `text` starts at `base`; calls go on where the last one stopped."""
+        hit = self._test_windows(text, base, upto)
+        if hit is None and self._window < 0:
+            self._sample += self._step
+            self.due = self._sample + self._rule.sample_chars
+        return hit
+
+    def _find_sample(self, text: str, base: int, end: int) -> bool:
         """Go on to the next sample that has enough places; False when the text ends first."""
         length, repeats = self._rule.sample_chars, self._rule.repeats
         step, gate, reach = self._step, self._gate, self._reach
@@ -154,6 +176,7 @@ class WindowScanner:
             return False
         self._window = max(self._sample - step + 1, self._floor)
         self._group = step
+        self.due = self._window + self._rule.window_chars
         return True
 
     def _test_windows(self, text: str, base: int, end: int) -> Hit | None:
@@ -162,15 +185,20 @@ class WindowScanner:
         while (first := max(self._window, self._floor)) <= self._sample:
             self._window, stop = first, first + rule.window_chars
             if stop > end:
-                self.ready = self.due = stop
+                self.due = stop
                 return None
             # All windows of a group share their core; if that is too rare, so are they all.
             self._group = group = min(self._group, self._sample - first + 1)
             core = first + group - 1
             low = max(core - self._reach, self._floor, base)
-            if group == 1 and not _may_be_chant(text[first - base : stop - base], rule.unit_chars):
-                self._window += 1
-                continue
+            if group == 1:
+                if first <= self._alike and self._is_alike(text, base, stop):
+                    self._window += 1
+                    continue
+                limit = min(end, self._sample + rule.window_chars)
+                if idle := _idle_windows(text, first - base, stop - base, limit - base, rule.unit_chars):
+                    self._window += idle
+                    continue
             places = _places_back(text, core - base, stop - base, rule.repeats, low - base)
             if len(places) < rule.repeats:
                 self._window += group
@@ -192,18 +220,29 @@ class WindowScanner:
         at = places[-1]
         stop = at + rule.window_chars
         window = text[at:stop]
-        if at - places[0] > rule.near_chars * (rule.repeats - 1):
-            if at - places[0] > (rule.far_chars or 0) * (rule.repeats - 1):
-                return None
-            if len({text[one:other] for one, other in pairwise(places)}) > rule.far_texts:
-                return None
-        if text.find("\n", places[0], stop) >= 0:
+        lines = text.find("\n", places[0], stop) >= 0
+        if lines:  # first, because it is cheap, and what it clears no other window may count either
             layout = last_layout(text, places[0], stop, fenced=self._fences.inside(text, base, stop + base))
             if layout >= 0:
                 self._floor = layout + base
                 return None
-        return Hit(
-            kind="chant",
+        span, gaps = at - places[0], rule.repeats - 1
+        between = [text[one:other] for one, other in pairwise(places)]
+        few = len(set(between)) <= rule.far_texts
+        if span > rule.near_chars * gaps and not (few and span <= (rule.far_chars or 0) * gaps):
+            self._reject(text, base, places)
+            return None
+        rows = lines and all(map(is_one_line, between))
+        counted = rows and all(only_counts(between[0], other) for other in between)
+        if not few and not counted and (rows or is_code(text[places[0] : stop])):
+            self._floor = at + base
+            return None
+        sure = few and not rows and not (lines and has_short_lines(text[places[0] : stop]))
+        rounds = self._goes_on(stop + base)
+        hit = Hit(
+            kind=CHANT_KIND,
+            level="loop" if sure or rounds >= DOUBTFUL_ROUNDS else "suspect",
+            again=rounds > 1,
             unit=window,
             count=rule.repeats,
             threshold=rule.repeats,
@@ -211,6 +250,39 @@ class WindowScanner:
             end=stop + base,
             offsets=tuple(place + base for place in places),
         )
+        self._begin(stop + base)
+        return hit
+
+    def _goes_on(self, end: int) -> int:
+        """Findings in a row, with the one that ends at `end`: each within the reach of the one before."""
+        self._rounds = self._rounds + 1 if self._rounds and end - self._last <= self._reach + self._rule.window_chars else 1
+        self._last = end
+        return self._rounds
+
+    def _reject(self, text: str, base: int, places: list[int]) -> None:
+        """The window stands too far apart, or between too many texts. So does the next one if it stands where this one does, one further:
+        the distances are the same, and as many texts differ. Where else a few of the next could stand is looked up for all of them.
+        """
+        rule, at = self._rule, places[-1]
+        for more in ALIKE_WINDOWS:
+            core = min(at + more, self._sample - base)
+            low = max(core - self._reach, self._floor - base, 0)
+            of_all = _places_back(text, core, at + rule.window_chars, rule.repeats, low)
+            if all(place - one == core - at for place, one in zip(of_all, reversed(places), strict=True)):
+                self._rejected = tuple(place + base for place in places)
+                self._alike = core + base
+                return
+
+    def _is_alike(self, text: str, base: int, stop: int) -> bool:
+        """Whether the window that ends at `stop` stands where the rejected one did, as all between them do: it does if its last
+        character does. Where that begins a line, layout has to be looked at anew.
+        """
+        at = stop - 1 - base
+        moved, last = at - self._rejected[-1], text[at]
+        if text[at - 1] == "\n" or any(text[place + moved] != last for place in self._rejected):
+            self._alike = -1
+            return False
+        return True
 
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""
@@ -220,13 +292,18 @@ class WindowScanner:
             "armed": self._armed,
             "window": self._window,
             "group": self._group,
+            "rejected": list(self._rejected),
+            "alike": self._alike,
             "due": self.due,
+            "row": [self._last, self._rounds],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self._armed = int(state["floor"]), int(state["sample"]), int(state["armed"])
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
+        self._rejected, self._alike = tuple(int(place) for place in state["rejected"]), int(state["alike"])
+        self._last, self._rounds = (int(number) for number in state["row"])
 
 
 def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[int]:
@@ -241,17 +318,33 @@ def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[
     return places
 
 
-def _may_be_chant(window: str, unit_chars: int) -> bool:
-    """What is asked of the window itself, before its places are looked for."""
-    return has_word(window) and not _is_short_unit(window, unit_chars)
+def is_one_line(between: str) -> bool:
+    """Whether what stands from one place to the next leads to the next line, blank ones aside."""
+    return between.count("\n") - between.count("\n\n") == 1
 
 
-def _is_short_unit(window: str, unit_chars: int) -> bool:
-    """Whether the window is periodic with a period below `unit_chars`."""
+def _idle_windows(text: str, first: int, stop: int, limit: int, unit_chars: int) -> int:
+    """How many windows from `text[first:stop]` on, none beyond `limit`, have no word or are a shorter unit over and over."""
+    word = next_word(text, first, limit)
+    if word >= stop:
+        return word - stop + 1
+    period = _short_period(text[first:stop], unit_chars)
+    if not period:
+        return 0
+    end = stop
+    while end < limit and text[end] == text[end - period]:
+        end += 1
+    return end - stop + 1
+
+
+def _short_period(window: str, unit_chars: int) -> int:
+    """The period of the window if it is below `unit_chars`, else 0."""
     head = window[: len(window) - unit_chars + 1]
     shift = window.find(head, 1)
     while shift >= 0:
         if window[shift:] == window[:-shift]:
-            return True
+            return shift
+        if shift + unit_chars <= len(head):  # the head's shortest period: a longer one of the window would be a multiple of it
+            return 0
         shift = window.find(head, shift + 1)
-    return False
+    return 0

@@ -9,6 +9,7 @@ import pytest
 
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta
 from monitor.detectors import ContentRepetition, Detector, ToolPolicy, default_detectors
+from monitor.verdicts import Level
 from tests.detectors.agent import Agent
 
 Call: TypeAlias = tuple[Any, ...]
@@ -64,15 +65,17 @@ def numbered(
     ]
 
 
-def in_pieces(text: str, size: int, *, thinking: bool = False) -> list[str]:
-    """What the detector of text finds, by kind."""
+def in_pieces(text: str, size: int, *, thinking: bool = False) -> list[tuple[str, Level]]:
+    """What the detector of text finds, by kind and level."""
     detector = ContentRepetition()
     make = ReasoningDelta if thinking else TextDelta
     pieces = (text[at : at + size] for at in range(0, len(text), size))
-    return [found.kind for piece in pieces for found in detector.observe(make(piece))]
+    return [(found.kind, found.level) for piece in pieces for found in detector.observe(make(piece))]
 
 
 def chants(text: str) -> bool:
-    """Whether anything was found in `text`, the same in every cut."""
+    """Whether a sure loop was found in `text`, the same in every cut. What is none is not even suspected."""
     (found,) = {tuple(in_pieces(text, size)) for size in CUTS}
-    return bool(found)
+    sure = any(level == "loop" for _, level in found)
+    assert sure or not found
+    return sure
