@@ -40,6 +40,10 @@ from monitor.conditions import ToolCalled as ToolCalled
 from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.config import MonitorConfig as MonitorConfig
 from monitor.config import load_config as load_config
+from monitor.context import Committed as Committed
+from monitor.context import History as History
+from monitor.context import HistoryEdit as HistoryEdit
+from monitor.context import Stale as Stale
 from monitor.declarations import declare as declare
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
@@ -163,6 +167,7 @@ __all__ = [
     "Chunk",
     "ChunkReceived",
     "Clock",
+    "Committed",
     "Compact",
     "Condition",
     "ConfigError",
@@ -182,6 +187,8 @@ __all__ = [
     "FirstChunkTimeout",
     "FunctionTool",
     "Guard",
+    "History",
+    "HistoryEdit",
     "IdleTimeout",
     "JsonlSink",
     "Judge",
@@ -241,6 +248,7 @@ __all__ = [
     "RunTerminated",
     "SimilarMessages",
     "SinkFailed",
+    "Stale",
     "Step",
     "StepStatus",
     "Stop",
