@@ -43,7 +43,11 @@ from monitor.config import load_config as load_config
 from monitor.context import Committed as Committed
 from monitor.context import History as History
 from monitor.context import HistoryEdit as HistoryEdit
+from monitor.context import RawMessage as RawMessage
+from monitor.context import RepairKind as RepairKind
+from monitor.context import RepairReport as RepairReport
 from monitor.context import Stale as Stale
+from monitor.context import repair as repair
 from monitor.declarations import declare as declare
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
@@ -233,9 +237,12 @@ __all__ = [
     "Policy",
     "Predicate",
     "Price",
+    "RawMessage",
     "Reasoning",
     "ReasoningDelta",
     "RecordedError",
+    "RepairKind",
+    "RepairReport",
     "ResultUnmatched",
     "Resumed",
     "Retries",
@@ -303,6 +310,7 @@ __all__ = [
     "load_config",
     "message_codec",
     "model",
+    "repair",
     "tool",
     "verdict_codec",
     "watch",
