@@ -158,7 +158,7 @@ def test_whatever_is_proposed_and_committed_when_the_history_is_what_an_editor_b
         elif step == "propose":
             start = data.draw(st.integers(0, len(line)))
             stop = data.draw(st.integers(start, len(line)))
-            new = tuple(f"<{(names := names + 1)}>" for _ in range(data.draw(st.integers(0, 3))))
+            new = tuple(f"<{(names := names + 1)}>" for _ in range(data.draw(st.integers(int(start == stop), 3))))
             pending.append((HistoryEdit(history.version, start, stop, tuple(map(user, new)), "test"), line[start:stop]))
         elif pending:
             one, targets = pending.pop(data.draw(st.integers(0, len(pending) - 1)))
