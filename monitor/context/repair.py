@@ -105,7 +105,7 @@ def repair(
       dropped, because nobody was to carry it out; calls that were answered stay.
     - A call without a name, or without both arguments and result, is dropped; so is one that was not answered and is not among `tools`.
     - Ids and names that the provider does not take are rewritten, the same way each time and on both sides.
-    - Assistant records one after another are one turn; empty messages are dropped, and a history begins with the user.
+    - Partial records of the assistant, one after another, are one turn; empty messages are dropped, and a history begins with the user.
 
     Linear in the size of the history. Raises `ConfigError` for what is no message and for an unknown form, `AdapterError` for a call or a
     result whose fields are of a wrong type.
@@ -145,11 +145,12 @@ class _Turn:
     source: AssistantMessage | None = None
     finish_reason: FinishReason | None = None
     interrupted: bool = False
+    partial: bool = False
 
     @property
     def open(self) -> bool:
         """The next record may be more of it."""
-        return self.source is None and self.finish_reason is None and not self.interrupted
+        return self.partial and not self.interrupted
 
 
 @dataclass(slots=True, eq=False)
@@ -237,10 +238,11 @@ class _Repair:
         content = [part for part in message.parts if isinstance(part, Text | Reasoning | ToolCall)]
         last = self._line[-1] if self._line else None
         if isinstance(last, _Turn) and last.open and not (self._answering or message.interrupted):
-            last.finish_reason = message.finish_reason
+            last.finish_reason, last.partial = message.finish_reason, message.partial
             self._extend(last, content)
         else:
-            self._say(_Turn(index, finish_reason=message.finish_reason, interrupted=message.interrupted), content)
+            turn = _Turn(index, finish_reason=message.finish_reason, interrupted=message.interrupted, partial=message.partial)
+            self._say(turn, content)
         for part in message.parts:
             if isinstance(part, ToolResult):
                 self._answer(index, part)

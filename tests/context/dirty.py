@@ -44,7 +44,12 @@ results = st.builds(ToolResult, IDS, NAMES, TEXTS, st.booleans())
 unread = st.just(Unread("a thing"))
 parts = st.one_of(texts, thoughts, media, calls, calls, results, results, unread)
 raw_messages = st.builds(
-    RawMessage, st.sampled_from(["user", "assistant", "assistant", "tool", "system"]), st.lists(parts, max_size=4).map(tuple), st.booleans()
+    RawMessage,
+    st.sampled_from(["user", "assistant", "assistant", "tool", "system"]),
+    st.lists(parts, max_size=4).map(tuple),
+    st.booleans(),
+    st.none(),
+    st.booleans(),
 )
 user_messages = st.builds(UserMessage, st.lists(texts | media, max_size=3).map(tuple))
 assistant_messages = st.builds(

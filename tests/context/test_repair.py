@@ -216,7 +216,7 @@ def test_the_signature_of_a_dropped_call_goes_with_it():
 
 
 def test_an_interrupted_turn_and_its_next_attempt_are_two_turns():
-    raw = [user("go"), said("I lo", interrupted=True), said("I look", call()), tool(result())]
+    raw = [user("go"), said("I lo", interrupted=True, partial=True), said("I look", call()), tool(result())]
     assert repair(raw)[0][1:] == (AssistantMessage((Text("I lo"),)), AssistantMessage((Text("I look"), call()), (result(),)))
 
 
@@ -299,9 +299,10 @@ def test_h12_after_a_compaction_only_orphans_are_removed():
 # --- messages
 
 
-def test_records_of_the_assistant_one_after_another_are_one_turn():
+def test_partial_records_of_the_assistant_one_after_another_are_one_turn():
     """As streams are recorded: parallel calls in pieces of their own belong together, and are answered together."""
-    raw = [user("go"), said("I "), said("look.", call("1")), said(call("2")), tool(result("1"), result("2")), said("Done.")]
+    pieces = [said("I ", partial=True), said("look.", call("1"), partial=True), said(call("2"), partial=True)]
+    raw = [user("go"), *pieces, tool(result("1"), result("2")), said("Done.", partial=True)]
     messages, report = repair(raw)
     assert messages[1:] == (
         AssistantMessage((Text("I "), Text("look."), call("1"), call("2")), (result("1"), result("2"))),
@@ -310,9 +311,9 @@ def test_records_of_the_assistant_one_after_another_are_one_turn():
     assert not report
 
 
-def test_a_record_that_was_finished_is_a_turn_of_its_own():
-    raw = [user("go"), said("One.", finish_reason=FinishReason.LENGTH), said("Two.")]
-    assert len(repair(raw)[0]) == 3
+def test_a_record_that_is_whole_is_a_turn_of_its_own():
+    assert len(repair([user("go"), said("One."), said("Two.")])[0]) == 3
+    assert len(repair([user("go"), said("One, ", partial=True), said("two."), said("Three.")])[0]) == 3
 
 
 def test_empty_messages_are_dropped():
