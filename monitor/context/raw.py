@@ -33,4 +33,4 @@ class RawMessage:
     """The turn was aborted, or failed: what it left open was never to be carried out."""
     finish_reason: FinishReason | None = None
     partial: bool = False
-    """The next record of the assistant, if it comes right behind this one, is more of the same turn: a recorded chunk, an item of several."""
+    """A recorded chunk, one item of several: what the assistant says right behind it is the same turn."""

@@ -377,7 +377,7 @@ class _Repair:
                         content.pop()  # the signature of the call
             else:
                 content.append(part)
-        if all(isinstance(part, Text) and not part.text.strip() for part in content):
+        if not any(map(_says_something, content)):
             return None
         source = turn.source
         if source is None:
@@ -458,6 +458,13 @@ class _Repair:
 
     def _note(self, kind: RepairKind, index: int, note: str) -> None:
         self.repairs.append(Repair(kind, index, note))
+
+
+def _says_something(part: Text | Reasoning | ToolCall) -> bool:
+    """Thinking without a signature is shown to nobody, unless something else comes with it."""
+    if isinstance(part, Reasoning):
+        return part.signature is not None
+    return isinstance(part, ToolCall) or bool(part.text.strip())
 
 
 def _all_are(some: Sequence[object], others: Sequence[object]) -> bool:

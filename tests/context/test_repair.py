@@ -323,6 +323,11 @@ def test_empty_messages_are_dropped():
     assert report.counts == {Kind.MESSAGE_DROPPED: 4}
 
 
+def test_a_turn_of_thinking_alone_is_dropped_unless_the_provider_wants_it_back():
+    alone, signed = AssistantMessage((Reasoning("hm"),)), AssistantMessage((Reasoning("hm", "c2ln"),))
+    assert repair((asked(), alone, signed))[0] == (asked(), signed)
+
+
 def test_a_history_that_begins_with_the_model_is_given_a_beginning():
     assert repair((AssistantMessage((Text("Hello"),)),))[0] == (asked(BEGINNING), AssistantMessage((Text("Hello"),)))
 
