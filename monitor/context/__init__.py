@@ -1,10 +1,13 @@
 """The conversation as the model is shown it: always valid, and never larger than it must be. No model, no clock, no I/O."""
 
+from monitor.context.curate import curated as curated
+from monitor.context.curate import recorded as recorded
 from monitor.context.forms import Form as Form
 from monitor.context.history import Committed as Committed
 from monitor.context.history import History as History
 from monitor.context.history import HistoryEdit as HistoryEdit
 from monitor.context.history import Stale as Stale
+from monitor.context.prepare import prepare as prepare
 from monitor.context.raw import RawMessage as RawMessage
 from monitor.context.raw import RawPart as RawPart
 from monitor.context.raw import Unread as Unread
@@ -29,7 +32,10 @@ __all__ = [
     "RepairReport",
     "Stale",
     "Unread",
+    "curated",
+    "prepare",
     "read",
+    "recorded",
     "repair",
     "validate",
 ]

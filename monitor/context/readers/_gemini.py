@@ -51,7 +51,7 @@ def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
     if signature is not None:
         yield Reasoning("", signature)
     if "text" in part:
-        if words:
+        if words or signature is None:
             yield Text(words)
     elif "function_call" in part:
         call = _fields(part["function_call"])
