@@ -16,8 +16,8 @@ from monitor.context.repair import Repair as Repair
 from monitor.context.repair import RepairKind as RepairKind
 from monitor.context.repair import RepairReport as RepairReport
 from monitor.context.repair import repair as repair
-from monitor.context.validate import Problem as Problem
 from monitor.context.validate import validate as validate
+from monitor.context.validate._problem import Problem as Problem
 
 __all__ = [
     "Committed",
