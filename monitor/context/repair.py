@@ -14,13 +14,13 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import is_
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast, get_args
 
 from monitor._hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult, check
 from monitor.context.forms import Form, FormRules, rules_of
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.errors import ConfigError
+from monitor.errors import AdapterError, ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.reasons import FinishReason
 
@@ -107,8 +107,8 @@ def repair(
     - Ids and names that the provider does not take are rewritten, the same way each time and on both sides.
     - Partial records of the assistant, one after another, are one turn; empty messages are dropped, and a history begins with the user.
 
-    Linear in the size of the history. Raises `ConfigError` for what is no message and for an unknown form, `AdapterError` for a call or a
-    result whose fields are of a wrong type.
+    Linear in the size of the history. Raises `ConfigError` for what is no message and for an unknown form, `AdapterError` for a
+    part that is none, or whose fields are of a wrong type.
     """
     given = history if isinstance(history, tuple) else tuple(history)
     try:
@@ -214,14 +214,19 @@ class _Repair:
         """The next message."""
         match message:
             case UserMessage(content=content):
+                _check(index, content, (Text, Media))
                 self._ask(index, content, message)
             case AssistantMessage():
+                _check(index, message.content, (Text, Reasoning, ToolCall))
+                _check(index, message.results, (ToolResult,))
                 self._say(_Turn(index, source=message, finish_reason=message.finish_reason), message.content)
                 for result in message.results:
                     self._answer(index, result)
             case RawMessage(role="assistant"):
+                _check(index, message.parts, get_args(RawPart))
                 self._take_assistant(index, message)
             case RawMessage(role="user" | "tool"):
+                _check(index, message.parts, get_args(RawPart))
                 results = [part for part in message.parts if isinstance(part, ToolResult)]
                 for result in results:
                     self._answer(index, result)
@@ -230,6 +235,7 @@ class _Repair:
                 if shown or not results:
                     self._ask(index, shown, None)
             case RawMessage(role="system"):
+                _check(index, message.parts, get_args(RawPart))
                 self._take_system(index, message)
             case _:
                 raise ConfigError(f"message {index} of the history is {type(message).__name__}, no RawMessage and no message")
@@ -237,8 +243,8 @@ class _Repair:
     def _take_assistant(self, index: int, message: RawMessage) -> None:
         content = [part for part in message.parts if isinstance(part, Text | Reasoning | ToolCall)]
         last = self._line[-1] if self._line else None
-        if isinstance(last, _Turn) and last.open and not (self._answering or message.interrupted):
-            last.finish_reason, last.partial = message.finish_reason, message.partial
+        if isinstance(last, _Turn) and last.open and not self._answering:
+            last.finish_reason, last.interrupted, last.partial = message.finish_reason, message.interrupted, message.partial
             self._extend(last, content)
         else:
             turn = _Turn(index, finish_reason=message.finish_reason, interrupted=message.interrupted, partial=message.partial)
@@ -276,7 +282,6 @@ class _Repair:
             if not isinstance(part, ToolCall):
                 turn.content.append(part)
                 continue
-            check(part)
             slot = _Slot(part, turn)
             turn.content.append(slot)
             self._known.add(part.id)
@@ -287,7 +292,6 @@ class _Repair:
                 self._open.add(("name of one without id", part.name.strip()), slot)
 
     def _answer(self, index: int, result: ToolResult) -> None:
-        check(result)
         self._answering = True
         slot = self._waiting(result)
         if slot is None and result.id and result.id in self._known:
@@ -322,7 +326,7 @@ class _Repair:
             slot.result = result
             self._note(RepairKind.RESULT_REPLACED, index, f"the result of {_named(slot.call)} came late")
         else:
-            self._note(RepairKind.RESULT_REPEATED, index, f"another result of {result.name or 'call'} {result.id}")
+            self._note(RepairKind.RESULT_REPEATED, index, f"another result of {result.name or 'a call'} {result.id}")
 
     # --- writing
 
@@ -331,7 +335,7 @@ class _Repair:
         for index, result in self._early:
             slot = self._waiting(result) if result.id else None
             if slot is None:
-                self._note(RepairKind.RESULT_ORPHANED, index, f"a result of {result.name or 'call'} {result.id}".rstrip())
+                self._note(RepairKind.RESULT_ORPHANED, index, f"a result of {result.name or 'a call'} {result.id}".rstrip())
             else:
                 slot.result = result
                 self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)} stood before it")
@@ -469,6 +473,16 @@ def _says_something(part: Text | Reasoning | ToolCall) -> bool:
 
 def _all_are(some: Sequence[object], others: Sequence[object]) -> bool:
     return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _check(index: int, parts: Iterable[object], kinds: tuple[type, ...]) -> None:
+    for part in parts:
+        if not isinstance(part, kinds):
+            raise AdapterError(f"message {index} has a part that is {type(part).__name__}")
+        if isinstance(part, ToolCall | ToolResult):
+            check(part)
+        elif isinstance(part, Text | Reasoning) and not isinstance(part.text, str):
+            raise AdapterError(f"message {index}: {type(part).__name__}.text is {part.text!r}")
 
 
 def _named(call: ToolCall) -> str:

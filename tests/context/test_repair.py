@@ -215,6 +215,11 @@ def test_the_signature_of_a_dropped_call_goes_with_it():
     assert repair(raw)[0][1] == AssistantMessage((Text("I look"),))
 
 
+def test_an_interruption_is_of_the_whole_turn_though_only_its_last_piece_says_so():
+    raw = [user("go"), said("I look", call(), partial=True), said(" and", interrupted=True), user("stop")]
+    assert repair(raw)[0] == (asked(), AssistantMessage((Text("I look"), Text(" and"))), asked("stop"))
+
+
 def test_an_interrupted_turn_and_its_next_attempt_are_two_turns():
     raw = [user("go"), said("I lo", interrupted=True, partial=True), said("I look", call()), tool(result())]
     assert repair(raw)[0][1:] == (AssistantMessage((Text("I lo"),)), AssistantMessage((Text("I look"), call()), (result(),)))
@@ -360,9 +365,19 @@ def test_what_is_no_message_is_an_error(bad: object) -> None:
         repair([user("go"), bad])  # type: ignore[list-item]
 
 
-def test_a_call_that_is_none_is_an_error():
-    with pytest.raises(AdapterError, match=r"ToolCall\.id is None"):
-        repair([said(ToolCall(None, "look", {}))])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("bad", "said_of_it"),
+    [
+        (said(ToolCall(None, "look", {})), r"ToolCall\.id is None"),  # type: ignore[arg-type]
+        (AssistantMessage((), (ToolResult("1", "look", 3),)), r"ToolResult\.text is 3"),  # type: ignore[arg-type]
+        (UserMessage((Text(None),)), r"message 0: Text\.text is None"),  # type: ignore[arg-type]
+        (UserMessage((call(),)), "message 0 has a part that is ToolCall"),  # type: ignore[arg-type]
+        (RawMessage("assistant", ({"text": "a"},)), "message 0 has a part that is dict"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_part_that_is_none_is_an_error(bad: Any, said_of_it: str) -> None:
+    with pytest.raises(AdapterError, match=said_of_it):
+        repair([bad])
 
 
 def test_an_unknown_form_is_an_error():
