@@ -12,10 +12,10 @@ from monitor.context.raw import RawMessage as RawMessage
 from monitor.context.raw import RawPart as RawPart
 from monitor.context.raw import Unread as Unread
 from monitor.context.readers import read as read
-from monitor.context.repair import Repair as Repair
-from monitor.context.repair import RepairKind as RepairKind
-from monitor.context.repair import RepairReport as RepairReport
 from monitor.context.repair import repair as repair
+from monitor.context.report import Repair as Repair
+from monitor.context.report import RepairKind as RepairKind
+from monitor.context.report import RepairReport as RepairReport
 from monitor.context.validate import validate as validate
 from monitor.context.validate._problem import Problem as Problem
 
