@@ -62,7 +62,8 @@ class Open:
             groups.append(deque())
         groups[-1].append(slot)
 
-    def take(self, key: Hashable) -> Slot | None:
+    def first(self, key: Hashable) -> Slot | None:
+        """The one that a result with this key answers; it waits no more once it has its result."""
         groups = self._groups.get(key, [])
         while groups:
             group = groups[-1]

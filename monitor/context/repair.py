@@ -183,8 +183,8 @@ class _Repair:
     def _waiting(self, result: ToolResult) -> Slot | None:
         name = result.name.strip()
         if result.id:
-            return self._open.take(("id", result.id)) or self._open.take(("name of one without id", name))
-        return self._open.take(("name", name)) if name else self._open.take("any")
+            return self._open.first(("id", result.id)) or self._open.first(("name of one without id", name))
+        return self._open.first(("name", name)) if name else self._open.first("any")
 
     def _settle(self, index: int, slot: Slot, result: ToolResult) -> None:
         slot.result = result
