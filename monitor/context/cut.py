@@ -40,9 +40,9 @@ class Cut:
     def edit(self, base_version: int, summary: Messages, *, start: int = 0, note: str = "") -> HistoryEdit:
         """`summary` in the place of everything up to the cut, of a history that was at `base_version` when the cut was made.
 
-        `start`: so many messages stay before it, e.g. rules that the program put there; by default the summary takes the place of an earlier
-        one, too. Raises `ConfigError` where nothing would be replaced, and for a split turn that nothing precedes: no provider takes a
-        history that begins with the model.
+        `start`: so many messages stay before it, e.g. rules that the program put there; by default the summary takes the place of an
+        earlier one, too. Raises `ConfigError` where nothing would be replaced, and for a split turn that nothing precedes: no provider
+        takes a history that begins with the model.
         """
         if not is_whole(start) or not 0 <= start < self.index:
             raise ConfigError(f"the cut at message {self.index} leaves nothing to replace from message {start!r} on")
@@ -60,7 +60,7 @@ def tail_budget(usable_tokens: int, *, share: float = 0.25, least: int = 2_000, 
 def cut_by_turns(
     messages: Sequence[Message], budget_tokens: int, *, tail_turns: int | None = 2, head: int = 0, tokens: MessageTokens = message_tokens
 ) -> Cut | None:
-    """Keep as much of the newest `tail_turns` user turns (`None`: of all) as fits into `budget_tokens`; of a turn that does not fit, its end.
+    """Keep of the newest `tail_turns` user turns (`None`: of all) what fits into `budget_tokens`; of a turn that does not fit, its end.
 
     No tail, so that all is summarised: for `tail_turns` <= 0, where not even the last message fits, and where the tail would leave nothing
     to summarise. `None`: there is nothing behind the head. Source: opencode.
@@ -156,11 +156,9 @@ def _allowed(messages: Sequence[Message], index: int, kept: int, tokens: Message
 
 
 def _goes_on(before: Message, after: Message) -> bool:
-    return (
-        isinstance(before, AssistantMessage)
-        and isinstance(after, AssistantMessage)
-        and isinstance((before.content or (None,))[-1], Reasoning)
-    )
+    """The service takes thinking and what it led to as one."""
+    thinking = isinstance(before, AssistantMessage) and bool(before.content) and isinstance(before.content[-1], Reasoning)
+    return thinking and isinstance(after, AssistantMessage)
 
 
 def _check_head(head: int, messages: Sequence[Message]) -> None:

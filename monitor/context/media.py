@@ -24,7 +24,7 @@ def without_media(message: Message) -> Message:
 
 @dataclass(slots=True, frozen=True)
 class DropMedia:
-    """Media of old user turns are named instead of shown. Those of the newest turns stay, so that the cached prefix breaks once a turn at most.
+    """Media of old user turns are named instead of shown. The newest turns stay as they are: the cached prefix breaks once a turn at most.
 
     `DropMedia(0)` leaves none, which is what a summariser reads.
     """

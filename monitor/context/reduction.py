@@ -53,12 +53,12 @@ class Reduction:
 
     @property
     def breaks_at(self) -> int:
-        """The first message that the provider does not have cached as it will be sent; also where a branch that keeps the originals begins."""
+        """The first message that the provider has not cached as it will be sent; also where a branch beside the originals begins."""
         return self.edit.start
 
 
 def reduced(messages: Messages, *reducers: Reducer, head: int = 0) -> Messages:
-    """`messages` after all `reducers`, in order; the same object where none had anything to do. For what is about to be sent or summarised."""
+    """`messages` after all `reducers`, in order; the same object where none had anything to do. For a request that is about to be sent."""
     for reducer in reducers:
         messages = reducer.reduce(messages, head=head)
     return messages

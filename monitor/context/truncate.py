@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Final
 
+from monitor._numbers import is_finite
 from monitor.context.reduction import Messages, check_number
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message
@@ -33,7 +34,7 @@ _NOTE_CHARS: Final = 60
 """Room for a note without advice. A text that is longer by no more than its note is not cut: that would save nothing."""
 
 _TELLS: Final = re.compile(
-    r"(?i)\b(?:error|errors|exception|traceback|fail|failed|failure|fatal|panic|exit code|exited|passed|summary|total)\b"
+    r"\b(?:errors?|exception|traceback|fail(?:ed|ure)?|fatal|panic|exit code|exited|passed|summary|total)\b", re.IGNORECASE
 )
 """Words of an ending that says how something ended."""
 
@@ -49,11 +50,11 @@ def oversized_chars(window_tokens: int | None = None) -> int:
 
 
 def clip(text: str, max_chars: int, *, ending: float | None = None, advice: str = "") -> str:
-    """`text` with about `max_chars` of its characters, and a note that says how many were left out; `text` itself where that is not shorter.
+    """`text` with about `max_chars` of its characters, and a note that says how many were left out; `text` itself where that saves nothing.
 
     `ending`: the share of them that is taken from the end. `None`: nothing, unless the end says how something ended; then up to 30 %, at
-    most 4,000. The beginning ends with a line where one ends within its last fifth, though not before its 2,000th character. `advice` is part
-    of the note. Clipping twice is clipping once.
+    most 4,000. The beginning ends with a line where one ends within its last fifth, though not before its 2,000th character. `advice` is
+    part of the note. Clipping twice is clipping once.
     """
     if len(text) <= max_chars + _NOTE_CHARS + len(advice):
         return text
@@ -93,7 +94,7 @@ class ClipResults:
 
     def __post_init__(self) -> None:
         check_number("max_chars", self.max_chars, 1)
-        if self.ending is not None and not (isinstance(self.ending, int | float) and 0 <= self.ending <= 1):
+        if self.ending is not None and not (is_finite(self.ending) and 0 <= self.ending <= 1):
             raise ConfigError(f"ending is {self.ending!r}; it must be a share between 0 and 1, or None")
 
     @classmethod

@@ -7,6 +7,7 @@ neither does what the program put there (rules, files): both are its *head*, cou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from monitor.context.history import History
@@ -36,7 +37,7 @@ def user_turns(messages: Sequence[Message], *, head: int = 0) -> list[range]:
     What follows the head without a user message is the rest of a turn whose beginning was summarised, and counts as one.
     """
     starts = [index for index in range(head, len(messages)) if index == head or isinstance(messages[index], UserMessage)]
-    return [range(start, stop) for start, stop in zip(starts, [*starts[1:], len(messages)], strict=True)]
+    return [range(start, stop) for start, stop in pairwise([*starts, len(messages)])]
 
 
 def newest_turns(messages: Sequence[Message], turns: int, *, head: int = 0) -> int:
