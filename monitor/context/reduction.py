@@ -88,14 +88,28 @@ def propose(
         return None
     start, stop = _difference(messages, new)
     replacement = new[start : len(new) - (len(messages) - stop)]
-    saved = sum(map(tokens, messages[start:stop])) - sum(map(tokens, replacement))
+    size = _sizes(tokens)
+    saved = sum(map(size, messages[start:stop])) - sum(map(size, replacement))
     if saved < max(at_least_tokens, 1):
         return None
     kind = "+".join(dict.fromkeys(names))
     remaining = set(map(id, replacement))
     changed = sum(id(message) not in remaining for message in messages[start:stop])
-    note = f"{kind}: {changed} messages changed or taken out, about {saved} tokens less; cached up to message {start}"
-    return Reduction(HistoryEdit(version, start, stop, replacement, kind, note), saved, sum(map(tokens, new[start:])), changed)
+    note = f"{kind}: about {saved} tokens less in {changed} of {len(messages)} messages; the cached prefix ends before message {start}"
+    return Reduction(HistoryEdit(version, start, stop, replacement, kind, note), saved, sum(map(size, new[start:])), changed)
+
+
+def _sizes(tokens: MessageTokens) -> MessageTokens:
+    """`tokens`, asked once for every object."""
+    known: dict[int, int] = {}
+
+    def size(message: Message) -> int:
+        found = known.get(id(message))
+        if found is None:
+            found = known[id(message)] = tokens(message)
+        return found
+
+    return size
 
 
 def _difference(old: Messages, new: Messages) -> tuple[int, int]:

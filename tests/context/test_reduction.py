@@ -44,7 +44,9 @@ def test_a_reduction_says_what_it_saves_and_from_where_on_the_provider_reads_ane
     before, after = (sum(map(message_tokens, messages)) for messages in (history.messages, reduction.edit.applied_to(history.messages)))
     assert reduction.saved_tokens == before - after
     assert reduction.reread_tokens == sum(map(message_tokens, reduction.edit.applied_to(history.messages)[3:]))
-    assert reduction.edit.note == f"truncate: 1 messages changed or taken out, about {before - after} tokens less; cached up to message 3"
+    assert (
+        reduction.edit.note == f"truncate: about {before - after} tokens less in 1 of 6 messages; the cached prefix ends before message 3"
+    )
     assert history.messages == LONG
 
 
