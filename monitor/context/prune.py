@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Final
 
@@ -55,33 +55,31 @@ class PruneResults:
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
         """See `Reducer`. A second time it does nothing."""
-        newest = min(newest_turns(messages, self.protect_turns, head=head), len(messages) - self.protect_messages)
         seen = gone = 0
-        pruned: dict[int, AssistantMessage] = {}
+        markers: dict[int, dict[int, str]] = {}
+        for index, place, result in self._old(messages, head):
+            size = self.tokens(result.text)
+            seen += size
+            marker = self._marker(result.text)
+            if seen > self.protect_tokens and len(marker) < len(result.text):
+                gone += size
+                markers.setdefault(index, {})[place] = marker
+        if not markers or gone <= self.more_than_tokens:
+            return messages
+        return tuple(_with(message, markers[index]) if index in markers else message for index, message in enumerate(messages))
+
+    def _old(self, messages: Messages, head: int) -> Iterator[tuple[int, int, ToolResult]]:
+        """The results that may go, newest first, with their message and their place in it."""
+        newest = min(newest_turns(messages, self.protect_turns, head=head), len(messages) - self.protect_messages)
         for index in range(newest - 1, head - 1, -1):
             message = messages[index]
-            if not isinstance(message, AssistantMessage):
-                continue
-            results = list(message.results)
+            results = message.results if isinstance(message, AssistantMessage) else ()
             for place in range(len(results) - 1, -1, -1):
                 result = results[place]
                 if self._is_pruned(result):
-                    return self._with(messages, pruned, gone)
-                if result.is_error or result.name in self.protected_tools:
-                    continue
-                size = self.tokens(result.text)
-                seen += size
-                marker = self._marker(result.text)
-                if seen > self.protect_tokens and len(marker) < len(result.text) and self.tokens(marker) < size:
-                    gone += size
-                    results[place] = replace(result, text=marker)
-                    pruned[index] = replace(message, results=tuple(results))
-        return self._with(messages, pruned, gone)
-
-    def _with(self, messages: Messages, pruned: Mapping[int, AssistantMessage], gone: int) -> Messages:
-        if not pruned or gone <= self.more_than_tokens:
-            return messages
-        return tuple(pruned.get(index, message) for index, message in enumerate(messages))
+                    return
+                if not (result.is_error or result.name in self.protected_tools):
+                    yield index, place, result
 
     def _marker(self, text: str) -> str:
         marker = f"[Old tool result cleared: {len(text)} characters]"
@@ -90,6 +88,14 @@ class PruneResults:
 
     def _is_pruned(self, result: ToolResult) -> bool:
         return len(result.text) <= self.keep_chars + _CLEARED_CHARS and _CLEARED.search(result.text) is not None
+
+
+def _with(message: Message, texts: Mapping[int, str]) -> Message:
+    """`message` with other texts of some results, by their place."""
+    if not isinstance(message, AssistantMessage):
+        return message
+    results = (replace(result, text=texts[place]) if place in texts else result for place, result in enumerate(message.results))
+    return replace(message, results=tuple(results))
 
 
 @dataclass(slots=True, frozen=True)

@@ -130,6 +130,13 @@ def test_c7_c9_all_results_stay_with_their_calls_however_large_they_are():
     assert at(cut_by_turns((ask(), of(10), calls, of(10)), 8_000)) == 3
 
 
+def test_what_is_left_of_a_turn_whose_beginning_was_summarised_can_be_split_again():
+    left = (user("summary"), of(400), of(400), of(400))
+    assert cut_by_tokens(left, 500, head=1) == Cut(2, 1, 800)
+    assert cut_by_turns(left, 500, head=1) == Cut(3, 1, 400)
+    assert cut_by_tokens((*left, ask()), 2_000, head=1, whole_turns=True) is None
+
+
 def test_c10_a_cut_with_nothing_before_it_is_none():
     assert cut_by_tokens((ask(), of(900)), 1_000) is None
     assert cut_by_tokens((user("summary"), ask(), of(900)), 1_000, head=1) is None

@@ -163,9 +163,21 @@ def test_s25a_large_arguments_of_old_writes_go_and_everything_else_stays():
 
 
 def test_arguments_of_a_call_without_a_result_stay():
-    waiting = AssistantMessage((ToolCall("1", "write_file", {"content": "x" * 5_000}),))
-    messages: tuple[Message, ...] = (user("go"), waiting, *[said("hm")] * 20)
-    assert PruneArguments().reduce(messages) is messages
+    waiting = ToolCall("1", "write_file", {"content": "x" * 5_000})
+    answered = written("y" * 5_000)
+    both = AssistantMessage((waiting, *answered.content), answered.results)
+    messages: tuple[Message, ...] = (user("go"), AssistantMessage((waiting,)), both, *[said("hm")] * 20)
+    pruned = PruneArguments().reduce(messages)
+    assert pruned[:2] == messages[:2]
+    assert pruned[2].content[0] is waiting
+    assert pruned[2].content[1] != both.content[1]
+
+
+def test_a_call_with_other_arguments_is_not_the_call_that_the_sdk_made():
+    made = ToolCall("0", "write_file", {"content": "x" * 5_000}, raw=object())
+    (pruned,) = PruneArguments(protect_messages=0).reduce((AssistantMessage((made,), written("x").results),))[0].content
+    assert isinstance(pruned, ToolCall)
+    assert pruned.raw is None
 
 
 def test_arguments_of_every_tool_go_where_that_is_asked_for():

@@ -70,6 +70,19 @@ def test_what_would_save_too_little_is_not_proposed():
     assert propose(history, ClipResults(), at_least_tokens=10_000) is None
 
 
+def test_what_saves_nothing_is_not_proposed_whatever_is_asked_for():
+    assert propose(History(LONG), ClipResults(), at_least_tokens=0, tokens=lambda _: 1) is None
+
+
+def test_the_same_message_over_and_over_is_taken_out_as_often_as_it_should():
+    same = user("ping")
+    history = History([same] * 5)
+    reduction = propose(history, KeepTurns(2))
+    assert reduction is not None
+    history.commit(reduction.edit)
+    assert history.messages == (same, same)
+
+
 def test_another_count_of_tokens_can_be_given():
     reduction = propose(History(LONG), DropMedia(0), tokens=lambda message: sum(not isinstance(part, Text) for part in message.content))
     assert reduction is not None
