@@ -1,0 +1,70 @@
+"""How much of a conversation is sent at all, by the kind of session. For conversations that never end: a chat, a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+from monitor.context.reduction import Messages, check_number
+from monitor.context.turns import user_turns
+from monitor.errors import ConfigError
+
+SessionKind: TypeAlias = Literal["direct", "channel", "group"]
+
+
+@dataclass(slots=True, frozen=True)
+class KeepTurns:
+    """The newest user turns with all that belongs to them. Older ones are not sent; the history keeps them as originals.
+
+    They go in batches of half of `turns`, when there are more than one and a half times as many, so that the head of the request, and with
+    it the provider's cache, stays the same for many turns; both where each edit is committed, and where the whole history is cut anew
+    for every request. Source: OpenClaw.
+    """
+
+    name: ClassVar[str] = "limit"
+
+    turns: int
+
+    def __post_init__(self) -> None:
+        check_number("turns", self.turns, 1)
+
+    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+        """See `Reducer`. A second time it does nothing."""
+        turns = user_turns(messages, head=head)
+        if 2 * len(turns) <= 3 * self.turns:
+            return messages
+        batch = (self.turns + 1) // 2
+        kept = self.turns + (len(turns) - self.turns) % batch
+        return messages[:head] + messages[turns[-kept].start :]
+
+
+@dataclass(slots=True, frozen=True)
+class HistoryLimits:
+    """How many user turns are sent, by the kind of session; `None`: all."""
+
+    _: KW_ONLY
+    direct: int | None = None
+    channel: int | None = None
+    group: int | None = None
+    users: Mapping[str, int | None] = field(default_factory=dict)
+    """Direct sessions with these users, by their id, go by this instead of by `direct`."""
+
+    def __post_init__(self) -> None:
+        named = {"direct": self.direct, "channel": self.channel, "group": self.group}
+        for name, turns in [*named.items(), *((f"users[{user!r}]", turns) for user, turns in self.users.items())]:
+            if turns is not None:
+                check_number(name, turns, 1)
+
+    def of(self, kind: SessionKind, user: str | None = None) -> KeepTurns | None:
+        """The reducer for a session of `kind`, with `user`; `None` where there is no limit."""
+        match kind:
+            case "direct":
+                turns = self.users[user] if user is not None and user in self.users else self.direct
+            case "channel":
+                turns = self.channel
+            case "group":
+                turns = self.group
+            case _:
+                raise ConfigError(f"unknown kind of session {kind!r}; known: direct, channel, group")
+        return None if turns is None else KeepTurns(turns)

@@ -1,0 +1,46 @@
+"""Images, documents and sounds of long ago, named instead of shown. Failure answered: ten screenshots that are sent with every request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from monitor.context.reduction import Messages, check_number
+from monitor.context.turns import newest_turns
+from monitor.messages import Media, Message, Text, UserMessage
+
+
+def placeholder(media: Media) -> Text:
+    """What is said of media that is not shown, in the words of opencode: `[Attached image/png: chart.png]`."""
+    return Text(f"[Attached {media.mime_type}: {media.name or 'file'}]")
+
+
+def without_media(message: Message) -> Message:
+    """`message` with its media named; the same object where there are none."""
+    if not isinstance(message, UserMessage) or not any(isinstance(part, Media) for part in message.content):
+        return message
+    return UserMessage(tuple(placeholder(part) if isinstance(part, Media) else part for part in message.content))
+
+
+@dataclass(slots=True, frozen=True)
+class DropMedia:
+    """Media of old user turns are named instead of shown. The newest turns stay as they are: the cached prefix breaks once a turn at most.
+
+    `DropMedia(0)` leaves none, which is what a summariser reads.
+    """
+
+    name: ClassVar[str] = "media"
+
+    keep_turns: int = 4
+    """The running one, and three before it as in OpenClaw."""
+
+    def __post_init__(self) -> None:
+        check_number("keep_turns", self.keep_turns, 0)
+
+    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+        """See `Reducer`. A second time it does nothing."""
+        newest = newest_turns(messages, self.keep_turns, head=head)
+        old = tuple(without_media(message) for message in messages[head:newest])
+        if all(new is message for new, message in zip(old, messages[head:newest], strict=True)):
+            return messages
+        return messages[:head] + old + messages[newest:]

@@ -1,0 +1,153 @@
+"""What was read long ago and need not be read again: old tool results, and old large arguments of calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, ClassVar, Final
+
+from monitor._tokens import estimate_tokens
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context.reduction import Messages, TextTokens, check_number
+from monitor.context.turns import newest_turns
+from monitor.messages import AssistantMessage, Message
+
+_CLEARED: Final = re.compile(r"\[Old tool result cleared: \d+ characters\]")
+_CLEARED_CHARS: Final = 80
+"""The marker is no longer."""
+
+
+@dataclass(slots=True, frozen=True)
+class PruneResults:
+    """Old tool results become a marker that says how long they were. The newest ones stay, and so do errors, which keep the model from
+    trying again.
+
+    Looks backwards, past the newest turns; the newest `protect_tokens` of results behind them stay, older ones go. Stops at the head and at
+    what was pruned before; so a second time it does nothing. The defaults are those of opencode.
+    """
+
+    name: ClassVar[str] = "prune"
+
+    _: KW_ONLY
+    protect_turns: int = 2
+    """The newest user turns, the running one included."""
+    protect_messages: int = 0
+    """The newest messages, whatever their turn."""
+    protect_tokens: int = 40_000
+    """The result that exceeds them goes."""
+    more_than_tokens: int = 20_000
+    """Nothing is done for less: each pass costs the provider's cache."""
+    keep_chars: int = 0
+    """So much of each result stays, half from its beginning and half from its end."""
+    protected_tools: frozenset[str] = frozenset({"skill"})
+    tokens: TextTokens = field(default=estimate_tokens, repr=False)
+
+    def __post_init__(self) -> None:
+        for one in ("protect_turns", "protect_messages", "protect_tokens", "more_than_tokens", "keep_chars"):
+            check_number(one, getattr(self, one), 0)
+        object.__setattr__(self, "protected_tools", frozenset(self.protected_tools))
+
+    @classmethod
+    def gemini_cli(cls) -> PruneResults:
+        """The masking of Gemini CLI: 50,000 tokens of results stay, at least 30,000 must go, and 250 characters of both ends are shown."""
+        return cls(protect_turns=0, protect_messages=1, protect_tokens=50_000, more_than_tokens=29_999, keep_chars=500)
+
+    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+        """See `Reducer`. A second time it does nothing."""
+        seen = gone = 0
+        markers: dict[int, dict[int, str]] = {}
+        for index, place, result in self._old(messages, head):
+            size = self.tokens(result.text)
+            seen += size
+            marker = self._marker(result.text)
+            if seen > self.protect_tokens and len(marker) < len(result.text):
+                gone += size
+                markers.setdefault(index, {})[place] = marker
+        if not markers or gone <= self.more_than_tokens:
+            return messages
+        return tuple(_with(message, markers[index]) if index in markers else message for index, message in enumerate(messages))
+
+    def _old(self, messages: Messages, head: int) -> Iterator[tuple[int, int, ToolResult]]:
+        """The results that may go, newest first, with their message and their place in it."""
+        newest = min(newest_turns(messages, self.protect_turns, head=head), len(messages) - self.protect_messages)
+        for index in range(newest - 1, head - 1, -1):
+            message = messages[index]
+            results = message.results if isinstance(message, AssistantMessage) else ()
+            for place in range(len(results) - 1, -1, -1):
+                result = results[place]
+                if self._is_pruned(result):
+                    return
+                if not (result.is_error or result.name in self.protected_tools):
+                    yield index, place, result
+
+    def _marker(self, text: str) -> str:
+        marker = f"[Old tool result cleared: {len(text)} characters]"
+        half = self.keep_chars // 2
+        return f"{text[:half]}\n{marker}\n{text[len(text) - half :]}" if half else marker
+
+    def _is_pruned(self, result: ToolResult) -> bool:
+        return len(result.text) <= self.keep_chars + _CLEARED_CHARS and _CLEARED.search(result.text) is not None
+
+
+def _with(message: Message, texts: Mapping[int, str]) -> Message:
+    """`message` with other texts of some results, by their place."""
+    if not isinstance(message, AssistantMessage):
+        return message
+    results = (replace(result, text=texts[place]) if place in texts else result for place, result in enumerate(message.results))
+    return replace(message, results=tuple(results))
+
+
+@dataclass(slots=True, frozen=True)
+class PruneArguments:
+    """Long texts among the arguments of old, answered calls become their beginning and a marker: the file that was written is on the disk.
+
+    Only texts that are arguments themselves, not what is nested deeper. The defaults are those of deepagents.
+    """
+
+    name: ClassVar[str] = "prune_arguments"
+
+    _: KW_ONLY
+    tools: frozenset[str] | None = frozenset({"write_file", "edit_file"})
+    """Of these tools; `None`: of all."""
+    max_chars: int = 2_000
+    """Longer texts go."""
+    keep_chars: int = 20
+    """So much of their beginning stays."""
+    protect_messages: int = 20
+    """The newest messages."""
+
+    def __post_init__(self) -> None:
+        check_number("keep_chars", self.keep_chars, 0)
+        check_number("protect_messages", self.protect_messages, 0)
+        check_number("max_chars", self.max_chars, self.keep_chars + _CLEARED_CHARS)
+        if self.tools is not None:
+            object.__setattr__(self, "tools", frozenset(self.tools))
+
+    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+        """See `Reducer`. A second time it does nothing."""
+        pruned: dict[int, Message] = {}
+        for index in range(head, len(messages) - self.protect_messages):
+            message = messages[index]
+            if isinstance(message, AssistantMessage) and message.results:
+                answered = {result.id for result in message.results}
+                content = tuple(
+                    self._shortened(part) if isinstance(part, ToolCall) and part.id in answered else part for part in message.content
+                )
+                if any(new is not old for new, old in zip(content, message.content, strict=True)):
+                    pruned[index] = replace(message, content=content)
+        return tuple(pruned.get(index, message) for index, message in enumerate(messages)) if pruned else messages
+
+    def _shortened(self, call: ToolCall) -> ToolCall:
+        if (self.tools is not None and call.name not in self.tools) or not isinstance(call.arguments, Mapping):
+            return call
+        if not any(self._is_long(value) for value in call.arguments.values()):
+            return call
+        arguments = {name: self._beginning(value) if self._is_long(value) else value for name, value in call.arguments.items()}
+        return replace(call, arguments=arguments, raw=None)
+
+    def _is_long(self, value: Any) -> bool:
+        return isinstance(value, str) and len(value) > self.max_chars
+
+    def _beginning(self, text: str) -> str:
+        return f"{text[: self.keep_chars]}... [{len(text)} characters cleared]"

@@ -1,0 +1,130 @@
+"""Making a history smaller without a model: several reducers, one edit, and what it gains.
+
+Failure answered: a reduction that saves 5,000 tokens and makes the provider read 130,000 anew, because it changed an early message and
+with it everything that the provider had cached behind it. So all reducers of a pass make one edit, which breaks the cached prefix once, and
+its price stands beside its gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from monitor._numbers import is_whole
+from monitor.context._size import message_tokens
+from monitor.context.history import History, HistoryEdit
+from monitor.context.turns import head_of
+from monitor.errors import ConfigError
+from monitor.messages import Message
+
+Messages: TypeAlias = tuple[Message, ...]
+MessageTokens: TypeAlias = Callable[[Message], int]
+TextTokens: TypeAlias = Callable[[str], int]
+
+
+class Reducer(Protocol):
+    """One way of making a history smaller."""
+
+    @property
+    def name(self) -> str:
+        """One word, for the kind of the edit: `prune`."""
+        ...
+
+    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+        """`messages` with less in them, or the same object where nothing is to be done; so is every message that is not changed.
+
+        The first `head` messages are not touched. Calls keep their results, messages their order, and nothing gets larger.
+        """
+        ...
+
+
+@dataclass(slots=True, frozen=True)
+class Reduction:
+    """An edit that makes the history smaller. Nothing is changed until the history commits it."""
+
+    edit: HistoryEdit
+    saved_tokens: int
+    """Estimated; every later request is smaller by so many."""
+    reread_tokens: int
+    """Estimated; what stands behind `breaks_at` then, and is read once without the provider's cache."""
+    changed: int
+    """Messages that were shortened or taken out."""
+
+    @property
+    def breaks_at(self) -> int:
+        """The first message that the provider has not cached as it will be sent; also where a branch beside the originals begins."""
+        return self.edit.start
+
+
+def reduced(messages: Messages, *reducers: Reducer, head: int = 0) -> Messages:
+    """`messages` after all `reducers`, in order; the same object where none had anything to do. For a request that is about to be sent."""
+    for reducer in reducers:
+        messages = reducer.reduce(messages, head=head)
+    return messages
+
+
+def propose(
+    history: History, *reducers: Reducer, head: int | None = None, at_least_tokens: int = 1, tokens: MessageTokens = message_tokens
+) -> Reduction | None:
+    """What `reducers` would make of `history`, as one edit; `None` if that saves less than `at_least_tokens`.
+
+    `head`: so many messages are not touched; by default what the newest compaction put there. `tokens` says how large a message is.
+    Linear in the number of messages, and in the size of those from the first changed one on. Raises `ConfigError` for a head that the
+    history does not have.
+    """
+    messages, version = history.messages, history.version
+    if head is None:
+        head = head_of(history)
+    if not is_whole(head) or not 0 <= head <= len(messages):
+        raise ConfigError(f"head is {head!r}; the history has {len(messages)} messages")
+    new, names = messages, []
+    for reducer in reducers:
+        less = reducer.reduce(new, head=head)
+        if less is not new:
+            names.append(reducer.name)
+        new = less
+    if new is messages:
+        return None
+    start, stop = _difference(messages, new)
+    replacement = new[start : len(new) - (len(messages) - stop)]
+    size = _sizes(tokens)
+    saved = sum(map(size, messages[start:stop])) - sum(map(size, replacement))
+    if saved < max(at_least_tokens, 1):
+        return None
+    kind = "+".join(dict.fromkeys(names))
+    remaining = set(map(id, replacement))
+    changed = sum(id(message) not in remaining for message in messages[start:stop])
+    note = f"{kind}: about {saved} tokens less in {changed} of {len(messages)} messages; the cached prefix ends before message {start}"
+    return Reduction(HistoryEdit(version, start, stop, replacement, kind, note), saved, sum(map(size, new[start:])), changed)
+
+
+def _sizes(tokens: MessageTokens) -> MessageTokens:
+    """`tokens`, asked once for every object."""
+    known: dict[int, int] = {}
+
+    def size(message: Message) -> int:
+        found = known.get(id(message))
+        if found is None:
+            found = known[id(message)] = tokens(message)
+        return found
+
+    return size
+
+
+def _difference(old: Messages, new: Messages) -> tuple[int, int]:
+    """The first and the last place (exclusive, in `old`) where they are not the same objects."""
+    shorter = min(len(old), len(new))
+    start = 0
+    while start < shorter and old[start] is new[start]:
+        start += 1
+    same = 0
+    while same < shorter - start and old[-1 - same] is new[-1 - same]:
+        same += 1
+    return start, len(old) - same
+
+
+def check_number(name: str, value: object, least: int) -> None:
+    """Raise `ConfigError` if `value` is no whole number of at least `least`."""
+    if not is_whole(value) or value < least:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number, {least} or more")

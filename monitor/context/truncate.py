@@ -1,0 +1,123 @@
+"""Tool results that are too long, cut to a length that the model can read. Failure answered: one result that fills the window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, Final
+
+from monitor._numbers import is_finite
+from monitor.context.reduction import Messages, check_number
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Message
+
+SUMMARY_RESULT_CHARS: Final = 2_000
+"""As much of a result does a summariser read. Source: opencode, pi."""
+MIN_KEPT_CHARS: Final = 2_000
+"""A result keeps at least so much. Source: OpenClaw."""
+MAX_RESULT_CHARS: Final = 400_000
+"""No result is longer, whatever the window. Source: OpenClaw."""
+WINDOW_SHARE: Final = 0.3
+"""Of the window, for one result. Source: OpenClaw."""
+CHARS_PER_TOKEN: Final = 4
+"""To turn the window into characters. Source: OpenClaw."""
+NEWLINE_SHARE: Final = 0.2
+"""A cut is moved back to the end of a line within this last part of what is kept. Source: OpenClaw."""
+ENDING_SHARE: Final = 0.3
+ENDING_CHARS: Final = 4_000
+"""So much of the end is kept, at most, where it says how it ended. Source: OpenClaw."""
+ADVICE: Final = "ask for a smaller part if you need more"
+"""For a model that has the tool at hand."""
+
+_NOTE_CHARS: Final = 60
+"""Room for a note without advice. A text that is longer by no more than its note is not cut: that would save nothing."""
+
+_TELLS: Final = re.compile(
+    r"\b(?:errors?|exception|traceback|fail(?:ed|ure)?|fatal|panic|exit code|exited|passed|summary|total)\b", re.IGNORECASE
+)
+"""Words of an ending that says how something ended."""
+
+
+def oversized_chars(window_tokens: int | None = None) -> int:
+    """How long one tool result may be, in characters: 30 % of the window at 4 characters a token, at most 400,000; that also for an unknown
+    window (`None`).
+    """
+    if window_tokens is None:
+        return MAX_RESULT_CHARS
+    check_number("window_tokens", window_tokens, 1)
+    return min(int(window_tokens * WINDOW_SHARE) * CHARS_PER_TOKEN, MAX_RESULT_CHARS)
+
+
+def clip(text: str, max_chars: int, *, ending: float | None = None, advice: str = "") -> str:
+    """`text` with about `max_chars` of its characters, and a note that says how many were left out; `text` itself where that saves nothing.
+
+    `ending`: the share of them that is taken from the end. `None`: nothing, unless the end says how something ended; then up to 30 %, at
+    most 4,000. The beginning ends with a line where one ends within its last fifth, though not before its 2,000th character. `advice` is
+    part of the note. Clipping twice is clipping once.
+    """
+    if len(text) <= max_chars + _NOTE_CHARS + len(advice):
+        return text
+    end = _telling(text, max_chars) if ending is None else int(max_chars * ending)
+    begin = max_chars - end
+    newline = text.rfind("\n", max(int(begin * (1 - NEWLINE_SHARE)), min(MIN_KEPT_CHARS, begin)), begin)
+    if newline >= 0:
+        begin = newline
+    left_out = len(text) - begin - end
+    note = f"[{left_out} of {len(text)} characters left out{advice and '; '}{advice}]"
+    return f"{text[:begin]}\n{note}\n{text[len(text) - end :]}" if end else f"{text[:begin]}\n{note}"
+
+
+def _telling(text: str, max_chars: int) -> int:
+    """How much of the end to keep, because it says how something ended."""
+    if max_chars < 2 * MIN_KEPT_CHARS:
+        return 0
+    end = min(int(max_chars * ENDING_SHARE), ENDING_CHARS)
+    return end if _TELLS.search(text, len(text) - end) else 0
+
+
+@dataclass(slots=True, frozen=True)
+class ClipResults:
+    """Tool results longer than `max_chars` are clipped (see `clip`). Each result for itself.
+
+    `ClipResults(2_000)` is what a summariser reads, `ClipResults.oversized(window_tokens)` what may stand in a history.
+    """
+
+    name: ClassVar[str] = "truncate"
+
+    max_chars: int = SUMMARY_RESULT_CHARS
+    _: KW_ONLY
+    ending: float | None = 0.0
+    """The share of it that is taken from the end; `None`: as much as says how something ended."""
+    advice: str = ""
+    """What the note tells the model to do about it."""
+
+    def __post_init__(self) -> None:
+        check_number("max_chars", self.max_chars, 1)
+        if self.ending is not None and not (is_finite(self.ending) and 0 <= self.ending <= 1):
+            raise ConfigError(f"ending is {self.ending!r}; it must be a share between 0 and 1, or None")
+
+    @classmethod
+    def oversized(cls, window_tokens: int | None = None) -> ClipResults:
+        """Results longer than `oversized_chars` of the window, note included; they keep 2,000 characters at least."""
+        return cls(max(oversized_chars(window_tokens) - _NOTE_CHARS - len(ADVICE), MIN_KEPT_CHARS), ending=None, advice=ADVICE)
+
+    def helps(self, messages: Sequence[Message], *, head: int = 0) -> bool:
+        """Whether any result is too long. Cheap: looks at lengths only."""
+        return any(self._concerns(message) for message in messages[head:])
+
+    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+        """See `Reducer`. A second time it does nothing."""
+        if not self.helps(messages, head=head):
+            return messages
+        return messages[:head] + tuple(self._clipped(message) for message in messages[head:])
+
+    def _concerns(self, message: Message) -> bool:
+        most = self.max_chars + _NOTE_CHARS + len(self.advice)
+        return isinstance(message, AssistantMessage) and any(len(result.text) > most for result in message.results)
+
+    def _clipped(self, message: Message) -> Message:
+        if not isinstance(message, AssistantMessage) or not self._concerns(message):
+            return message
+        texts = (clip(result.text, self.max_chars, ending=self.ending, advice=self.advice) for result in message.results)
+        return replace(message, results=tuple(replace(result, text=text) for result, text in zip(message.results, texts, strict=True)))
