@@ -12,6 +12,11 @@ from monitor._codec import Codec
 from monitor.chunks import ToolCall, ToolResult
 from monitor.reasons import FinishReason
 
+NOT_CARRIED_OUT = "The call was not carried out."
+"""The result of a call that has none: no provider takes a history that leaves a call open."""
+CUT_OFF = "The call was cut off while its arguments were being written, and was not carried out."
+"""The same, of a call whose arguments are not whole."""
+
 
 @dataclass(slots=True, frozen=True)
 class Text:

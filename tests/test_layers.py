@@ -14,7 +14,20 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "monitor"
 
-VOCABULARY = {"chunks", "judging", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
+VOCABULARY = {
+    "chunks",
+    "signatures",
+    "judging",
+    "messages",
+    "models",
+    "state",
+    "verdicts",
+    "events",
+    "outcome",
+    "errors",
+    "reasons",
+    "_codec",
+}
 CORE = VOCABULARY | {
     *("_hashing", "_numbers", "_quoting", "_tokens", "answers", "declarations"),
     *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices", "digest", "suspicion"),

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from monitor.adapters._openai_errors import reported
-from monitor.adapters._openai_marks import mark
 from monitor.adapters._openai_parts import PendingCall, Tokens, get, index_at, list_at, name_of, text_at
 from monitor.adapters.base import ReportedFailure
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
+from monitor.signatures import mark
 
 _FINISH_CLASSES: Final = {
     "length": FinishReason.LENGTH,

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from monitor._codec import to_plain
 from monitor._hashing import identity
-from monitor.adapters._openai_marks import read_mark
-from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT, valid, valid_data
+from monitor.adapters._requests import valid, valid_data
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
-from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.signatures import read_mark
 
 _LONGEST_ID: Final = 40
 """Characters of a call's id that OpenAI takes; other providers' ids may be longer."""

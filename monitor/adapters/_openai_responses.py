@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from monitor.adapters._openai_errors import reported
-from monitor.adapters._openai_marks import mark
 from monitor.adapters._openai_parts import PendingCall, Tokens, get, index_at, name_of, text_at
 from monitor.adapters.base import ReportedFailure
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
+from monitor.signatures import mark
 
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """Items that are calls of the caller's tools, and where what the model writes stands."""

@@ -7,11 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from difflib import get_close_matches
 from typing import Any, Final
 
-NOT_CARRIED_OUT: Final = "The call was not carried out."
-"""The result of a call that has none: no provider takes a history that leaves a call open."""
-CUT_OFF: Final = "The call was cut off while its arguments were being written, and was not carried out."
-"""The same, of a call whose arguments are not whole."""
-
 
 class Opening:
     """A call that is made when it is awaited. Unlike a coroutine it may also be left alone, or be awaited again."""

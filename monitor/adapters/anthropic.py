@@ -21,6 +21,7 @@ from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, Tool
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
+from monitor.signatures import REDACTED
 
 _FINISH_CLASSES: Final = {
     "end_turn": FinishReason.DONE,
@@ -31,7 +32,6 @@ _FINISH_CLASSES: Final = {
 """Every other word says that the answer is not whole: `max_tokens`; `model_context_window_exceeded`, where the prompt did fit and the
 answer filled the window; `pause_turn` and `compaction`, where it goes on in another request; and, until it is known, a new one."""
 
-REDACTED: Final = "redacted_thinking:"
 """Before the data of a redacted thinking block in `ReasoningDelta.signature`: nothing to read, and the service wants it back as it is.
 A signature proper is base64, which has no colon."""
 

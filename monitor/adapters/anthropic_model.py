@@ -17,13 +17,14 @@ from anyio.lowlevel import RunVar
 
 from monitor._codec import to_plain
 from monitor._hashing import identity
-from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT, Opening, suggested, valid, valid_data
-from monitor.adapters.anthropic import REDACTED, AnthropicAdapter
+from monitor.adapters._requests import Opening, suggested, valid, valid_data
+from monitor.adapters.anthropic import AnthropicAdapter
 from monitor.adapters.base import AdapterFactory
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra, describe
-from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
+from monitor.signatures import REDACTED, read_mark
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -303,7 +304,7 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def _thinking(piece: Reasoning) -> dict[str, Any] | None:
-    if not piece.signature:
+    if not piece.signature or read_mark(piece.signature) is not None:  # another service's, which this one refuses
         return None
     if piece.signature.startswith(REDACTED):
         return {"type": "redacted_thinking", "data": piece.signature.removeprefix(REDACTED)}

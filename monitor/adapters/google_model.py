@@ -15,12 +15,12 @@ from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
 from monitor._codec import to_plain
-from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT, Opening, suggested, valid, valid_data
+from monitor.adapters._requests import Opening, suggested, valid, valid_data
 from monitor.adapters.base import AdapterFactory
 from monitor.adapters.google_genai import GoogleAdapter
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError, MissingExtra, describe
-from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
 
 if TYPE_CHECKING:

@@ -22,12 +22,8 @@ from monitor.context.forms import Form, FormRules, rules_of
 from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.context.report import Repair, RepairKind, RepairReport
 from monitor.errors import AdapterError, ConfigError
-from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 
-NOT_CARRIED_OUT: Final = "The call was not carried out."
-"""The result that is made for a call that has none."""
-CUT_OFF: Final = "The call was cut off while its arguments were being written, and was not carried out."
-"""The same, for one whose arguments are no whole JSON object."""
 BEGINNING: Final = "(What was said before is not part of this conversation.)"
 """What the user says where a history begins with the model: no provider takes that."""
 

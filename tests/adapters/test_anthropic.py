@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.adapters.anthropic import REDACTED, AnthropicAdapter
+from monitor.adapters.anthropic import AnthropicAdapter
 from monitor.adapters.base import ReportedFailure
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.chunks import check as check_chunk
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import FinishReason
+from monitor.signatures import REDACTED
 from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     Cut,

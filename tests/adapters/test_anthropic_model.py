@@ -17,14 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monitor
-from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT
-from monitor.adapters.anthropic import REDACTED
 from monitor.adapters.anthropic_model import MAX_TOKENS, AnthropicModel, to_messages, to_parameters
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra
-from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
 from monitor.reply import Reply
+from monitor.signatures import REDACTED
 from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import (
     Repeat,

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from monitor.adapters.anthropic import REDACTED, AnthropicAdapter
+from monitor.adapters.anthropic import AnthropicAdapter
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.reasons import FinishReason
+from monitor.signatures import REDACTED
 from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import RecordedMessage, load_recording
 from tests.adapters.anthropic_sdk import ASKED, WAYS, Way, of_type, sdk

@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import monitor
-from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT
 from monitor.adapters.google_genai import GoogleAdapter
 from monitor.adapters.google_model import GoogleModel, to_config, to_contents
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult
 from monitor.errors import ConfigError
-from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.gemini_steps import Repeat, Stall, call, chunk, error_reply, finish, overflow, rate_limited, text, thought

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.adapters._openai_marks import mark, read_mark
 from monitor.adapters.base import ReportedFailure, StreamAdapter
 from monitor.adapters.openai import OpenAIAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind
 from monitor.reasons import FinishReason
+from monitor.signatures import mark, read_mark
 from monitor.testing.openai_server import LocalOpenAI
 from monitor.testing.openai_steps import (
     call,

@@ -17,15 +17,14 @@ from openai import AsyncOpenAI
 
 import monitor
 from monitor.adapters._openai_history import to_input, to_messages
-from monitor.adapters._openai_marks import mark
-from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT
 from monitor.adapters.openai import OpenAIAdapter
 from monitor.adapters.openai_model import OpenAIModel, OpenAIResponsesModel, to_chat, to_response
 from monitor.chunks import ReasoningDelta, TextDelta, ToolCall, ToolResult
 from monitor.errors import ConfigError, MissingExtra
-from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
 from monitor.reply import Reply
+from monitor.signatures import mark
 from monitor.testing.openai_server import LocalOpenAI
 from monitor.testing.openai_steps import (
     Repeat,

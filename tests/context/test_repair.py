@@ -25,7 +25,8 @@ from monitor import (
     UserMessage,
     repair,
 )
-from monitor.context.repair import BEGINNING, CUT_OFF, NOT_CARRIED_OUT
+from monitor.context.repair import BEGINNING
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT
 from tests.context.dirty import histories
 
 Kind = RepairKind

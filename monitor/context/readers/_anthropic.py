@@ -10,8 +10,8 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.context.readers._plain import base64_of, in_order, objects, role_of, text, words
 from monitor.messages import Media, Reasoning, Text
+from monitor.signatures import REDACTED
 
-REDACTED: Final = "redacted_thinking:"
 """Before the data of a redacted block, in a signature. A signature proper is base64, which has no colon."""
 
 _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {"user": "user", "assistant": "assistant", "system": "system"}

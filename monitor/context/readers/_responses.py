@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from monitor._codec import to_plain
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.context.readers._openai_marks import marked
+from monitor.context.readers._marked import marked
 from monitor.context.readers._plain import call, in_order, media_at, objects, role_of, text, words
 from monitor.messages import Reasoning, Text
 
