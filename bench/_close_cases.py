@@ -164,6 +164,7 @@ class Row:
     name: str
     backend: Backend
     transport: Transport | None = None
+    sdk: str | None = None
     runs: int = 0
     wrong: int = 0
     what: Counter[str] = field(default_factory=Counter)

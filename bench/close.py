@@ -1,4 +1,4 @@
-"""Every way in which a run can end, with the real google-genai SDK on every transport: does the server see it, and how soon?
+"""Every way in which a run can end, with the real SDKs on every transport: does the server see it, and how soon?
 
     python -m bench.close [--runs 20] [--quick]
 
@@ -17,22 +17,17 @@ import logging
 import sys
 import threading
 import time
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import httpx2
-from google import genai
-from google.genai import types
-from google.genai.client import AsyncClient
 from rich.console import Console
 from rich.table import Table
 
@@ -40,7 +35,6 @@ import monitor
 from bench import _report
 from bench._close_cases import (
     HARNESS_LIMIT_S,
-    SENTENCE,
     UNSEEN_S,
     Backend,
     Case,
@@ -49,75 +43,24 @@ from bench._close_cases import (
     cancelled_by,
     on_asyncio,
     read_cancelled,
-    words,
 )
 from bench._close_races import raced
+from bench._close_sdks import SDKS, Sdk
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING
 from monitor.events import Event, FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
 from monitor.reasons import TerminateReason
-from monitor.testing import gemini_steps as wire
-from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
+from monitor.testing._server import LocalServer
 from monitor.verdicts import Detection
 
-CELLS: tuple[tuple[Backend, Transport], ...] = (("asyncio", "aiohttp"), ("asyncio", "httpx2"), ("trio", "httpx2"))
-"""The SDK's aiohttp transport knows no trio."""
-PACKAGES = ("google-genai", "aiohttp", "httpx2", "anyio", "trio")
+PACKAGES = (*dict.fromkeys(package for sdk in SDKS for package in sdk.packages), "aiohttp", "httpx2", "anyio", "trio")
 RUNS = 20
 GOAL_MS = 50.0
 IDLE_S = 0.05
 DEADLINE_S = 0.06
 
 
-Ask: TypeAlias = Callable[[str], Any]
-"""From the name of a script to what opens its stream."""
-
-
 _console = Console(width=150)
-
-
-# --- what the server says
-
-
-def _busy() -> list[wire.Step]:
-    return [step for word in words(500) for step in (wire.Send(wire.text(word)), wire.Pause(0.001))]
-
-
-def _scripts() -> dict[str, wire.Script]:
-    """A request names its script: it is the prompt."""
-    opening = [wire.text(word) for word in words(3)]
-    return {
-        "stalls": [*opening, wire.Stall()],
-        "silent": [wire.Stall()],
-        "busy": [*_busy(), wire.Stall()],
-        "chants": [*opening, wire.Repeat(wire.text(SENTENCE), delay_s=0.001)],
-        "floods": [wire.Repeat(wire.text("and on and on "))],
-        "small": [wire.text("ok"), wire.finish()],
-    }
-
-
-def _script_of(scripts: dict[str, wire.Script]) -> Callable[[ReceivedRequest], wire.Script]:
-    return lambda request: scripts[request.body["contents"][0]["parts"][0]["text"]]
-
-
-@contextlib.asynccontextmanager
-async def _sdk(server: LocalGemini, transport: Transport) -> AsyncIterator[AsyncClient]:
-    options: dict[str, Any] = {"base_url": server.base_url}
-    if transport == "httpx2":
-        options["async_client_args"] = {"transport": httpx2.AsyncHTTPTransport()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # aiohttp warns of how the SDK derives from its session
-        client = genai.Client(api_key="local", http_options=types.HttpOptions(**options))
-        try:
-            yield client.aio
-        finally:
-            await client.aio.aclose()
-            client.close()
-
-
-async def _ask(client: AsyncClient, script: str) -> AsyncIterator[types.GenerateContentResponse]:
-    config = types.GenerateContentConfig(automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True))
-    return await client.models.generate_content_stream(model="local", contents=script, config=config)
 
 
 # --- the endings
@@ -165,12 +108,14 @@ class _CrashingDetector:
 class Endings:
     """Every way to end a stream of one client, a method each."""
 
-    def __init__(self, server: LocalGemini, client: AsyncClient) -> None:
-        self._server = server
-        self._client = client
+    def __init__(self, sdk: Sdk, server: LocalServer, client: Any) -> None:
+        self.sdk = sdk
+        self.server = server
+        self.client = client
 
     def _ask(self, script: str) -> Any:
-        return partial(_ask, self._client, script)
+        """What opens the stream of a script. A request names its script: it is the prompt."""
+        return partial(self.sdk.ask, self.client, script)
 
     async def leave(self, case: Case) -> None:
         """`break`."""
@@ -207,10 +152,10 @@ class Endings:
 
     async def abort_before_headers(self, case: Case) -> None:
         """`abort()` while the server has not even answered."""
-        number = len(self._server.requests)
+        number = len(self.server.requests)
 
         async def abort() -> None:
-            await anyio.to_thread.run_sync(self._server.wait_request, number)
+            await anyio.to_thread.run_sync(self.server.wait_request, number)
             case.decide()
             watched.abort("no answer")
 
@@ -274,7 +219,7 @@ class Endings:
     async def sink_crash(self, case: Case) -> None:
         """A sink raises, at another event every time, which ends nothing; a detection does."""
         kinds = (RunStarted, FirstChunk, StopDecided, TurnEnded, RunTerminated)
-        failing = _FailingSink(kinds[len(self._server.requests) // 2 % len(kinds)])  # two requests a run
+        failing = _FailingSink(kinds[len(self.server.requests) // 2 % len(kinds)])  # two requests a run
         async with case.watch(self._ask("chants"), sinks=[failing]) as watched:
             await case.read(watched)
 
@@ -296,28 +241,28 @@ class Endings:
         yield "crash of a sink, then detection", self.sink_crash, TerminateReason.LOOP_DETECTED
 
 
-async def _endings(backend: Backend, transport: Transport, server: LocalGemini, runs: int) -> list[Row]:
+async def _endings(sdk: Sdk, backend: Backend, transport: Transport, server: LocalServer, runs: int) -> list[Row]:
     """All endings on one transport, on one client."""
     rows = []
-    async with _sdk(server, transport) as client:
-        await _usable(client)  # what the SDK does at its first use is no part of an ending
-        for name, play, reason in Endings(server, client).all():
-            row = Row(name, backend, transport)
+    async with sdk.client(server, transport) as client:
+        await _usable(sdk, client)  # what the SDK does at its first use is no part of an ending
+        endings = Endings(sdk, server, client)
+        for name, play, reason in endings.all():
+            row = Row(name, backend, transport, sdk.name)
             for _ in range(runs):
-                await _one_ending(row, play, reason, server, client)
+                await _one_ending(row, play, reason, endings)
             rows.append(row)
     return rows
 
 
-async def _one_ending(
-    row: Row, play: Callable[[Case], Awaitable[None]], reason: TerminateReason, server: LocalGemini, client: AsyncClient
-) -> None:
+async def _one_ending(row: Row, play: Callable[[Case], Awaitable[None]], reason: TerminateReason, endings: Endings) -> None:
+    server = endings.server
     case, number = Case(), len(server.requests)
     await case.unless_hung(play(case))
     case.check(reason)
     seen_ms = await _seen_after_ms(case, server, number)
     case.expect(that=seen_ms is not None, what_else="the server never saw it")
-    usable = await _usable(client)
+    usable = await _usable(endings.sdk, endings.client)
     case.expect(that=usable, what_else="the client is not usable")
     row.add(case)
     row.usable += usable
@@ -325,7 +270,7 @@ async def _one_ending(
         row.ms.append(seen_ms)
 
 
-async def _seen_after_ms(case: Case, server: LocalGemini, number: int) -> float | None:
+async def _seen_after_ms(case: Case, server: LocalServer, number: int) -> float | None:
     try:
         closed = await server.wait_closed_async(number, timeout_s=UNSEEN_S)
     except TimeoutError:
@@ -333,10 +278,10 @@ async def _seen_after_ms(case: Case, server: LocalGemini, number: int) -> float 
     return (closed.at - case.decision) * 1e3
 
 
-async def _usable(client: AsyncClient) -> bool:
+async def _usable(sdk: Sdk, client: Any) -> bool:
     try:
         with anyio.fail_after(HARNESS_LIMIT_S):
-            return "".join([chunk.text or "" async for chunk in await _ask(client, "small")]) == "ok"
+            return "".join([sdk.said(item) or "" async for item in await sdk.ask(client, "small")]) == "ok"
     except Exception:  # noqa: BLE001 - whatever it is, the client cannot be used
         return False
 
@@ -348,6 +293,7 @@ async def _usable(client: AsyncClient) -> bool:
 class Flood:
     """A run that was broken off in a flood."""
 
+    sdk: str
     backend: Backend
     transport: Transport
     wrong: list[str]
@@ -377,21 +323,22 @@ class _Heart:
         return max(after - before for before, after in pairwise(beats)) * 1e3
 
 
-async def _flood(backend: Backend, transport: Transport, server: LocalGemini) -> Flood:
+async def _flood(sdk: Sdk, backend: Backend, transport: Transport, server: LocalServer) -> Flood:
     """Each on a client of its own: a connection that stays open must not slow the next one down."""
     heart, case, number = _Heart(), Case(), len(server.requests)
-    async with _sdk(server, transport) as client, anyio.create_task_group() as group:
+    async with sdk.client(server, transport) as client, anyio.create_task_group() as group:
         group.start_soon(heart.beat)
-        async with case.watch(partial(_ask, client, "floods"), detectors=None) as watched:
+        async with case.watch(partial(sdk.ask, client, "floods"), detectors=None) as watched:
             await _read_behind(watched)
             case.decide()
         left = time.perf_counter()
         case.check(TerminateReason.CLOSED_BY_CALLER, may_stay_open=True)
         seen_ms = await _seen_after_ms(case, server, number)
         case.expect(that=seen_ms is not None or not case.outcome.closed, what_else="it said that it had closed")
-        case.expect(that=await _usable(client), what_else="the client is not usable")
+        case.expect(that=await _usable(sdk, client), what_else="the client is not usable")
         group.cancel_scope.cancel()
     return Flood(
+        sdk=sdk.name,
         backend=backend,
         transport=transport,
         wrong=case.wrong,
@@ -421,22 +368,22 @@ def _p99(values: Sequence[float]) -> float:
 
 def _print_endings(rows: Sequence[Row]) -> None:
     table = Table(
-        "ending", "transport", "runs", "wrong", "p50 ms", "p99 ms", "usable", title="Endings: from the decision to the server's view"
+        "ending", "SDK", "transport", "runs", "wrong", "p50 ms", "p99 ms", "usable", title="Endings: from the decision to the server's view"
     )
     for row in rows:
         times = (f"{median(row.ms):.2f}", f"{_p99(row.ms):.2f}") if row.ms else ("never", "never")
         where = f"{row.transport} on {row.backend}"
-        table.add_row(row.name, where, str(row.runs), _wrong(row), *times, f"{row.usable}/{row.runs}")
+        table.add_row(row.name, row.sdk, where, str(row.runs), _wrong(row), *times, f"{row.usable}/{row.runs}")
     _console.print(table)
 
 
 def _print_floods(floods: Sequence[Flood]) -> None:
-    table = Table("transport", "said closed", "server saw it", "dropped chunks", "closing ms", "loop blocked ms", title="Floods")
+    table = Table("SDK", "transport", "said closed", "server saw it", "dropped chunks", "closing ms", "loop blocked ms", title="Floods")
     for flood in floods:
         seen = "no" if flood.seen_after_ms is None else f"{flood.seen_after_ms:.1f} ms"
         times = (f"{flood.closing_ms:.1f}", f"{flood.blocked_ms:.1f}")
         where = f"{flood.transport} on {flood.backend}"
-        table.add_row(where, "yes" if flood.said_closed else "no", seen, str(flood.chunks_after_decision), *times)
+        table.add_row(flood.sdk, where, "yes" if flood.said_closed else "no", seen, str(flood.chunks_after_decision), *times)
     _console.print(table)
 
 
@@ -486,7 +433,7 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
     if row.transport is None:
         return data
     times = {"p50_ms": round(median(row.ms), 3), "p99_ms": round(_p99(row.ms), 3)} if row.ms else {"p50_ms": None, "p99_ms": None}
-    return data | {"transport": row.transport, "usable": row.usable} | times
+    return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable} | times
 
 
 @contextlib.contextmanager
@@ -505,11 +452,12 @@ def _quiet(*loggers: str) -> Iterator[None]:
 def measure(*, runs: int, floods: int, races: int) -> Results:
     """All of it. `runs`, `floods`, `races`: how often each."""
     results = Results()
-    with _quiet("monitor.sinks", "trio.async_generator_errors"), LocalGemini(_script_of(_scripts())) as server:
-        for backend, transport in CELLS:
-            results.endings += anyio.run(_endings, backend, transport, server, runs, backend=backend)
-        for backend, transport in CELLS:
-            results.floods += [anyio.run(_flood, backend, transport, server, backend=backend) for _ in range(floods)]
+    for sdk in SDKS:
+        with _quiet("monitor.sinks", "trio.async_generator_errors"), sdk.serve() as server:
+            for backend, transport in sdk.transports:
+                results.endings += anyio.run(_endings, sdk, backend, transport, server, runs, backend=backend)
+            for backend, transport in sdk.transports:
+                results.floods += [anyio.run(_flood, sdk, backend, transport, server, backend=backend) for _ in range(floods)]
     backends: tuple[Backend, ...] = ("asyncio", "trio")
     for backend in backends:
         results.races += anyio.run(raced, backend, races, backend=backend)

@@ -339,9 +339,10 @@ def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
     for known in open_calls:
         if known.raw is call:
             return known.id
-    found = call.get("id") if isinstance(call, Mapping) else getattr(call, "id", None)
-    if isinstance(found, str):
-        return found
+    for name in ("call_id", "id"):  # an item of OpenAI's responses has both, and its results name the first
+        found = call.get(name) if isinstance(call, Mapping) else getattr(call, name, None)
+        if isinstance(found, str):
+            return found
     raise ConfigError(
         f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no open call of this turn; "
         "pass the call of watched.turn.tool_calls, or None for the oldest open one"

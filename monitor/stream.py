@@ -20,7 +20,7 @@ import anyio
 
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
-from monitor.adapters.base import AdapterFactory, StreamAdapter, find_adapter, find_adapter_of_source
+from monitor.adapters.base import AdapterFactory, ReportedFailure, StreamAdapter, find_adapter, find_adapter_of_source
 from monitor.chunks import Chunk
 from monitor.closing import Closing, close_source
 from monitor.errors import ConfigError
@@ -167,6 +167,9 @@ class SourceStream(Generic[T]):
             self._feed(item, now)
         except ConfigError:
             raise
+        except ReportedFailure as error:
+            self._error = error
+            await self._end()
         except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
             core.fail(error, "adapter", now)
         if core.ends_stream:
@@ -301,12 +304,17 @@ class SourceStream(Generic[T]):
                 finished=self._finished and core.stop is None,
                 error=self._error if core.stop is None else None,
                 model_error=self._model_error,
-                must_finish=self._adapter.needs_finish if self._adapter is not None else False,
+                must_finish=self._needs_finish(),
             )
         else:
             self._turn = Turn(number=0, stopped=core.stop)
         if self._done is not None:
             self._done.set()
+
+    def _needs_finish(self) -> bool:
+        """A stream of which nothing came may be known by its source."""
+        adapter = self._adapter or (self._factory(self._index) if self._factory is not None else None)
+        return adapter is not None and adapter.needs_finish
 
     def _settle(self, now: float) -> None:
         """What the end of the source says about the turn, unless the run's end is what ended it."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from monitor.adapters._plain import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
+from monitor.errors import AdapterError
 from monitor.models import ModelError
 
 
@@ -33,7 +34,10 @@ class StreamAdapter(Protocol):
     drained in a cancelled scope."""
 
     def decode(self, item: object) -> Sequence[Chunk]:
-        """The chunks of one SDK object, in order. Raises `AdapterError` for an object that is none of the SDK's."""
+        """The chunks of one SDK object, in order.
+
+        Raises `AdapterError` for an object that is none of the SDK's, and `ReportedFailure` for one that says that the call failed.
+        """
         ...
 
     def finish(self) -> Sequence[Chunk]:
@@ -53,7 +57,24 @@ class AdapterFactory(Protocol):
         ...
 
 
-_BY_MODULE = {"google.genai": ("monitor.adapters.google_genai", "GoogleAdapter")}
+class ReportedFailure(AdapterError):
+    """The service says inside its stream that the call failed, and the SDK raises nothing. A run takes it as if it had.
+
+    Raised by `StreamAdapter.decode`; `model_error` is what `classify` answers for it.
+    """
+
+    def __init__(self, model_error: ModelError) -> None:
+        super().__init__(model_error.message)
+        self.model_error = model_error
+
+    def __reduce__(self) -> tuple[type[ReportedFailure], tuple[ModelError]]:
+        return type(self), (self.model_error,)
+
+
+_BY_MODULE = {
+    "google.genai": ("monitor.adapters.google_genai", "GoogleAdapter"),
+    "openai": ("monitor.adapters.openai", "OpenAIAdapter"),
+}
 """Where an SDK's objects come from, and who reads them."""
 
 

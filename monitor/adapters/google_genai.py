@@ -12,14 +12,14 @@ Two things that the SDK does by itself inside one stream matter to whoever watch
 
 from __future__ import annotations
 
-import gc
-import inspect
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from monitor.adapters._behind import closable, held_behind
+from monitor.adapters._errors import attribute
 from monitor.adapters._google_calls import StreamedCall
-from monitor.adapters._google_errors import attribute, classify
+from monitor.adapters._google_errors import classify
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError
 from monitor.models import ModelError
@@ -135,7 +135,7 @@ class GoogleAdapter:
         The SDK gives no handle on it, and neither `break` nor `aclose()` of its stream reaches it. Only CPython tells what a
         suspended generator holds; elsewhere, and if the SDK's insides change, nothing is found and the stream is drained.
         """
-        return _responses_behind(source)
+        return held_behind(source, _response_of)
 
     def classify(self, error: BaseException) -> ModelError:
         """Which kind of failure an exception of the SDK, or of a transport under it, is."""
@@ -309,23 +309,6 @@ def _word(reason: object) -> str | None:
     raise AdapterError(f"a finish reason is {_name(value)}, not a word")
 
 
-_MAX_STEPS = 2_000
-"""Objects looked at while looking for the response; about 50 are needed."""
-
-
-def _responses_behind(source: object) -> list[Any]:
-    seen, waiting, found = {id(source)}, [source], list[Any]()
-    while waiting and len(seen) < _MAX_STEPS:
-        for held in gc.get_referents(waiting.pop()):
-            if id(held) in seen:
-                continue
-            seen.add(id(held))
-            if inspect.isasyncgen(held) or inspect.isframe(held):
-                waiting.append(held)
-            elif type(held).__module__ == "google.genai._api_client" and _closable(attribute(held, "response_stream")):
-                found.append(held.response_stream)
-    return found
-
-
-def _closable(response: object) -> bool:
-    return callable(attribute(response, "aclose")) or callable(attribute(response, "close"))
+def _response_of(held: object) -> Any:
+    response = attribute(held, "response_stream") if type(held).__module__ == "google.genai._api_client" else None
+    return response if closable(response) else None

@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,6 +15,7 @@ from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
 from monitor._codec import to_plain
+from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT, Opening, suggested, valid, valid_data
 from monitor.adapters.base import AdapterFactory
 from monitor.adapters.google_genai import GoogleAdapter
 from monitor.chunks import ToolCall
@@ -33,9 +32,6 @@ _OF_THE_REQUEST: Final = {
     "automatic_function_calling": "it is off, so that calls, results and limits can be watched",
 }
 """Settings of the SDK that are no settings here, and why."""
-
-NOT_CARRIED_OUT: Final = "The call was not carried out."
-CUT_OFF: Final = "The call was cut off while its arguments were being written, and was not carried out."
 
 
 class GoogleModel:
@@ -69,7 +65,7 @@ class GoogleModel:
         contents = to_contents(request.messages)
         if not contents:
             raise ConfigError("the request has no messages, or only empty ones")
-        return _Opening(partial(self._open, contents, self._config(request)))
+        return Opening(partial(self._open, contents, self._config(request)))
 
     async def aclose(self) -> None:
         """Close the client that was made in this event loop, if any. The next call makes another one."""
@@ -93,23 +89,13 @@ class GoogleModel:
         known = self._config_type.model_fields
         unknown = [str(name) for name in config if name not in known]
         if unknown:
-            raise ConfigError(f"google-genai has no such settings: {', '.join(_suggested(name, known) for name in unknown)}")
+            raise ConfigError(f"google-genai has no such settings: {', '.join(suggested(name, known) for name in unknown)}")
         try:
             return self._config_type.model_validate(config)
         except ValidationError as error:
             first, *others = error.errors(include_url=False, include_input=False)
             more = f" (and {len(others)} more)" if others else ""
             raise ConfigError(f"google-genai does not take {'.'.join(map(str, first['loc']))}: {first['msg']}{more}") from None
-
-
-class _Opening:
-    """A call that is made when it is awaited. Unlike a coroutine it may also be left alone, or be awaited again."""
-
-    def __init__(self, call: Callable[[], Awaitable[AsyncIterator[Any]]]) -> None:
-        self._call = call
-
-    def __await__(self) -> Generator[Any, Any, AsyncIterator[Any]]:
-        return self._call().__await__()
 
 
 # --- the SDK
@@ -138,11 +124,6 @@ def _client_from_environment() -> Any:
         ) from error
 
 
-def _suggested(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
-
-
 # --- the request
 
 
@@ -157,7 +138,7 @@ def to_config(request: ModelRequest) -> dict[str, Any]:
             raise ConfigError(f"{name!r} is no setting of a request: {why}")
     config: dict[str, Any] = {**request.settings, "automatic_function_calling": {"disable": True}}
     if request.instructions:
-        config["system_instruction"] = _valid(request.instructions)
+        config["system_instruction"] = valid(request.instructions)
     if request.tools:
         config["tools"] = [{"function_declarations": [_declared(tool) for tool in request.tools]}, *(config.get("tools") or ())]
         config["tool_config"] = _tool_config(config.get("tool_config"), request.tool_choice)
@@ -199,7 +180,7 @@ def to_contents(messages: Iterable[Message]) -> list[dict[str, Any]]:
     for message in messages:
         match message:
             case UserMessage():
-                _add(contents, "user", [_media(one) if isinstance(one, Media) else {"text": _valid(one.text)} for one in _full(message)])
+                _add(contents, "user", [_media(one) if isinstance(one, Media) else {"text": valid(one.text)} for one in _full(message)])
             case AssistantMessage():
                 _add(contents, "model", _said(message))
                 _add(contents, "user", _answered(message))
@@ -260,11 +241,11 @@ def _signature(signature: str | None) -> bytes | None:
 def _part(piece: Text | Reasoning | ToolCall) -> dict[str, Any] | None:
     match piece:
         case Text(text=text) if text:
-            return {"text": _valid(text)}
+            return {"text": valid(text)}
         case Reasoning(text=text) if text:
-            return {"text": _valid(text), "thought": True}
+            return {"text": valid(text), "thought": True}
         case ToolCall(id=id_, name=name, arguments=arguments):
-            args = _valid_data(to_plain(arguments)) if isinstance(arguments, Mapping) else {}
+            args = valid_data(to_plain(arguments)) if isinstance(arguments, Mapping) else {}
             return {"function_call": {"id": id_, "name": name, "args": args}}
     return None
 
@@ -280,25 +261,6 @@ def _answered(message: AssistantMessage) -> list[dict[str, Any]]:
             response = {"error": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}
         else:
             result = results.pop(at)
-            response = {"error" if result.is_error else "output": _valid(result.text)}
+            response = {"error" if result.is_error else "output": valid(result.text)}
         parts.append({"function_response": {"id": call.id, "name": call.name, "response": response}})
     return parts
-
-
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
-def _valid(text: str) -> str:
-    """Models do write halves of surrogate pairs, and no service takes them back."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
-
-
-def _valid_data(data: Any) -> Any:
-    match data:
-        case str():
-            return _valid(data)
-        case dict():
-            return {_valid(key): _valid_data(value) for key, value in data.items()}
-        case list():
-            return [_valid_data(value) for value in data]
-    return data

@@ -1,4 +1,4 @@
-"""Models by name: `google:gemini-2.5-flash`, `replay:run.jsonl`."""
+"""Models by name: `google:gemini-2.5-flash`, `openai:gpt-5`, `replay:run.jsonl`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from monitor.models import Model
 
 _PROVIDERS: Final = {
     "google": ("monitor.adapters.google_model", "GoogleModel"),
+    "openai": ("monitor.adapters.openai_model", "OpenAIModel"),
+    "openai-responses": ("monitor.adapters.openai_model", "OpenAIResponsesModel"),
     "replay": ("monitor.adapters.replay_model", "ReplayModel"),
 }
 """Where the model class of a provider stands. It is imported when it is asked for, and with it the SDK."""
@@ -21,7 +23,9 @@ def model(name: str, *, client: Any = None) -> Model:
     """The model of that name: the provider, a colon, and the provider's own name for it.
 
     `google:NAME` is Gemini through google-genai; `client` is your `genai.Client`, else one is made from the environment at the
-    first call. `replay:FILE` plays a recorded run, one recorded turn for each call.
+    first call. `openai:NAME` is a chat model through the OpenAI SDK, of OpenAI or of a compatible server, and `openai-responses:NAME`
+    a model by OpenAI's responses API; `client` is your `openai.AsyncOpenAI`, which has the server's `base_url`. `replay:FILE` plays a
+    recorded run, one recorded turn for each call.
 
     Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is not installed.
     """

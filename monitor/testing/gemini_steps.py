@@ -1,84 +1,30 @@
-"""What a script of `LocalGemini` says: its steps, the events of the wire format, and recordings of real ones."""
+"""What a script of `LocalGemini` says: its steps, the events of the wire format (camelCase JSON), and recordings of real ones."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from monitor.errors import AdapterError, ConfigError
-
-Event: TypeAlias = Mapping[str, Any]
-"""One `GenerateContentResponse` as it stands on the wire (camelCase JSON)."""
-
-
-@dataclass(slots=True, frozen=True)
-class Send:
-    """One server-sent event. A bare mapping in a script means the same."""
-
-    event: Event
-
-
-@dataclass(slots=True, frozen=True)
-class Raw:
-    """These body bytes as they are: half an event, a comment, no JSON."""
-
-    data: bytes
-
-
-@dataclass(slots=True, frozen=True)
-class Headers:
-    """The status line and headers now; otherwise they go out with the first `Send` or `Raw`."""
-
-
-@dataclass(slots=True, frozen=True)
-class Pause:
-    """Nothing for `delay_s` seconds; before the first event it delays the headers."""
-
-    delay_s: float
-
-
-@dataclass(slots=True, frozen=True)
-class Stall:
-    """Nothing, until the client leaves or the server stops."""
-
-
-@dataclass(slots=True, frozen=True)
-class Cut:
-    """Close the connection in the middle of the answer, after everything sent so far has gone out."""
-
-
-@dataclass(slots=True, frozen=True)
-class Reset:
-    """Close the connection with a TCP reset."""
-
-
-@dataclass(slots=True, frozen=True)
-class Repeat:
-    """`step` as often as `times` says (`None`: for ever), `delay_s` seconds apart. `Repeat(text("x"))` floods."""
-
-    step: Step | Event
-    times: int | None = None
-    delay_s: float = 0.0
-
-
-@dataclass(slots=True, frozen=True)
-class Reply:
-    """A whole answer with this status instead of a stream. Only a `Pause` may stand before it."""
-
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Added to, or replacing, `content-type: application/json`."""
-
-
-Step: TypeAlias = Send | Raw | Headers | Pause | Stall | Cut | Reset | Repeat | Reply
-Script: TypeAlias = Sequence[Step | Event]
-STEPS = (Send, Raw, Headers, Pause, Stall, Cut, Reset, Repeat, Reply)
-
+from monitor.testing._steps import STEPS as STEPS
+from monitor.testing._steps import Cut as Cut
+from monitor.testing._steps import Event as Event
+from monitor.testing._steps import Headers as Headers
+from monitor.testing._steps import Pause as Pause
+from monitor.testing._steps import Raw as Raw
+from monitor.testing._steps import Repeat as Repeat
+from monitor.testing._steps import Reply as Reply
+from monitor.testing._steps import Reset as Reset
+from monitor.testing._steps import Script as Script
+from monitor.testing._steps import Send as Send
+from monitor.testing._steps import Stall as Stall
+from monitor.testing._steps import Step as Step
+from monitor.testing._steps import html_error as html_error
+from monitor.testing._steps import json_lines
+from monitor.testing._steps import to_json as to_json
 
 # --- what a script sends
 
@@ -240,11 +186,6 @@ def overflow(tokens: int = 1_200_000, limit: int = 1_048_576) -> Reply:
     return error_reply(400, f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit}).")
 
 
-def html_error(code: int = 502, body: str = "<html><body>Bad gateway</body></html>") -> Reply:
-    """What a proxy answers."""
-    return Reply(code, body.encode(), {"content-type": "text/html"})
-
-
 # --- scripts from text and from recordings
 
 
@@ -295,20 +236,10 @@ def load_recording(path: str | PathLike[str]) -> list[RecordedCall]:
     `RecordedCall.events` is a script. Raises `AdapterError` for a line that is neither.
     """
     file = Path(path)
-    lines = [_recorded_line(file, number, line) for number, line in enumerate(file.read_text("utf-8").splitlines(), 1) if line.strip()]
+    lines = json_lines(file)
     if file.suffix != ".responses":
         return [RecordedCall("generateContentStream", tuple(lines))]
     return [_recorded_call(file, line) for line in lines]
-
-
-def _recorded_line(file: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise AdapterError(f"{file}, line {number}: no JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise AdapterError(f"{file}, line {number}: expected a JSON object, not {type(data).__name__}")
-    return data
 
 
 def _recorded_call(file: Path, line: Event) -> RecordedCall:
@@ -317,11 +248,3 @@ def _recorded_call(file: Path, line: Event) -> RecordedCall:
     if not isinstance(method, str) or not all(isinstance(event, dict) for event in events):
         raise AdapterError(f"{file}: a recorded call needs `method` and `response`; this one has {', '.join(line) or 'nothing'}")
     return RecordedCall(method, tuple(events))
-
-
-def to_json(value: Any) -> bytes:
-    """UTF-8; a lone surrogate goes out as its escape, as it would come from the API."""
-    try:
-        return json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value).encode()

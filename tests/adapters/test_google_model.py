@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import monitor
+from monitor.adapters._requests import CUT_OFF, NOT_CARRIED_OUT
 from monitor.adapters.google_genai import GoogleAdapter
-from monitor.adapters.google_model import CUT_OFF, NOT_CARRIED_OUT, GoogleModel, to_config, to_contents
+from monitor.adapters.google_model import GoogleModel, to_config, to_contents
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench import close, stream
+from bench._close_sdks import SDKS
 from tests.adapters.google_sdk import sdk_warnings
 
 TINY = replace(
@@ -28,10 +29,11 @@ def test_close() -> None:
     close.show(results)
     data = _as_written(results)
 
-    assert {(row["backend"], row["transport"]) for row in data["endings"]} == set(close.CELLS)
+    places = {(sdk.name, *place) for sdk in SDKS for place in sdk.transports}
+    assert {(row["sdk"], row["backend"], row["transport"]) for row in data["endings"]} == places
     assert {row["name"]: row["what"] for row in data["endings"] if row["wrong"]} == {}
     assert all(row["usable"] == row["runs"] == 1 and row["p99_ms"] is not None for row in data["endings"])
-    assert {(flood["backend"], flood["transport"]) for flood in data["floods"]} == set(close.CELLS)
+    assert {(flood["sdk"], flood["backend"], flood["transport"]) for flood in data["floods"]} == places
     assert [flood["wrong"] for flood in data["floods"] if flood["wrong"]] == []
     assert {row["backend"] for row in data["races"]} == {"asyncio", "trio"}
     assert {row["name"]: row["what"] for row in data["races"] if row["wrong"]} == {}

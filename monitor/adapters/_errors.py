@@ -1,0 +1,155 @@
+"""What the SDKs' exceptions have in common: their causes, the transports under them, delays, and how "too long" is said.
+
+Decided by names and values along the chain of causes: the same SDK raises errors of aiohttp, httpx or httpx2.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from monitor.models import ErrorKind
+
+_NETWORK_PACKAGES: Final = frozenset({"aiohttp", "anyio", "h11", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "urllib3"})
+_UNREADABLE: Final = frozenset({"APIResponseValidationError", "JSONDecodeError", "UnknownApiResponseError"})
+_DELAY: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s?")
+_MAX_CAUSES: Final = 20
+_MAX_MESSAGE_CHARS: Final = 2000
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """The exception and what it came from, nearest first; members of a group as well."""
+    chain: list[BaseException] = []
+    waiting = [error]
+    while waiting and len(chain) < _MAX_CAUSES:
+        one = waiting.pop(0)
+        if any(one is known for known in chain):
+            continue
+        chain.append(one)
+        members = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        behind = one.__cause__ if one.__suppress_context__ else one.__cause__ or one.__context__
+        waiting += [*members, *([] if behind is None else [behind])]
+    return chain
+
+
+def kind_by_type(error: BaseException) -> ErrorKind | None:
+    """What the class of one exception tells, whoever raised it; `None`: nothing."""
+    types = [(kind.__name__, kind.__module__.partition(".")[0]) for kind in type(error).__mro__]
+    if any(name in _UNREADABLE for name, _ in types):
+        return ErrorKind.MALFORMED
+    if any(name == "ValidationError" and package in {"pydantic", "pydantic_core"} for name, package in types):
+        return ErrorKind.MALFORMED
+    if isinstance(error, OSError) or any(package in _NETWORK_PACKAGES for _, package in types):
+        return ErrorKind.NETWORK
+    return None
+
+
+# --- how long to wait
+
+
+def delay_s(value: object) -> float | None:
+    """A delay as a service writes it, in seconds: `7`, `7.5s`, or a date; `None` where it is none of these."""
+    text = str(value).strip()
+    delay = _DELAY.fullmatch(text)
+    if delay:
+        return float(delay[1])
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None
+
+
+def header_delay_s(headers: object) -> float | None:
+    """What the headers of a response ask to wait: `retry-after-ms`, else `retry-after`."""
+    if not isinstance(headers, Mapping):
+        return None
+    said = {str(name).lower(): value for name, value in headers.items()}
+    milliseconds = delay_s(said.get("retry-after-ms"))
+    if milliseconds is not None and math.isfinite(milliseconds):
+        return milliseconds / 1000
+    return delay_s(said["retry-after"]) if "retry-after" in said else None
+
+
+# --- the prompt does not fit
+
+_NO_OVERFLOW: Final = (
+    r"rate.?limit",
+    r"too many requests",
+    r"throttl",
+    r"tokens? per (?:minute|day|hour)",
+    r"\btpm\b",
+    r"quota",
+    r"billing",
+    r"prompt template",
+    r"context window too small",
+)
+_OVERFLOW: Final = (
+    r"prompt (?:is )?too long",  # Anthropic, Ollama, z.ai
+    r"exceeds? (?:the )?context (?:limit|window)",  # Anthropic: input and max_tokens together; OpenAI
+    r"model_context_window_exceeded",
+    r"too many total text bytes",
+    r"context_length_exceeded",
+    r"maximum context length",  # OpenAI, OpenRouter, DeepSeek, LiteLLM, Mistral
+    r"input tokens exceed the configured limit",
+    r"token count.{0,40}\bexceed",  # Gemini, Bedrock, Copilot
+    r"exceeds the maximum number of (?:input )?tokens",
+    r"input is too long for requested model",  # Bedrock
+    r"maximum prompt length is",  # xAI
+    r"reduce the length of the (?:messages|prompt)",  # Groq
+    r"maximum allowed input length",
+    r"is longer than the model's context length",  # Together
+    r"exceeded model token limit",  # Kimi
+    r"context window (?:limit )?(?:has been )?exceed",  # MiniMax, LiteLLM
+    r"ContextWindowExceededError",
+    r"prompt exceeds max length",  # z.ai
+    r"range of input length should be",  # DashScope
+    r"exceeds the available context size",  # llama.cpp
+    r"context size has been exceeded",
+    r"greater than the context length",  # LM Studio
+    r"the configured context size is",
+    r"token limit exceeded",
+)
+_SAYS_OVERFLOW: Final = re.compile("|".join(_OVERFLOW), re.IGNORECASE | re.DOTALL)
+_SAYS_OTHERWISE: Final = re.compile("|".join(_NO_OVERFLOW), re.IGNORECASE)
+
+
+def says_overflow(message: str) -> bool:
+    """Whether an error message says that the prompt does not fit the model's window. What speaks of rates and quotas never does."""
+    message = message[:_MAX_MESSAGE_CHARS]
+    return _SAYS_OVERFLOW.search(message) is not None and _SAYS_OTHERWISE.search(message) is None
+
+
+# --- reading objects that may be anything: classifying a failure must not fail
+
+
+def has(holder: object, name: str) -> bool:
+    """`hasattr`; True where it cannot be told."""
+    try:
+        return hasattr(holder, name)
+    except Exception:  # noqa: BLE001 - see above
+        return True
+
+
+def attribute(holder: object, name: str) -> Any:
+    """`getattr`; `None` where there is none, or reading it fails."""
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 - see above
+        return None
+
+
+def message_of(error: BaseException) -> str:
+    """What it says, or else its name; at most 2,000 characters."""
+    try:
+        return (str(error) or type(error).__name__)[:_MAX_MESSAGE_CHARS]
+    except Exception:  # noqa: BLE001 - see above
+        return type(error).__name__
+
+
+def said_or(said: object, error: BaseException) -> str:
+    """The service's own words, or else the exception's."""
+    return said[:_MAX_MESSAGE_CHARS] if isinstance(said, str) and said else message_of(error)

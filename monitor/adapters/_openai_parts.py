@@ -1,0 +1,112 @@
+"""What both wire formats of the OpenAI SDK have in common: reading its objects, tool calls in pieces, and counts of tokens.
+
+The SDK builds its objects without validating them, so a field may be missing, or of any type; what compatible servers add is an attribute
+too, with plain data in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from monitor.chunks import Chunk, ToolCall, ToolCallDelta, UsageReport
+from monitor.errors import AdapterError
+
+
+def get(holder: object, name: str) -> Any:
+    """A field of an SDK object or of plain data; `None` where there is none."""
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+
+
+def text_at(holder: object, name: str) -> str | None:
+    """A text; `None` where it is empty or missing."""
+    value = get(holder, name)
+    if value is not None and not isinstance(value, str):
+        raise AdapterError(f"`{name}` is {name_of(value)}, not str")
+    return value or None
+
+
+def index_at(holder: object, name: str) -> int | None:
+    """A position; `None` where it is missing or no number."""
+    value = get(holder, name)
+    return value if type(value) is int else None
+
+
+def list_at(holder: object, name: str) -> Sequence[Any]:
+    """A list; `None` is an empty one."""
+    value = get(holder, name)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise AdapterError(f"`{name}` is {name_of(value)}, not a list")
+    return value
+
+
+def name_of(value: object) -> str:
+    """The type of a value, as an error message says it."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+class PendingCall:
+    """A tool call while its arguments are being written. `id` is the one that it goes by; `given` the provider's, where there is one."""
+
+    def __init__(self, id_: str, name: str, raw: object, *, given: str | None) -> None:
+        self.id = id_
+        self.given = given
+        self.name = name
+        self.raw = raw
+        self.custom = False
+        """Its input is a text, not JSON."""
+        self._pieces: list[str] = []
+        self._named = False
+
+    @property
+    def text(self) -> str:
+        """What has been written so far."""
+        return "".join(self._pieces)
+
+    def write(self, piece: str) -> ToolCallDelta:
+        """One piece more; the first says the name."""
+        self._pieces.append(piece)
+        name = None if self._named else self.name
+        self._named = True
+        return ToolCallDelta(self.id, name, piece)
+
+    def ended(self, *, cut_off: bool) -> ToolCall:
+        """`cut_off`: the model did not come to the end; what it wrote may be whole all the same, because JSON says where it ends."""
+        text = self.text
+        if self.custom:
+            arguments: Any = text if cut_off else {"input": text}
+        else:
+            arguments = text if not text.strip() and cut_off else arguments_of(text)
+        return ToolCall(self.id, self.name, arguments, self.raw)
+
+
+def arguments_of(text: str) -> Any:
+    """The JSON object; the text itself where it is none. Nothing at all is how some servers say that there are no arguments."""
+    if not text.strip():
+        return {}
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return arguments if isinstance(arguments, dict) else text
+
+
+class Tokens:
+    """The counts of one response. They never shrink, and a field that a later report lacks keeps its value."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def report(self, **counts: object) -> Iterator[Chunk]:
+        """The totals, if one of them grew."""
+        grew = False
+        for name, count in counts.items():
+            if type(count) is int and count >= 0 and count > self._counts.get(name, -1):
+                self._counts[name] = count
+                grew = True
+        if grew:
+            yield UsageReport(**self._counts)

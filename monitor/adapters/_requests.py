@@ -1,0 +1,49 @@
+"""What the models of all SDKs need to say a neutral request in a provider's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from difflib import get_close_matches
+from typing import Any, Final
+
+NOT_CARRIED_OUT: Final = "The call was not carried out."
+"""The result of a call that has none: no provider takes a history that leaves a call open."""
+CUT_OFF: Final = "The call was cut off while its arguments were being written, and was not carried out."
+"""The same, of a call whose arguments are not whole."""
+
+
+class Opening:
+    """A call that is made when it is awaited. Unlike a coroutine it may also be left alone, or be awaited again."""
+
+    def __init__(self, call: Callable[[], Awaitable[AsyncIterator[Any]]]) -> None:
+        self._call = call
+
+    def __await__(self) -> Generator[Any, Any, AsyncIterator[Any]]:
+        return self._call().__await__()
+
+
+def suggested(name: str, known: Iterable[str]) -> str:
+    """An unknown name, with the known one that was perhaps meant."""
+    close = get_close_matches(name, known, n=1)
+    return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
+
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def valid(text: str) -> str:
+    """Models do write halves of surrogate pairs, and no service takes them back: each becomes U+FFFD."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def valid_data(data: Any) -> Any:
+    """The same, of every text in plain data."""
+    match data:
+        case str():
+            return valid(data)
+        case dict():
+            return {valid(key): valid_data(value) for key, value in data.items()}
+        case list():
+            return [valid_data(value) for value in data]
+    return data
