@@ -40,6 +40,14 @@ from monitor.conditions import ToolCalled as ToolCalled
 from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.config import MonitorConfig as MonitorConfig
 from monitor.config import load_config as load_config
+from monitor.context import Committed as Committed
+from monitor.context import History as History
+from monitor.context import HistoryEdit as HistoryEdit
+from monitor.context import RawMessage as RawMessage
+from monitor.context import RepairKind as RepairKind
+from monitor.context import RepairReport as RepairReport
+from monitor.context import Stale as Stale
+from monitor.context import repair as repair
 from monitor.declarations import declare as declare
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
@@ -163,6 +171,7 @@ __all__ = [
     "Chunk",
     "ChunkReceived",
     "Clock",
+    "Committed",
     "Compact",
     "Condition",
     "ConfigError",
@@ -182,6 +191,8 @@ __all__ = [
     "FirstChunkTimeout",
     "FunctionTool",
     "Guard",
+    "History",
+    "HistoryEdit",
     "IdleTimeout",
     "JsonlSink",
     "Judge",
@@ -226,9 +237,12 @@ __all__ = [
     "Policy",
     "Predicate",
     "Price",
+    "RawMessage",
     "Reasoning",
     "ReasoningDelta",
     "RecordedError",
+    "RepairKind",
+    "RepairReport",
     "ResultUnmatched",
     "Resumed",
     "Retries",
@@ -241,6 +255,7 @@ __all__ = [
     "RunTerminated",
     "SimilarMessages",
     "SinkFailed",
+    "Stale",
     "Step",
     "StepStatus",
     "Stop",
@@ -295,6 +310,7 @@ __all__ = [
     "load_config",
     "message_codec",
     "model",
+    "repair",
     "tool",
     "verdict_codec",
     "watch",

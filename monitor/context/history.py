@@ -1,0 +1,182 @@
+"""The one owner of a conversation. Whoever wants to change it proposes an edit against the version that it has seen.
+
+Failures answered: a summary that comes late and overwrites what was said meanwhile, two reductions at once of which one undoes the other,
+and originals that are gone once something has been shortened.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from monitor.chunks import ToolCall
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Message, UserMessage
+
+
+@dataclass(slots=True, frozen=True)
+class HistoryEdit:
+    """The messages from `start` to `stop` (exclusive) of the history as it was at `base_version` become `replacement`.
+
+    Everything before `start` stays as the provider has cached it. Nothing is changed until a `History` commits it.
+    """
+
+    base_version: int
+    start: int
+    stop: int
+    replacement: tuple[Message, ...]
+    kind: str
+    """What made it, in one word: `prune`, `compaction`."""
+    note: str = ""
+    """What it does and why, for people."""
+
+    def applied_to(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """What `messages`, those of `base_version` and perhaps later ones behind them, would become."""
+        return (*messages[: self.start], *self.replacement, *messages[self.stop :])
+
+
+@dataclass(slots=True, frozen=True)
+class Committed:
+    """An edit that is part of the history now."""
+
+    edit: HistoryEdit
+    version: int
+    """Of the history with it."""
+    start: int
+    """Where it stands: `edit.start`, moved by what earlier edits had made shorter or longer before it."""
+    replaced: tuple[Message, ...]
+    """What stood there."""
+
+    @property
+    def stop(self) -> int:
+        """The end of what it replaced (exclusive), in the history before it."""
+        return self.start + len(self.replaced)
+
+
+@dataclass(slots=True, frozen=True)
+class Stale:
+    """An edit that was refused, because the messages that it replaces are no longer those that it was made for."""
+
+    edit: HistoryEdit
+    by: Committed
+    """What has changed them since."""
+
+
+class History:
+    """Messages in order, to which messages are added and edits are committed. Every change makes a new `version`, counted from 0.
+
+    An edit changes what the model is shown. What was said stays readable: `originals`, `behind`.
+    """
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages: list[Message] = []
+        self._origins: list[tuple[int, int]] = []
+        """By message: the originals that it stands for, from and to (exclusive)."""
+        self._originals: list[Message] = []
+        self._lengths = [0]
+        """By version: how many messages there were."""
+        self._edits: list[Committed] = []
+        self._shown: tuple[Message, ...] | None = ()
+        for message in messages:
+            self._add(message)
+        self._lengths = [len(self._messages)]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the model is shown. The same object until something changes."""
+        if self._shown is None:
+            self._shown = tuple(self._messages)
+        return self._shown
+
+    @property
+    def version(self) -> int:
+        """How many changes there were."""
+        return len(self._lengths) - 1
+
+    @property
+    def edits(self) -> tuple[Committed, ...]:
+        """Every edit that was committed, in order."""
+        return tuple(self._edits)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def append(self, message: Message) -> None:
+        """Add what was said last. Raises `ConfigError` for what is no message, and for a result without its call."""
+        self._add(message)
+        self._lengths.append(len(self._messages))
+
+    @property
+    def originals(self) -> tuple[Message, ...]:
+        """Every message as it was appended, whatever became of it."""
+        return tuple(self._originals)
+
+    def behind(self, start: int, stop: int) -> tuple[Message, ...]:
+        """The originals that the messages shown from `start` to `stop` (exclusive) stand for.
+
+        Where an edit put as many messages as it took, each stands for its own; else all of them stand for all.
+        """
+        origins = self._origins[start:stop]
+        if not origins:
+            return ()
+        return tuple(self._originals[min(first for first, _ in origins) : max(last for _, last in origins)])
+
+    def commit(self, edit: HistoryEdit) -> Committed | Stale:
+        """Apply `edit`, wherever its messages stand by now; or refuse it, if another edit has changed any of them since.
+
+        Messages that were appended since stay behind it. Raises `ConfigError` for an edit of messages that there were none of.
+        """
+        if not 0 <= edit.base_version <= self.version:
+            raise ConfigError(f"the edit is of version {edit.base_version}; the history is at version {self.version}")
+        length = self._lengths[edit.base_version]
+        if not 0 <= edit.start <= edit.stop <= length:
+            raise ConfigError(f"the edit is of messages {edit.start} to {edit.stop}; version {edit.base_version} has {length}")
+        for message in edit.replacement:
+            _check(message)
+        start, stop = edit.start, edit.stop
+        for earlier in self._edits[bisect_right(self._edits, edit.base_version, key=attrgetter("version")) :]:
+            if earlier.start >= stop:
+                continue
+            if earlier.stop > start:
+                return Stale(edit, earlier)
+            moved = len(earlier.edit.replacement) - len(earlier.replaced)
+            start, stop = start + moved, stop + moved
+        return self._apply(edit, start, stop)
+
+    def _apply(self, edit: HistoryEdit, start: int, stop: int) -> Committed:
+        replaced = tuple(self._messages[start:stop])
+        if len(replaced) != len(edit.replacement):
+            origin = self._origin(start, stop)
+            self._origins[start:stop] = [origin] * len(edit.replacement)
+        self._messages[start:stop] = edit.replacement
+        self._shown = None
+        self._lengths.append(len(self._messages))
+        committed = Committed(edit, self.version, start, replaced)
+        self._edits.append(committed)
+        return committed
+
+    def _origin(self, start: int, stop: int) -> tuple[int, int]:
+        if start < stop:
+            return min(first for first, _ in self._origins[start:stop]), max(last for _, last in self._origins[start:stop])
+        here = self._origins[start - 1][1] if start else 0
+        return here, here
+
+    def _add(self, message: Message) -> None:
+        _check(message)
+        self._origins.append((len(self._originals), len(self._originals) + 1))
+        self._originals.append(message)
+        self._messages.append(message)
+        self._shown = None
+
+
+def _check(message: object) -> None:
+    if not isinstance(message, UserMessage | AssistantMessage):
+        raise ConfigError(f"a history holds UserMessage and AssistantMessage, not {type(message).__name__}")
+    if isinstance(message, AssistantMessage) and message.results:
+        calls = Counter(part.id for part in message.content if isinstance(part, ToolCall))
+        orphans = Counter(result.id for result in message.results) - calls
+        if orphans:
+            raise ConfigError(f"the message has a result without its call: {min(orphans)!r}; `repair` takes such histories")

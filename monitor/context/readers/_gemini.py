@@ -1,0 +1,84 @@
+"""Gemini's contents, in camel case as on the wire or in snake case as in the SDK."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from monitor._codec import text_of
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context.raw import RawMessage, RawPart, Unread
+from monitor.context.readers._plain import base64_of, objects, role_of, text
+from monitor.messages import Media, Reasoning, Text
+
+_ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
+    None: "user",
+    "user": "user",
+    "model": "assistant",
+    "function": "tool",
+    "tool": "tool",
+}
+
+
+def read(content: Mapping[str, Any]) -> RawMessage:
+    """One content."""
+    parts: list[RawPart] = []
+    for part in objects(content, "parts"):
+        if isinstance(part, Unread):
+            parts.append(part)
+        else:
+            parts += _part({_snake(str(key)): value for key, value in part.items() if value is not None})
+    return RawMessage(role_of(content, _ROLES), tuple(parts))
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def _fields(value: object) -> dict[str, Any]:
+    return {_snake(str(key)): field for key, field in value.items() if field is not None} if isinstance(value, Mapping) else {}
+
+
+def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
+    """A signature belongs to its part: it comes just before it, with the thought where it is one."""
+    signature = base64_of(part.get("thought_signature"))
+    words = text(part, "text")
+    if part.get("thought") is True and "text" in part:
+        yield Reasoning(words, signature)
+        return
+    if signature is not None:
+        yield Reasoning("", signature)
+    if "text" in part:
+        if words:
+            yield Text(words)
+    elif "function_call" in part:
+        call = _fields(part["function_call"])
+        yield ToolCall(text(call, "id"), text(call, "name"), call.get("args", {}))  # the service leaves empty ones away
+    elif "function_response" in part:
+        yield from _result(_fields(part["function_response"]))
+    elif "inline_data" in part or "file_data" in part:
+        yield _media(part)
+    elif signature is None:
+        yield Unread(", ".join(sorted(part)) or "an empty part")
+
+
+def _result(answer: Mapping[str, Any]) -> Iterator[RawPart]:
+    said = answer.get("response")
+    is_error = False
+    if isinstance(said, Mapping) and len(said) == 1:
+        (key,) = said
+        is_error = key == "error"
+        said = said[key] if key in ("output", "error", "result") else said
+    yield ToolResult(text(answer, "id"), text(answer, "name"), text_of("" if said is None else said), is_error)
+    for part in objects(answer, "parts"):
+        yield part if isinstance(part, Unread) else _media(_fields(part))
+
+
+def _media(part: Mapping[str, Any]) -> RawPart:
+    inline, file = _fields(part.get("inline_data")), _fields(part.get("file_data"))
+    one = inline or file
+    mime_type, name = text(one, "mime_type"), text(one, "display_name") or None
+    if not mime_type:
+        return Unread("data without a type")
+    return Media(mime_type, base64_of(inline.get("data")), text(file, "file_uri") or None, name)

@@ -1,0 +1,474 @@
+"""Any history becomes one that every provider takes. Failures answered: a 400 for a whole session, because of one lost result.
+
+Calls and results are matched by occurrence: a result answers the first open call with its id in the newest turn before it that has one;
+without an id it goes by the name of its tool. What was said is not judged, only put where it belongs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from operator import is_
+from typing import Any, Final, TypeAlias, cast
+
+from monitor._hashing import canonical_json, identity
+from monitor.chunks import ToolCall, ToolResult, check
+from monitor.context.forms import Form, FormRules, rules_of
+from monitor.context.raw import RawMessage, RawPart, Unread
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.reasons import FinishReason
+
+NOT_CARRIED_OUT: Final = "The call was not carried out."
+"""The result that is made for a call that has none."""
+CUT_OFF: Final = "The call was cut off while its arguments were being written, and was not carried out."
+"""The same, for one whose arguments are no whole JSON object."""
+BEGINNING: Final = "(What was said before is not part of this conversation.)"
+"""What the user says where a history begins with the model: no provider takes that."""
+
+_SYNTHETIC: Final = frozenset(f"{prefix}{text}" for prefix in ("", "Error: ") for text in (NOT_CARRIED_OUT, CUT_OFF))
+
+
+class RepairKind(StrEnum):
+    """What was done to a history."""
+
+    RESULT_MOVED = "result_moved"
+    """It stood elsewhere, and stands behind its call now."""
+    RESULT_ADDED = "result_added"
+    """The call had none: an error says so."""
+    RESULT_REPLACED = "result_replaced"
+    """A real result came after such an error."""
+    RESULT_ORPHANED = "result_orphaned"
+    """It answered no call, and was dropped."""
+    RESULT_REPEATED = "result_repeated"
+    """The call had been answered: the second answer was dropped."""
+    CALL_DROPPED = "call_dropped"
+    """Nothing to call, or nothing to call it with, or of an interrupted turn."""
+    ID_REWRITTEN = "id_rewritten"
+    """It was blank, used before, or none that the provider takes. Of the call and of its result."""
+    NAME_REWRITTEN = "name_rewritten"
+    """The provider takes no such name of a tool."""
+    ARGUMENTS_READ = "arguments_read"
+    """They were JSON in a string, or there were none where the call was answered all the same."""
+    MESSAGE_DROPPED = "message_dropped"
+    """It said nothing, or nothing of it was left."""
+    PART_DROPPED = "part_dropped"
+    """It has no form in which it could be sent."""
+    SYSTEM_MOVED = "system_moved"
+    """A system message in the middle: the user says it now."""
+    USER_ADDED = "user_added"
+    """The history began with the model."""
+
+
+@dataclass(slots=True, frozen=True)
+class Repair:
+    """One thing that was done."""
+
+    kind: RepairKind
+    index: int
+    """Of the message, as it was given."""
+    note: str
+    """For people: which call, which part."""
+
+
+@dataclass(slots=True, frozen=True)
+class RepairReport:
+    """All that was done. False if nothing was."""
+
+    repairs: tuple[Repair, ...] = ()
+    instructions: str | None = None
+    """The system messages at the head, which are no part of a neutral history."""
+
+    def __bool__(self) -> bool:
+        return bool(self.repairs)
+
+    @property
+    def counts(self) -> Mapping[RepairKind, int]:
+        """How often each was done."""
+        return Counter(one.kind for one in self.repairs)
+
+
+def repair(
+    history: Iterable[RawMessage | Message], *, form: Form | None = None, tools: Collection[str] | None = None
+) -> tuple[tuple[Message, ...], RepairReport]:
+    """`history` as messages that `form` takes (all of them, if `None`), and what had to be done.
+
+    A tuple of messages in which nothing is wrong comes back as the same object; so does every message that is not changed.
+
+    - A result is moved to its call, wherever it stood. Repeated and orphaned ones are dropped.
+    - A call without a result is answered by an error, which a real result replaces if it comes later. Of an interrupted turn such a call is
+      dropped, because nobody was to carry it out; calls that were answered stay.
+    - A call without a name, or without both arguments and result, is dropped; so is one that was not answered and is not among `tools`.
+    - Ids and names that the provider does not take are rewritten, the same way each time and on both sides.
+    - Assistant records one after another are one turn; empty messages are dropped, and a history begins with the user.
+
+    Linear in the size of the history. Raises `ConfigError` for what is no message and for an unknown form, `AdapterError` for a call or a
+    result whose fields are of a wrong type.
+    """
+    given = history if isinstance(history, tuple) else tuple(history)
+    try:
+        rules = rules_of(form)
+    except KeyError:
+        raise ConfigError(f"unknown form {form!r}; known: gemini, openai-chat, openai-responses, anthropic") from None
+    work = _Repair(rules, None if tools is None else frozenset(tools))
+    for index, message in enumerate(given):
+        work.take(index, message)
+    messages = work.messages()
+    done = tuple(sorted(work.repairs, key=lambda one: one.index))
+    report = RepairReport(done, "\n\n".join(work.instructions) or None)
+    return cast("tuple[Message, ...]", given) if _all_are(messages, given) else messages, report
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A call, and what answers it."""
+
+    call: ToolCall
+    turn: _Turn
+    result: ToolResult | None = None
+
+
+_Content: TypeAlias = "Text | Reasoning | _Slot"
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """An assistant message that is being put together."""
+
+    index: int
+    content: list[_Content] = field(default_factory=list)
+    source: AssistantMessage | None = None
+    finish_reason: FinishReason | None = None
+    interrupted: bool = False
+
+    @property
+    def open(self) -> bool:
+        """The next record may be more of it."""
+        return self.source is None and self.finish_reason is None and not self.interrupted
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A user message."""
+
+    index: int
+    content: tuple[Text | Media, ...]
+    source: UserMessage | None = None
+
+
+class _Open:
+    """Calls that wait for a result, by whatever a result may know of them; those of the newest turn first, in call order."""
+
+    def __init__(self) -> None:
+        self._groups: defaultdict[Hashable, list[deque[_Slot]]] = defaultdict(list)
+
+    def add(self, key: Hashable, slot: _Slot) -> None:
+        groups = self._groups[key]
+        if not groups or groups[-1][-1].turn is not slot.turn:
+            groups.append(deque())
+        groups[-1].append(slot)
+
+    def take(self, key: Hashable) -> _Slot | None:
+        groups = self._groups.get(key, [])
+        while groups:
+            group = groups[-1]
+            while len(group) > 1 and group[0].result is not None:
+                group.popleft()
+            if group[0].result is None:
+                return group[0]
+            groups.pop()
+        return None
+
+
+class _Repair:
+    """The state of one repair."""
+
+    def __init__(self, rules: FormRules, tools: frozenset[str] | None) -> None:
+        self.repairs: list[Repair] = []
+        self.instructions: list[str] = []
+        self._rules = rules
+        self._tools = tools
+        self._line: list[_Turn | _Asked] = []
+        self._open = _Open()
+        self._made_up: defaultdict[str, list[_Slot]] = defaultdict(list)
+        """By id: calls that somebody answered with an error because there was no result."""
+        self._known: set[str] = set()
+        """Ids of calls so far."""
+        self._early: list[tuple[int, ToolResult]] = []
+        """Results whose call may still come."""
+        self._answering = False
+        """The newest turn has been answered in part, so that what follows of the assistant is another turn."""
+        self._ids: set[str] = set()
+        """Those that the calls have now: of the history where the provider wants them unique, else of the turn."""
+        self._copies: Counter[str] = Counter()
+
+    # --- reading
+
+    def take(self, index: int, message: object) -> None:
+        """The next message."""
+        match message:
+            case UserMessage(content=content):
+                self._ask(index, content, message)
+            case AssistantMessage():
+                self._say(_Turn(index, source=message, finish_reason=message.finish_reason), message.content)
+                for result in message.results:
+                    self._answer(index, result)
+            case RawMessage(role="assistant"):
+                self._take_assistant(index, message)
+            case RawMessage(role="user" | "tool"):
+                results = [part for part in message.parts if isinstance(part, ToolResult)]
+                for result in results:
+                    self._answer(index, result)
+                shown = tuple(part for part in message.parts if isinstance(part, Text | Media))
+                self._drop_all(index, (part for part in message.parts if not isinstance(part, Text | Media | ToolResult)), message.role)
+                if shown or not results:
+                    self._ask(index, shown, None)
+            case RawMessage(role="system"):
+                self._take_system(index, message)
+            case _:
+                raise ConfigError(f"message {index} of the history is {type(message).__name__}, no RawMessage and no message")
+
+    def _take_assistant(self, index: int, message: RawMessage) -> None:
+        content = [part for part in message.parts if isinstance(part, Text | Reasoning | ToolCall)]
+        last = self._line[-1] if self._line else None
+        if isinstance(last, _Turn) and last.open and not (self._answering or message.interrupted):
+            last.finish_reason = message.finish_reason
+            self._extend(last, content)
+        else:
+            self._say(_Turn(index, finish_reason=message.finish_reason, interrupted=message.interrupted), content)
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                self._answer(index, part)
+        self._drop_all(index, (part for part in message.parts if isinstance(part, Media | Unread)), message.role)
+
+    def _take_system(self, index: int, message: RawMessage) -> None:
+        texts = tuple(part for part in message.parts if isinstance(part, Text) and part.text)
+        self._drop_all(index, (part for part in message.parts if not isinstance(part, Text)), message.role)
+        if not self._line:
+            self.instructions += [part.text for part in texts]
+        elif texts:
+            self._note(RepairKind.SYSTEM_MOVED, index, "a system message in the middle is said by the user")
+            self._ask(index, texts, None)
+
+    def _drop_all(self, index: int, parts: Iterable[RawPart], role: str) -> None:
+        for part in parts:
+            what = part.what if isinstance(part, Unread) else type(part).__name__
+            self._note(RepairKind.PART_DROPPED, index, f"{what} of the {role}")
+
+    def _ask(self, index: int, content: tuple[Text | Media, ...], source: UserMessage | None) -> None:
+        self._line.append(_Asked(index, content, source))
+        self._answering = True
+
+    def _say(self, turn: _Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
+        self._line.append(turn)
+        self._answering = False
+        self._extend(turn, content)
+
+    def _extend(self, turn: _Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
+        for part in content:
+            if not isinstance(part, ToolCall):
+                turn.content.append(part)
+                continue
+            check(part)
+            slot = _Slot(part, turn)
+            turn.content.append(slot)
+            self._known.add(part.id)
+            self._open.add(("id", part.id), slot)
+            self._open.add(("name", part.name.strip()), slot)
+            self._open.add("any", slot)
+            if not part.id:
+                self._open.add(("name of one without id", part.name.strip()), slot)
+
+    def _answer(self, index: int, result: ToolResult) -> None:
+        check(result)
+        self._answering = True
+        slot = self._waiting(result)
+        if slot is None and result.id and result.id in self._known:
+            self._again(index, result)
+        elif slot is None:
+            self._early.append((index, result))
+        else:
+            self._settle(index, slot, result)
+
+    def _waiting(self, result: ToolResult) -> _Slot | None:
+        name = result.name.strip()
+        if result.id:
+            return self._open.take(("id", result.id)) or self._open.take(("name of one without id", name))
+        return self._open.take(("name", name)) if name else self._open.take("any")
+
+    def _settle(self, index: int, slot: _Slot, result: ToolResult) -> None:
+        slot.result = result
+        if result.text in _SYNTHETIC:
+            self._made_up[result.id].append(slot)
+        if slot.turn is not self._newest():
+            self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)}")
+
+    def _newest(self) -> _Turn | None:
+        """The turn that a result here answers without having to be moved."""
+        last = self._line[-1] if self._line else None
+        return last if isinstance(last, _Turn) else None
+
+    def _again(self, index: int, result: ToolResult) -> None:
+        made_up = self._made_up.get(result.id)
+        if made_up and result.text not in _SYNTHETIC:
+            slot = made_up.pop()
+            slot.result = result
+            self._note(RepairKind.RESULT_REPLACED, index, f"the result of {_named(slot.call)} came late")
+        else:
+            self._note(RepairKind.RESULT_REPEATED, index, f"another result of {result.name or 'call'} {result.id}")
+
+    # --- writing
+
+    def messages(self) -> tuple[Message, ...]:
+        """All of it, when everything has been taken."""
+        for index, result in self._early:
+            slot = self._waiting(result) if result.id else None
+            if slot is None:
+                self._note(RepairKind.RESULT_ORPHANED, index, f"a result of {result.name or 'call'} {result.id}".rstrip())
+            else:
+                slot.result = result
+                self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)} stood before it")
+        messages: list[Message] = []
+        for one in self._line:
+            message = self._asked(one) if isinstance(one, _Asked) else self._said(one)
+            if message is None:
+                self._note(RepairKind.MESSAGE_DROPPED, one.index, "an empty message")
+            else:
+                messages.append(message)
+        if messages and isinstance(messages[0], AssistantMessage):
+            self._note(RepairKind.USER_ADDED, 0, "the history began with the model")
+            messages.insert(0, UserMessage((Text(BEGINNING),)))
+        return tuple(messages)
+
+    def _asked(self, one: _Asked) -> UserMessage | None:
+        content = tuple(self._sendable(one.index, part) for part in one.content)
+        if all(isinstance(part, Text) and not part.text.strip() for part in content):
+            return None
+        if one.source is not None and _all_are(content, one.source.content):
+            return one.source
+        return UserMessage(content)
+
+    def _sendable(self, index: int, part: Text | Media) -> Text | Media:
+        if isinstance(part, Text) or (part.data is None and part.uri) or (part.data is not None and _is_base64(part.data)):
+            return part
+        self._note(RepairKind.PART_DROPPED, index, f"{part.name or part.mime_type} without its data")
+        return Text(f"({part.name or part.mime_type}: its data is missing)")
+
+    def _said(self, turn: _Turn) -> AssistantMessage | None:
+        content: list[Text | Reasoning | ToolCall] = []
+        results: list[ToolResult] = []
+        if not self._rules.unique_ids:
+            self._ids, self._copies = set(), Counter()
+        for part in turn.content:
+            if isinstance(part, _Slot):
+                pair = self._paired(turn, part)
+                if pair is not None:
+                    content.append(pair[0])
+                    results.append(pair[1])
+                else:
+                    while content and isinstance(content[-1], Reasoning) and not content[-1].text:
+                        content.pop()  # the signature of the call
+            else:
+                content.append(part)
+        if all(isinstance(part, Text) and not part.text.strip() for part in content):
+            return None
+        source = turn.source
+        if source is None:
+            return AssistantMessage(tuple(content), tuple(results), turn.finish_reason)
+        if _all_are(content, source.content) and _all_are(results, source.results):
+            return source
+        if sorted(map(id, results)) == sorted(map(id, source.results)) and not _all_are(results, source.results):
+            self._note(RepairKind.RESULT_MOVED, turn.index, "the results of the turn are in the order of its calls")
+        return replace(source, content=tuple(content), results=tuple(results))
+
+    def _paired(self, turn: _Turn, slot: _Slot) -> tuple[ToolCall, ToolResult] | None:
+        given, result = slot.call, slot.result
+        name = given.name.strip() or (result.name.strip() if result is not None else "")
+        why = self._why_not(turn, slot, name)
+        if why is not None:
+            self._note(RepairKind.CALL_DROPPED, turn.index, f"{_named(given)}: {why}")
+            return None
+        arguments = self._read(turn, given)
+        call_id, name = self._fresh_id(turn, given, name, arguments), self._fit_name(turn, given, name)
+        same = call_id == given.id and name == given.name and arguments is given.arguments
+        call = given if same else replace(given, id=call_id, name=name, arguments=arguments)
+        if result is None:
+            self._note(RepairKind.RESULT_ADDED, turn.index, f"for {_named(call)}")
+            return call, ToolResult(call_id, name, NOT_CARRIED_OUT if isinstance(arguments, Mapping) else CUT_OFF, is_error=True)
+        renamed = result.name if turn.source is not None and result.name != given.name else name
+        same = result.id == call_id and result.name == renamed
+        return call, result if same else replace(result, id=call_id, name=renamed)
+
+    def _why_not(self, turn: _Turn, slot: _Slot, name: str) -> str | None:
+        if not name:
+            return "it has no name"
+        if slot.result is not None:
+            return None
+        if turn.interrupted:
+            return "its turn was interrupted"
+        if slot.call.arguments is None:
+            return "it has no arguments"
+        if self._tools is not None and name not in self._tools:
+            return "there is no such tool"
+        return None
+
+    def _read(self, turn: _Turn, call: ToolCall) -> Any:
+        """Arguments as the object that they should be, if they say one."""
+        if call.arguments is not None and not isinstance(call.arguments, str):
+            return call.arguments
+        try:
+            read = json.loads(call.arguments or "{}")
+        except (ValueError, RecursionError):
+            return call.arguments
+        if not isinstance(read, dict):
+            return call.arguments
+        self._note(RepairKind.ARGUMENTS_READ, turn.index, f"of {_named(call)}")
+        return read
+
+    def _fresh_id(self, turn: _Turn, call: ToolCall, name: str, arguments: Any) -> str:
+        """An id by what the call says: the same each time that the history is told, whatever came after it."""
+        wanted = call.id if call.id.strip() else f"call_{identity(canonical_json([name, arguments]))}"
+        if not self._rules.call_id.fullmatch(wanted):
+            wanted = f"call_{identity(wanted)}"
+        fresh = wanted
+        while fresh in self._ids:
+            self._copies[wanted] += 1
+            ending = f"_{self._copies[wanted] + 1}"
+            fresh = f"{wanted[: 40 - len(ending)]}{ending}"
+        self._ids.add(fresh)
+        if fresh != call.id:
+            self._note(RepairKind.ID_REWRITTEN, turn.index, f"{call.id!r} of {name} is {fresh!r}")
+        return fresh
+
+    def _fit_name(self, turn: _Turn, call: ToolCall, name: str) -> str:
+        fit = name
+        if not self._rules.tool_name.fullmatch(fit):
+            fit = re.sub(r"[^A-Za-z0-9_-]", "_", fit)[:64]
+            fit = fit if self._rules.tool_name.fullmatch(fit) else f"_{fit[:63]}"
+        if fit != call.name:
+            self._note(RepairKind.NAME_REWRITTEN, turn.index, f"{call.name!r} is {fit!r}")
+        return fit
+
+    def _note(self, kind: RepairKind, index: int, note: str) -> None:
+        self.repairs.append(Repair(kind, index, note))
+
+
+def _all_are(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _named(call: ToolCall) -> str:
+    return f"{call.name.strip() or 'a call'} {call.id}".rstrip()
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        b64decode(data, validate=True)
+    except ValueError:
+        return False
+    return True

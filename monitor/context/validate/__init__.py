@@ -1,0 +1,38 @@
+"""Whether a provider takes a history, before it is sent: one refused message costs the whole request, and then every later one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from monitor.context.forms import Form
+from monitor.context.validate import _anthropic, _chat, _gemini, _responses
+from monitor.context.validate._problem import Problem as Problem
+from monitor.errors import ConfigError
+
+_VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterator[Problem]]]] = {
+    "gemini": _gemini.problems,
+    "openai-chat": _chat.problems,
+    "openai-responses": _responses.problems,
+    "anthropic": _anthropic.problems,
+}
+
+__all__ = ["Problem", "validate"]
+
+
+def validate(form: Form, messages: Sequence[object]) -> list[Problem]:
+    """What the service would refuse `messages` for, which stand there as they are about to be sent: contents, messages or items.
+
+    Checked are roles and their order, empty and unknown parts, that every call is answered once and in its place, ids, names and
+    signatures. What depends on the model or on the settings is not: media types, sizes, whether a signature is genuine.
+
+    Linear in their size. Raises `ConfigError` for an unknown form.
+    """
+    problems = _VALIDATORS.get(form)
+    if problems is None:
+        raise ConfigError(f"unknown form {form!r}; known: {', '.join(_VALIDATORS)}")
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            return [Problem(index, "shape", f"it is {type(message).__name__}, not an object")]
+    found = list(problems([message for message in messages if isinstance(message, Mapping)]))
+    return found if messages else [Problem(0, "empty", "there are no messages")]

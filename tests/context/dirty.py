@@ -1,0 +1,53 @@
+"""Histories as they lie around: with everything wrong that can be wrong with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from monitor import AssistantMessage, Media, Reasoning, Text, ToolCall, ToolResult, UserMessage
+from monitor.context import RawMessage, Unread
+
+IDS = st.sampled_from(["", " ", "a", "b", "call_0", "call_1", "toolu_01", "fc|x", "é", "x" * 41, "y" * 70])
+NAMES = st.sampled_from(["look", "look", "write", "", " ", " look ", "fs.read", "web search!", "9lives", "n" * 80])
+TEXTS = st.sampled_from(["", " ", "\n", "Hello", "done.", "\ud800", "NUL \x00", "ש", "the end "])
+ARGUMENTS: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        {},
+        {"path": "a.py"},
+        {"n": 1, "deep": [{"x": None}]},
+        None,
+        "",
+        '{"path": "a.py"}',
+        '{"path": "a',
+        "[1]",
+        "no json",
+        [1],
+        3,
+        {"\ud800": "\ud800"},
+    ]
+)
+SIGNATURES = st.sampled_from([None, None, "c2lnbmVk"])
+
+texts = st.builds(Text, TEXTS)
+thoughts = st.builds(Reasoning, TEXTS, SIGNATURES)
+media = st.builds(
+    Media,
+    st.just("image/png"),
+    st.sampled_from([None, "iVBORw0KGgo=", "no base64"]),
+    st.sampled_from([None, "https://example.com/a.png"]),
+    st.none(),
+)
+calls = st.builds(ToolCall, IDS, NAMES, ARGUMENTS)
+results = st.builds(ToolResult, IDS, NAMES, TEXTS, st.booleans())
+unread = st.just(Unread("a thing"))
+parts = st.one_of(texts, thoughts, media, calls, calls, results, results, unread)
+raw_messages = st.builds(
+    RawMessage, st.sampled_from(["user", "assistant", "assistant", "tool", "system"]), st.lists(parts, max_size=4).map(tuple), st.booleans()
+)
+user_messages = st.builds(UserMessage, st.lists(texts | media, max_size=3).map(tuple))
+assistant_messages = st.builds(
+    AssistantMessage, st.lists(texts | thoughts | calls, max_size=4).map(tuple), st.lists(results, max_size=3).map(tuple)
+)
+histories = st.lists(st.one_of(raw_messages, raw_messages, user_messages, assistant_messages), max_size=12).map(tuple)

@@ -1,0 +1,47 @@
+"""What the adapters send for a history, in each provider's form, and the SDKs' own word on it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from monitor.context import Form
+from monitor.messages import Message
+
+FORMS: tuple[Form, ...] = ("gemini", "openai-chat", "openai-responses", "anthropic")
+
+_BUILDERS: Mapping[Form, tuple[str, str]] = {
+    "gemini": ("monitor.adapters.google_model", "to_contents"),
+    "openai-chat": ("monitor.adapters._openai_history", "to_messages"),
+    "openai-responses": ("monitor.adapters._openai_history", "to_input"),
+    "anthropic": ("monitor.adapters.anthropic_model", "to_messages"),
+}
+_SDK_TYPES: Mapping[Form, tuple[str, str]] = {
+    "gemini": ("google.genai.types", "Content"),
+    "openai-chat": ("openai.types.chat", "ChatCompletionMessageParam"),
+    "openai-responses": ("openai.types.responses", "ResponseInputItemParam"),
+    "anthropic": ("anthropic.types", "MessageParam"),
+}
+
+
+def builder(form: Form) -> Callable[[Iterable[Message]], list[dict[str, Any]]]:
+    """The adapter's own function."""
+    module, name = _BUILDERS[form]
+    build: Callable[[Iterable[Message]], list[dict[str, Any]]] = getattr(pytest.importorskip(module), name)
+    return build
+
+
+@functools.cache
+def _sdk_type(form: Form) -> TypeAdapter[Any]:
+    module, name = _SDK_TYPES[form]
+    return TypeAdapter(list[getattr(importlib.import_module(module), name)])  # type: ignore[misc]
+
+
+def sdk_takes(form: Form, sent: list[dict[str, Any]]) -> None:
+    """Raises what the SDK's own type of a message raises."""
+    _sdk_type(form).validate_python(sent)
