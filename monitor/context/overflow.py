@@ -209,7 +209,7 @@ ROWS: Final[tuple[OverflowRow, ...]] = (
     OverflowRow("anthropic", OverflowKind.BYTES, code=("request_too_large",)),
     OverflowRow("any", OverflowKind.BYTES, status=(413,)),  # Copilot: "failed to parse request"; Cerebras: no body at all
 )
-"""In order: the first row that holds decides. A bare 400 means nothing: pi once took it for an overflow, and compacted over typing errors."""
+"""In order: the first row that holds decides. A bare 400 means nothing: pi once took it for one, and compacted over typing errors."""
 
 
 def read_failure(
