@@ -32,3 +32,5 @@ class RawMessage:
     interrupted: bool = False
     """The turn was aborted, or failed: what it left open was never to be carried out."""
     finish_reason: FinishReason | None = None
+    partial: bool = False
+    """A recorded chunk, one item of several: what the assistant says right behind it is the same turn."""

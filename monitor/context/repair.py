@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import is_
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast, get_args
 
 from monitor._hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult, check
+from monitor.context._pairing import Asked, Open, Slot, Turn
 from monitor.context.forms import Form, FormRules, rules_of
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.errors import ConfigError
+from monitor.context.report import Repair, RepairKind, RepairReport
+from monitor.errors import AdapterError, ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
-from monitor.reasons import FinishReason
 
 NOT_CARRIED_OUT: Final = "The call was not carried out."
 """The result that is made for a call that has none."""
@@ -32,65 +32,6 @@ BEGINNING: Final = "(What was said before is not part of this conversation.)"
 """What the user says where a history begins with the model: no provider takes that."""
 
 _SYNTHETIC: Final = frozenset(f"{prefix}{text}" for prefix in ("", "Error: ") for text in (NOT_CARRIED_OUT, CUT_OFF))
-
-
-class RepairKind(StrEnum):
-    """What was done to a history."""
-
-    RESULT_MOVED = "result_moved"
-    """It stood elsewhere, and stands behind its call now."""
-    RESULT_ADDED = "result_added"
-    """The call had none: an error says so."""
-    RESULT_REPLACED = "result_replaced"
-    """A real result came after such an error."""
-    RESULT_ORPHANED = "result_orphaned"
-    """It answered no call, and was dropped."""
-    RESULT_REPEATED = "result_repeated"
-    """The call had been answered: the second answer was dropped."""
-    CALL_DROPPED = "call_dropped"
-    """Nothing to call, or nothing to call it with, or of an interrupted turn."""
-    ID_REWRITTEN = "id_rewritten"
-    """It was blank, used before, or none that the provider takes. Of the call and of its result."""
-    NAME_REWRITTEN = "name_rewritten"
-    """The provider takes no such name of a tool."""
-    ARGUMENTS_READ = "arguments_read"
-    """They were JSON in a string, or there were none where the call was answered all the same."""
-    MESSAGE_DROPPED = "message_dropped"
-    """It said nothing, or nothing of it was left."""
-    PART_DROPPED = "part_dropped"
-    """It has no form in which it could be sent."""
-    SYSTEM_MOVED = "system_moved"
-    """A system message in the middle: the user says it now."""
-    USER_ADDED = "user_added"
-    """The history began with the model."""
-
-
-@dataclass(slots=True, frozen=True)
-class Repair:
-    """One thing that was done."""
-
-    kind: RepairKind
-    index: int
-    """Of the message, as it was given."""
-    note: str
-    """For people: which call, which part."""
-
-
-@dataclass(slots=True, frozen=True)
-class RepairReport:
-    """All that was done. False if nothing was."""
-
-    repairs: tuple[Repair, ...] = ()
-    instructions: str | None = None
-    """The system messages at the head, which are no part of a neutral history."""
-
-    def __bool__(self) -> bool:
-        return bool(self.repairs)
-
-    @property
-    def counts(self) -> Mapping[RepairKind, int]:
-        """How often each was done."""
-        return Counter(one.kind for one in self.repairs)
 
 
 def repair(
@@ -105,10 +46,10 @@ def repair(
       dropped, because nobody was to carry it out; calls that were answered stay.
     - A call without a name, or without both arguments and result, is dropped; so is one that was not answered and is not among `tools`.
     - Ids and names that the provider does not take are rewritten, the same way each time and on both sides.
-    - Assistant records one after another are one turn; empty messages are dropped, and a history begins with the user.
+    - Partial records of the assistant, one after another, are one turn; empty messages are dropped, and a history begins with the user.
 
-    Linear in the size of the history. Raises `ConfigError` for what is no message and for an unknown form, `AdapterError` for a call or a
-    result whose fields are of a wrong type.
+    Linear in the size of the history. Raises `ConfigError` for what is no message and for an unknown form, `AdapterError` for a
+    part that is none, or whose fields are of a wrong type.
     """
     given = history if isinstance(history, tuple) else tuple(history)
     try:
@@ -124,67 +65,6 @@ def repair(
     return cast("tuple[Message, ...]", given) if _all_are(messages, given) else messages, report
 
 
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """A call, and what answers it."""
-
-    call: ToolCall
-    turn: _Turn
-    result: ToolResult | None = None
-
-
-_Content: TypeAlias = "Text | Reasoning | _Slot"
-
-
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """An assistant message that is being put together."""
-
-    index: int
-    content: list[_Content] = field(default_factory=list)
-    source: AssistantMessage | None = None
-    finish_reason: FinishReason | None = None
-    interrupted: bool = False
-
-    @property
-    def open(self) -> bool:
-        """The next record may be more of it."""
-        return self.source is None and self.finish_reason is None and not self.interrupted
-
-
-@dataclass(slots=True, eq=False)
-class _Asked:
-    """A user message."""
-
-    index: int
-    content: tuple[Text | Media, ...]
-    source: UserMessage | None = None
-
-
-class _Open:
-    """Calls that wait for a result, by whatever a result may know of them; those of the newest turn first, in call order."""
-
-    def __init__(self) -> None:
-        self._groups: defaultdict[Hashable, list[deque[_Slot]]] = defaultdict(list)
-
-    def add(self, key: Hashable, slot: _Slot) -> None:
-        groups = self._groups[key]
-        if not groups or groups[-1][-1].turn is not slot.turn:
-            groups.append(deque())
-        groups[-1].append(slot)
-
-    def take(self, key: Hashable) -> _Slot | None:
-        groups = self._groups.get(key, [])
-        while groups:
-            group = groups[-1]
-            while len(group) > 1 and group[0].result is not None:
-                group.popleft()
-            if group[0].result is None:
-                return group[0]
-            groups.pop()
-        return None
-
-
 class _Repair:
     """The state of one repair."""
 
@@ -193,9 +73,9 @@ class _Repair:
         self.instructions: list[str] = []
         self._rules = rules
         self._tools = tools
-        self._line: list[_Turn | _Asked] = []
-        self._open = _Open()
-        self._made_up: defaultdict[str, list[_Slot]] = defaultdict(list)
+        self._line: list[Turn | Asked] = []
+        self._open = Open()
+        self._made_up: defaultdict[str, list[Slot]] = defaultdict(list)
         """By id: calls that somebody answered with an error because there was no result."""
         self._known: set[str] = set()
         """Ids of calls so far."""
@@ -213,14 +93,19 @@ class _Repair:
         """The next message."""
         match message:
             case UserMessage(content=content):
+                _check(index, content, (Text, Media))
                 self._ask(index, content, message)
             case AssistantMessage():
-                self._say(_Turn(index, source=message, finish_reason=message.finish_reason), message.content)
+                _check(index, message.content, (Text, Reasoning, ToolCall))
+                _check(index, message.results, (ToolResult,))
+                self._say(Turn(index, source=message, finish_reason=message.finish_reason), message.content)
                 for result in message.results:
                     self._answer(index, result)
             case RawMessage(role="assistant"):
+                _check(index, message.parts, get_args(RawPart))
                 self._take_assistant(index, message)
             case RawMessage(role="user" | "tool"):
+                _check(index, message.parts, get_args(RawPart))
                 results = [part for part in message.parts if isinstance(part, ToolResult)]
                 for result in results:
                     self._answer(index, result)
@@ -229,6 +114,7 @@ class _Repair:
                 if shown or not results:
                     self._ask(index, shown, None)
             case RawMessage(role="system"):
+                _check(index, message.parts, get_args(RawPart))
                 self._take_system(index, message)
             case _:
                 raise ConfigError(f"message {index} of the history is {type(message).__name__}, no RawMessage and no message")
@@ -236,11 +122,12 @@ class _Repair:
     def _take_assistant(self, index: int, message: RawMessage) -> None:
         content = [part for part in message.parts if isinstance(part, Text | Reasoning | ToolCall)]
         last = self._line[-1] if self._line else None
-        if isinstance(last, _Turn) and last.open and not (self._answering or message.interrupted):
-            last.finish_reason = message.finish_reason
+        if isinstance(last, Turn) and last.open and not self._answering:
+            last.finish_reason, last.interrupted, last.partial = message.finish_reason, message.interrupted, message.partial
             self._extend(last, content)
         else:
-            self._say(_Turn(index, finish_reason=message.finish_reason, interrupted=message.interrupted), content)
+            turn = Turn(index, finish_reason=message.finish_reason, interrupted=message.interrupted, partial=message.partial)
+            self._say(turn, content)
         for part in message.parts:
             if isinstance(part, ToolResult):
                 self._answer(index, part)
@@ -261,21 +148,20 @@ class _Repair:
             self._note(RepairKind.PART_DROPPED, index, f"{what} of the {role}")
 
     def _ask(self, index: int, content: tuple[Text | Media, ...], source: UserMessage | None) -> None:
-        self._line.append(_Asked(index, content, source))
+        self._line.append(Asked(index, content, source))
         self._answering = True
 
-    def _say(self, turn: _Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
+    def _say(self, turn: Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
         self._line.append(turn)
         self._answering = False
         self._extend(turn, content)
 
-    def _extend(self, turn: _Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
+    def _extend(self, turn: Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
         for part in content:
             if not isinstance(part, ToolCall):
                 turn.content.append(part)
                 continue
-            check(part)
-            slot = _Slot(part, turn)
+            slot = Slot(part, turn)
             turn.content.append(slot)
             self._known.add(part.id)
             self._open.add(("id", part.id), slot)
@@ -285,7 +171,6 @@ class _Repair:
                 self._open.add(("name of one without id", part.name.strip()), slot)
 
     def _answer(self, index: int, result: ToolResult) -> None:
-        check(result)
         self._answering = True
         slot = self._waiting(result)
         if slot is None and result.id and result.id in self._known:
@@ -295,23 +180,23 @@ class _Repair:
         else:
             self._settle(index, slot, result)
 
-    def _waiting(self, result: ToolResult) -> _Slot | None:
+    def _waiting(self, result: ToolResult) -> Slot | None:
         name = result.name.strip()
         if result.id:
-            return self._open.take(("id", result.id)) or self._open.take(("name of one without id", name))
-        return self._open.take(("name", name)) if name else self._open.take("any")
+            return self._open.first(("id", result.id)) or self._open.first(("name of one without id", name))
+        return self._open.first(("name", name)) if name else self._open.first("any")
 
-    def _settle(self, index: int, slot: _Slot, result: ToolResult) -> None:
+    def _settle(self, index: int, slot: Slot, result: ToolResult) -> None:
         slot.result = result
         if result.text in _SYNTHETIC:
             self._made_up[result.id].append(slot)
         if slot.turn is not self._newest():
             self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)}")
 
-    def _newest(self) -> _Turn | None:
+    def _newest(self) -> Turn | None:
         """The turn that a result here answers without having to be moved."""
         last = self._line[-1] if self._line else None
-        return last if isinstance(last, _Turn) else None
+        return last if isinstance(last, Turn) else None
 
     def _again(self, index: int, result: ToolResult) -> None:
         made_up = self._made_up.get(result.id)
@@ -320,7 +205,7 @@ class _Repair:
             slot.result = result
             self._note(RepairKind.RESULT_REPLACED, index, f"the result of {_named(slot.call)} came late")
         else:
-            self._note(RepairKind.RESULT_REPEATED, index, f"another result of {result.name or 'call'} {result.id}")
+            self._note(RepairKind.RESULT_REPEATED, index, f"another result of {result.name or 'a call'} {result.id}")
 
     # --- writing
 
@@ -329,13 +214,13 @@ class _Repair:
         for index, result in self._early:
             slot = self._waiting(result) if result.id else None
             if slot is None:
-                self._note(RepairKind.RESULT_ORPHANED, index, f"a result of {result.name or 'call'} {result.id}".rstrip())
+                self._note(RepairKind.RESULT_ORPHANED, index, f"a result of {result.name or 'a call'} {result.id}".rstrip())
             else:
                 slot.result = result
                 self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)} stood before it")
         messages: list[Message] = []
         for one in self._line:
-            message = self._asked(one) if isinstance(one, _Asked) else self._said(one)
+            message = self._asked(one) if isinstance(one, Asked) else self._said(one)
             if message is None:
                 self._note(RepairKind.MESSAGE_DROPPED, one.index, "an empty message")
             else:
@@ -345,7 +230,7 @@ class _Repair:
             messages.insert(0, UserMessage((Text(BEGINNING),)))
         return tuple(messages)
 
-    def _asked(self, one: _Asked) -> UserMessage | None:
+    def _asked(self, one: Asked) -> UserMessage | None:
         content = tuple(self._sendable(one.index, part) for part in one.content)
         if all(isinstance(part, Text) and not part.text.strip() for part in content):
             return None
@@ -359,13 +244,13 @@ class _Repair:
         self._note(RepairKind.PART_DROPPED, index, f"{part.name or part.mime_type} without its data")
         return Text(f"({part.name or part.mime_type}: its data is missing)")
 
-    def _said(self, turn: _Turn) -> AssistantMessage | None:
+    def _said(self, turn: Turn) -> AssistantMessage | None:
         content: list[Text | Reasoning | ToolCall] = []
         results: list[ToolResult] = []
         if not self._rules.unique_ids:
             self._ids, self._copies = set(), Counter()
         for part in turn.content:
-            if isinstance(part, _Slot):
+            if isinstance(part, Slot):
                 pair = self._paired(turn, part)
                 if pair is not None:
                     content.append(pair[0])
@@ -375,7 +260,7 @@ class _Repair:
                         content.pop()  # the signature of the call
             else:
                 content.append(part)
-        if all(isinstance(part, Text) and not part.text.strip() for part in content):
+        if not any(map(_says_something, content)):
             return None
         source = turn.source
         if source is None:
@@ -386,7 +271,7 @@ class _Repair:
             self._note(RepairKind.RESULT_MOVED, turn.index, "the results of the turn are in the order of its calls")
         return replace(source, content=tuple(content), results=tuple(results))
 
-    def _paired(self, turn: _Turn, slot: _Slot) -> tuple[ToolCall, ToolResult] | None:
+    def _paired(self, turn: Turn, slot: Slot) -> tuple[ToolCall, ToolResult] | None:
         given, result = slot.call, slot.result
         name = given.name.strip() or (result.name.strip() if result is not None else "")
         why = self._why_not(turn, slot, name)
@@ -404,7 +289,7 @@ class _Repair:
         same = result.id == call_id and result.name == renamed
         return call, result if same else replace(result, id=call_id, name=renamed)
 
-    def _why_not(self, turn: _Turn, slot: _Slot, name: str) -> str | None:
+    def _why_not(self, turn: Turn, slot: Slot, name: str) -> str | None:
         if not name:
             return "it has no name"
         if slot.result is not None:
@@ -417,7 +302,7 @@ class _Repair:
             return "there is no such tool"
         return None
 
-    def _read(self, turn: _Turn, call: ToolCall) -> Any:
+    def _read(self, turn: Turn, call: ToolCall) -> Any:
         """Arguments as the object that they should be, if they say one."""
         if call.arguments is not None and not isinstance(call.arguments, str):
             return call.arguments
@@ -430,7 +315,7 @@ class _Repair:
         self._note(RepairKind.ARGUMENTS_READ, turn.index, f"of {_named(call)}")
         return read
 
-    def _fresh_id(self, turn: _Turn, call: ToolCall, name: str, arguments: Any) -> str:
+    def _fresh_id(self, turn: Turn, call: ToolCall, name: str, arguments: Any) -> str:
         """An id by what the call says: the same each time that the history is told, whatever came after it."""
         wanted = call.id if call.id.strip() else f"call_{identity(canonical_json([name, arguments]))}"
         if not self._rules.call_id.fullmatch(wanted):
@@ -445,7 +330,7 @@ class _Repair:
             self._note(RepairKind.ID_REWRITTEN, turn.index, f"{call.id!r} of {name} is {fresh!r}")
         return fresh
 
-    def _fit_name(self, turn: _Turn, call: ToolCall, name: str) -> str:
+    def _fit_name(self, turn: Turn, call: ToolCall, name: str) -> str:
         fit = name
         if not self._rules.tool_name.fullmatch(fit):
             fit = re.sub(r"[^A-Za-z0-9_-]", "_", fit)[:64]
@@ -458,8 +343,25 @@ class _Repair:
         self.repairs.append(Repair(kind, index, note))
 
 
+def _says_something(part: Text | Reasoning | ToolCall) -> bool:
+    """Thinking without a signature is shown to nobody, unless something else comes with it."""
+    if isinstance(part, Reasoning):
+        return part.signature is not None
+    return isinstance(part, ToolCall) or bool(part.text.strip())
+
+
 def _all_are(some: Sequence[object], others: Sequence[object]) -> bool:
     return len(some) == len(others) and all(map(is_, some, others))
+
+
+def _check(index: int, parts: Iterable[object], kinds: tuple[type, ...]) -> None:
+    for part in parts:
+        if not isinstance(part, kinds):
+            raise AdapterError(f"message {index} has a part that is {type(part).__name__}")
+        if isinstance(part, ToolCall | ToolResult):
+            check(part)
+        elif isinstance(part, Text | Reasoning) and not isinstance(part.text, str):
+            raise AdapterError(f"message {index}: {type(part).__name__}.text is {part.text!r}")
 
 
 def _named(call: ToolCall) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Media, Reasoning, Text, ToolCall, ToolResult, UserMessage
+from monitor import AssistantMessage, Media, Message, Reasoning, Text, ToolCall, ToolResult, UserMessage
 from monitor.context import RawMessage, Unread
 
 IDS = st.sampled_from(["", " ", "a", "b", "call_0", "call_1", "toolu_01", "fc|x", "é", "x" * 41, "y" * 70])
@@ -30,8 +30,6 @@ ARGUMENTS: st.SearchStrategy[Any] = st.sampled_from(
 )
 SIGNATURES = st.sampled_from([None, None, "c2lnbmVk"])
 
-texts = st.builds(Text, TEXTS)
-thoughts = st.builds(Reasoning, TEXTS, SIGNATURES)
 media = st.builds(
     Media,
     st.just("image/png"),
@@ -40,14 +38,28 @@ media = st.builds(
     st.none(),
 )
 calls = st.builds(ToolCall, IDS, NAMES, ARGUMENTS)
-results = st.builds(ToolResult, IDS, NAMES, TEXTS, st.booleans())
-unread = st.just(Unread("a thing"))
-parts = st.one_of(texts, thoughts, media, calls, calls, results, results, unread)
-raw_messages = st.builds(
-    RawMessage, st.sampled_from(["user", "assistant", "assistant", "tool", "system"]), st.lists(parts, max_size=4).map(tuple), st.booleans()
-)
-user_messages = st.builds(UserMessage, st.lists(texts | media, max_size=3).map(tuple))
-assistant_messages = st.builds(
-    AssistantMessage, st.lists(texts | thoughts | calls, max_size=4).map(tuple), st.lists(results, max_size=3).map(tuple)
-)
-histories = st.lists(st.one_of(raw_messages, raw_messages, user_messages, assistant_messages), max_size=12).map(tuple)
+
+
+def histories_of(words: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[RawMessage | Message, ...]]:
+    """Raw messages and messages, of such texts."""
+    texts = st.builds(Text, words)
+    thoughts = st.builds(Reasoning, words, SIGNATURES)
+    results = st.builds(ToolResult, IDS, NAMES, words, st.booleans())
+    raw = st.builds(
+        RawMessage,
+        st.sampled_from(["user", "assistant", "assistant", "tool", "system"]),
+        st.lists(st.one_of(texts, thoughts, media, calls, calls, results, results, st.just(Unread("a thing"))), max_size=4).map(tuple),
+        st.booleans(),
+        st.none(),
+        st.booleans(),
+    )
+    user = st.builds(UserMessage, st.lists(texts | media, max_size=3).map(tuple))
+    assistant = st.builds(
+        AssistantMessage, st.lists(texts | thoughts | calls, max_size=4).map(tuple), st.lists(results, max_size=3).map(tuple)
+    )
+    return st.lists(st.one_of(raw, raw, user, assistant), max_size=12).map(tuple)
+
+
+histories = histories_of(TEXTS)
+worded = histories_of(TEXTS.filter(str.strip))
+"""The same without blank texts, which one provider takes and another does not."""

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from monitor import Text, UserMessage, repair
 from monitor.context import Form, read, validate
-from tests.context.dirty import histories
+from tests.context.dirty import histories, worded
 from tests.context.wire import FORMS, builder, sdk_takes
 
 NEXT = UserMessage((Text("Go on."),))
@@ -35,7 +35,7 @@ def test_a_history_repaired_for_nobody_in_particular_is_valid_for_everybody(form
 
 
 @pytest.mark.parametrize("form", FORMS)
-@given(history=histories)
+@given(history=worded)
 def test_what_was_sent_is_read_back_as_what_is_sent_again(form: Form, history: Any) -> None:
     build = builder(form)
     sent = build(repair((*history, NEXT), form=form)[0])

@@ -215,8 +215,13 @@ def test_the_signature_of_a_dropped_call_goes_with_it():
     assert repair(raw)[0][1] == AssistantMessage((Text("I look"),))
 
 
+def test_an_interruption_is_of_the_whole_turn_though_only_its_last_piece_says_so():
+    raw = [user("go"), said("I look", call(), partial=True), said(" and", interrupted=True), user("stop")]
+    assert repair(raw)[0] == (asked(), AssistantMessage((Text("I look"), Text(" and"))), asked("stop"))
+
+
 def test_an_interrupted_turn_and_its_next_attempt_are_two_turns():
-    raw = [user("go"), said("I lo", interrupted=True), said("I look", call()), tool(result())]
+    raw = [user("go"), said("I lo", interrupted=True, partial=True), said("I look", call()), tool(result())]
     assert repair(raw)[0][1:] == (AssistantMessage((Text("I lo"),)), AssistantMessage((Text("I look"), call()), (result(),)))
 
 
@@ -299,9 +304,10 @@ def test_h12_after_a_compaction_only_orphans_are_removed():
 # --- messages
 
 
-def test_records_of_the_assistant_one_after_another_are_one_turn():
+def test_partial_records_of_the_assistant_one_after_another_are_one_turn():
     """As streams are recorded: parallel calls in pieces of their own belong together, and are answered together."""
-    raw = [user("go"), said("I "), said("look.", call("1")), said(call("2")), tool(result("1"), result("2")), said("Done.")]
+    pieces = [said("I ", partial=True), said("look.", call("1"), partial=True), said(call("2"), partial=True)]
+    raw = [user("go"), *pieces, tool(result("1"), result("2")), said("Done.", partial=True)]
     messages, report = repair(raw)
     assert messages[1:] == (
         AssistantMessage((Text("I "), Text("look."), call("1"), call("2")), (result("1"), result("2"))),
@@ -310,9 +316,9 @@ def test_records_of_the_assistant_one_after_another_are_one_turn():
     assert not report
 
 
-def test_a_record_that_was_finished_is_a_turn_of_its_own():
-    raw = [user("go"), said("One.", finish_reason=FinishReason.LENGTH), said("Two.")]
-    assert len(repair(raw)[0]) == 3
+def test_a_record_that_is_whole_is_a_turn_of_its_own():
+    assert len(repair([user("go"), said("One."), said("Two.")])[0]) == 3
+    assert len(repair([user("go"), said("One, ", partial=True), said("two."), said("Three.")])[0]) == 3
 
 
 def test_empty_messages_are_dropped():
@@ -320,6 +326,11 @@ def test_empty_messages_are_dropped():
     messages, report = repair(raw)
     assert messages == (asked(), asked("on"))
     assert report.counts == {Kind.MESSAGE_DROPPED: 4}
+
+
+def test_a_turn_of_thinking_alone_is_dropped_unless_the_provider_wants_it_back():
+    alone, signed = AssistantMessage((Reasoning("hm"),)), AssistantMessage((Reasoning("hm", "c2ln"),))
+    assert repair((asked(), alone, signed))[0] == (asked(), signed)
 
 
 def test_a_history_that_begins_with_the_model_is_given_a_beginning():
@@ -354,9 +365,19 @@ def test_what_is_no_message_is_an_error(bad: object) -> None:
         repair([user("go"), bad])  # type: ignore[list-item]
 
 
-def test_a_call_that_is_none_is_an_error():
-    with pytest.raises(AdapterError, match=r"ToolCall\.id is None"):
-        repair([said(ToolCall(None, "look", {}))])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("bad", "said_of_it"),
+    [
+        (said(ToolCall(None, "look", {})), r"ToolCall\.id is None"),  # type: ignore[arg-type]
+        (AssistantMessage((), (ToolResult("1", "look", 3),)), r"ToolResult\.text is 3"),  # type: ignore[arg-type]
+        (UserMessage((Text(None),)), r"message 0: Text\.text is None"),  # type: ignore[arg-type]
+        (UserMessage((call(),)), "message 0 has a part that is ToolCall"),  # type: ignore[arg-type]
+        (RawMessage("assistant", ({"text": "a"},)), "message 0 has a part that is dict"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_part_that_is_none_is_an_error(bad: Any, said_of_it: str) -> None:
+    with pytest.raises(AdapterError, match=said_of_it):
+        repair([bad])
 
 
 def test_an_unknown_form_is_an_error():

@@ -39,7 +39,8 @@ def builder(form: Form) -> Callable[[Iterable[Message]], list[dict[str, Any]]]:
 @functools.cache
 def _sdk_type(form: Form) -> TypeAdapter[Any]:
     module, name = _SDK_TYPES[form]
-    return TypeAdapter(list[getattr(importlib.import_module(module), name)])  # type: ignore[misc]
+    one: Any = getattr(importlib.import_module(module), name)
+    return TypeAdapter(list[one])
 
 
 def sdk_takes(form: Form, sent: list[dict[str, Any]]) -> None:

@@ -29,7 +29,8 @@ def read(content: Mapping[str, Any]) -> RawMessage:
             parts.append(part)
         else:
             parts += _part({_snake(str(key)): value for key, value in part.items() if value is not None})
-    return RawMessage(role_of(content, _ROLES), tuple(parts))
+    role = role_of(content, _ROLES)
+    return RawMessage(role, tuple(parts), partial=role == "assistant")
 
 
 def _snake(name: str) -> str:
@@ -50,7 +51,7 @@ def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
     if signature is not None:
         yield Reasoning("", signature)
     if "text" in part:
-        if words:
+        if words or signature is None:
             yield Text(words)
     elif "function_call" in part:
         call = _fields(part["function_call"])

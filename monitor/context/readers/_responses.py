@@ -26,18 +26,26 @@ def read(item: Mapping[str, Any]) -> RawMessage:
     """One item."""
     match item.get("type", "message"):
         case "message":
-            return RawMessage(role_of(item, _ROLES), (*_phase(item), *in_order(_content(item, "content"))))
-        case "function_call":
-            return RawMessage("assistant", (*_beside(item), call(text(item, "call_id"), text(item, "name"), item.get("arguments"))))
-        case "custom_tool_call":
-            one = ToolCall(text(item, "call_id"), text(item, "name"), {"input": text(item, "input")})
-            return RawMessage("assistant", (*_beside(item, type="custom_tool_call"), one))
+            role = role_of(item, _ROLES)
+            return RawMessage(role, (*_phase(item), *in_order(_content(item, "content"))), partial=role == "assistant")
         case "function_call_output" | "custom_tool_call_output":
             said, shown = words(_content(item, "output"))
             return RawMessage("tool", (ToolResult(text(item, "call_id"), "", said), *shown))
+    return RawMessage("assistant", tuple(_said(item)), partial=True)
+
+
+def _said(item: Mapping[str, Any]) -> Iterator[RawPart]:
+    match item.get("type"):
+        case "function_call":
+            yield from _beside(item)
+            yield call(text(item, "call_id"), text(item, "name"), item.get("arguments"))
+        case "custom_tool_call":
+            yield from _beside(item, type="custom_tool_call")
+            yield ToolCall(text(item, "call_id"), text(item, "name"), {"input": text(item, "input")})
         case "reasoning":
-            return RawMessage("assistant", tuple(_reasoning(item)))
-    return RawMessage("assistant", (marked({"item": to_plain(item)}),))
+            yield from _reasoning(item)
+        case _:
+            yield marked({"item": to_plain(item)})
 
 
 def _phase(item: Mapping[str, Any]) -> Iterator[RawPart]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from monitor.context.forms import Form
 from monitor.context.validate import _anthropic, _chat, _gemini, _responses
-from monitor.context.validate._problem import Problem as Problem
+from monitor.context.validate._problem import Problem
 from monitor.errors import ConfigError
 
 _VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterator[Problem]]]] = {
@@ -16,8 +16,6 @@ _VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterato
     "openai-responses": _responses.problems,
     "anthropic": _anthropic.problems,
 }
-
-__all__ = ["Problem", "validate"]
 
 
 def validate(form: Form, messages: Sequence[object]) -> list[Problem]:

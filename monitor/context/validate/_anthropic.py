@@ -43,7 +43,7 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         calls = [text(block, "id") for block in blocks if block.get("type") == "tool_use"]
         yield from _pairs(index, waiting, blocks)
         yield from _ids(index, calls, ids)
-        if role == "assistant" and blocks and blocks[-1].get("type") in _THINKING:
+        if role == "assistant" and blocks and text(blocks[-1], "type") in _THINKING:
             yield Problem(index, "order", "thinking is the last of what the model said")
         waiting, before = calls, str(role)
     yield from _pairs(len(messages), waiting, [])
@@ -96,9 +96,8 @@ def _pairs(index: int, waiting: Sequence[str], blocks: Sequence[Mapping[str, Any
     kinds = [block.get("type") for block in blocks]
     answers = [text(block, "tool_use_id") for block in blocks if block.get("type") == "tool_result"]
     if Counter(waiting) != Counter(answers):
-        yield Problem(
-            index, "pairing", f"it answers {', '.join(answers) or 'nothing'}; the calls before it are {', '.join(waiting) or 'none'}"
-        )
+        wanted, given = ", ".join(waiting) or "none", ", ".join(answers) or "none"
+        yield Problem(index, "pairing", f"the calls before it are {wanted}; it answers {given}")
     if "tool_result" in kinds[len(answers) :]:
         yield Problem(index, "order", "results do not come first")
 

@@ -69,7 +69,7 @@ def _message(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
         if parts is None:
             yield Problem(index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts")
         for part in parts or ():
-            if part.get("type") not in _PARTS[role]:
+            if text(part, "type") not in _PARTS[role]:
                 yield Problem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
 
 

@@ -1,0 +1,75 @@
+"""Calls and what answers them, while a history is being repaired."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from monitor.chunks import ToolCall, ToolResult
+from monitor.messages import AssistantMessage, Media, Reasoning, Text, UserMessage
+from monitor.reasons import FinishReason
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A call, and what answers it."""
+
+    call: ToolCall
+    turn: Turn
+    result: ToolResult | None = None
+
+
+Content: TypeAlias = "Text | Reasoning | Slot"
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """An assistant message that is being put together."""
+
+    index: int
+    content: list[Content] = field(default_factory=list)
+    source: AssistantMessage | None = None
+    finish_reason: FinishReason | None = None
+    interrupted: bool = False
+    partial: bool = False
+
+    @property
+    def open(self) -> bool:
+        """The next record may be more of it."""
+        return self.partial and not self.interrupted
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A user message."""
+
+    index: int
+    content: tuple[Text | Media, ...]
+    source: UserMessage | None = None
+
+
+class Open:
+    """Calls that wait for a result, by whatever a result may know of them; those of the newest turn first, in call order."""
+
+    def __init__(self) -> None:
+        self._groups: defaultdict[Hashable, list[deque[Slot]]] = defaultdict(list)
+
+    def add(self, key: Hashable, slot: Slot) -> None:
+        groups = self._groups[key]
+        if not groups or groups[-1][-1].turn is not slot.turn:
+            groups.append(deque())
+        groups[-1].append(slot)
+
+    def first(self, key: Hashable) -> Slot | None:
+        """The one that a result with this key answers; it waits no more once it has its result."""
+        groups = self._groups.get(key, [])
+        while groups:
+            group = groups[-1]
+            while len(group) > 1 and group[0].result is not None:
+                group.popleft()
+            if group[0].result is None:
+                return group[0]
+            groups.pop()
+        return None

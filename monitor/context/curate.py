@@ -1,0 +1,69 @@
+"""What of a recorded history is worth sending and keeping, by the rules of Gemini CLI. Pairing is left to `repair`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from monitor.chunks import ToolResult
+from monitor.context.raw import RawMessage, RawPart, Unread
+from monitor.messages import Reasoning, Text
+
+SILENT: Final = "(The model said nothing.)"
+"""Stands where the model said nothing, so that what the user says next is not read as one with what came before."""
+
+
+def curated(history: Iterable[RawMessage]) -> Iterator[RawMessage]:
+    """What the user said and what tools returned, always; a run of the model's records only if every one of them is valid.
+
+    Valid is a record that has parts, none of them empty or unread. Half of an answer that failed in the middle is worse than none: the
+    model would go on with it.
+    """
+    for of_the_model, run in groupby(history, lambda message: message.role == "assistant"):
+        records = list(run)
+        if not of_the_model or all(_is_valid(record) for record in records):
+            yield from records
+
+
+def _is_valid(record: RawMessage) -> bool:
+    empty = any(isinstance(part, Unread) or (isinstance(part, Text) and not part.text) for part in record.parts)
+    return bool(record.parts) and not empty
+
+
+def recorded(history: Iterable[RawMessage]) -> list[RawMessage]:
+    """A history as it is worth keeping.
+
+    What the user said is there once, though a failed call was tried again with it. Thoughts are left away, unless the provider wants them
+    back (they are signed). Text that came in pieces is one text. Where the model said nothing, also between a result and what the user
+    says next, `SILENT` stands.
+    """
+    turns: list[list[RawMessage]] = []
+    for message in history:
+        last = turns[-1][-1] if turns else None
+        goes_on = last is not None and last.role == "assistant" and last.partial and not last.interrupted
+        if message.role == "assistant" and goes_on:
+            turns[-1].append(message)
+        elif message.role == "assistant" or message != last:
+            if last is not None and _is_result(last) and message.role == "user" and not _is_result(message):
+                turns.append([RawMessage("assistant")])
+            turns.append([message])
+    return [_record(turn) for turn in turns]
+
+
+def _is_result(message: RawMessage) -> bool:
+    return message.role != "assistant" and any(isinstance(part, ToolResult) for part in message.parts)
+
+
+def _record(turn: Sequence[RawMessage]) -> RawMessage:
+    if turn[-1].role != "assistant":
+        return turn[-1]
+    parts = [part for message in turn for part in message.parts if not (isinstance(part, Reasoning) and part.signature is None)]
+    said: list[RawPart] = []
+    for is_text, run in groupby(parts, lambda part: isinstance(part, Text)):
+        if not is_text:
+            said += run
+        elif text := "".join(part.text for part in run if isinstance(part, Text)):
+            said.append(Text(text))
+    return replace(turn[-1], parts=tuple(said) or (Text(SILENT),))
