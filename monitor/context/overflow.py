@@ -1,7 +1,7 @@
 """What the services say when a request does not fit, as data. Failure answered: every adapter knows two or three of these sentences.
 
 One table for all providers: first what sounds like it and is something else, then the sentences with their numbers, then codes and bare
-statuses. A row of your own goes first: `read_failure(message, rows=(mine, *ROWS))`.
+statuses. A row of your own goes first: `read_failure(message, rows=(mine, *OVERFLOW_ROWS))`.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ _SENTENCES: Final = _rows(
     ("any", r"超[出过]了?(?:模型)?的?最大上下文|请压缩上下文"),
 )
 
-ROWS: Final[tuple[OverflowRow, ...]] = (
+OVERFLOW_ROWS: Final[tuple[OverflowRow, ...]] = (
     OverflowRow("anthropic, z.ai", OverflowKind.OUTPUT_TRUNCATED, code=("model_context_window_exceeded",)),
     *_NOT_THE_WINDOW,
     *_SENTENCES,
@@ -213,7 +213,7 @@ ROWS: Final[tuple[OverflowRow, ...]] = (
 
 
 def read_failure(
-    message: str, *, status: int | None = None, code: str | None = None, rows: Iterable[OverflowRow] = ROWS
+    message: str, *, status: int | None = None, code: str | None = None, rows: Iterable[OverflowRow] = OVERFLOW_ROWS
 ) -> Overflow | None:
     """What a failed call says of the size of the request; `None`: nothing.
 
@@ -246,7 +246,7 @@ def read_answer(
     with room left in the window, is no matter of the context.
     """
     word = (raw_finish_reason or "").partition(":")[0].strip()
-    for row in ROWS:
+    for row in OVERFLOW_ROWS:
         if row.code and row.phrase is None and row.kind is OverflowKind.OUTPUT_TRUNCATED and word.lower() in row.code:
             return Overflow(row.kind, row.provider, usage.total_tokens or None, window_tokens)
     if not window_tokens:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.context.overflow import ROWS, Overflow, OverflowKind, OverflowRow, read_answer, read_failure, says_overflow
+from monitor.context.overflow import OVERFLOW_ROWS, Overflow, OverflowKind, OverflowRow, read_answer, read_failure, says_overflow
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.state import Usage
@@ -158,8 +158,8 @@ def test_numbers_are_read_as_people_write_them(number: str, tokens: int):
 def test_a_row_of_ones_own_goes_first():
     mine = OverflowRow("my server", OVERFLOW, r"der Prompt hat <used> von <limit> Wörtern", status=(422,))
     said = "Der Prompt hat 900 von 800 Wörtern, rate limit"
-    assert read_failure(said, status=422, rows=(mine, *ROWS)) == Overflow(OVERFLOW, "my server", 900, 800)
-    other = read_failure(said, status=400, rows=(mine, *ROWS))
+    assert read_failure(said, status=422, rows=(mine, *OVERFLOW_ROWS)) == Overflow(OVERFLOW, "my server", 900, 800)
+    other = read_failure(said, status=400, rows=(mine, *OVERFLOW_ROWS))
     assert other is not None
     assert other.kind is OverflowKind.RATE_LIMIT
 
