@@ -15,13 +15,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-run: $(READY) ## show it: a guarded stream that loops, then a scan of recorded runs
+run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan of recorded runs
 	@$(BIN)/agent-monitor demo
+	@echo
+	@$(BIN)/agent-monitor run --demo
 	@echo
 	@$(BIN)/agent-monitor scan $(CORPUS) || test $$? -eq 1 # 1: loops were found, as they should
 
 test: $(READY) ## run the tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 check: $(READY) ## lint, format, types, layers, and the table of features
 	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-features
@@ -53,6 +55,9 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.detectors
 	@$(BIN)/python -m bench.stream
 	@$(BIN)/python -m bench.close
+	@$(BIN)/python -m bench.soak
+	@$(BIN)/python -m bench.supervisor || true # it says what is not reached
+	@$(BIN)/python -m bench.judge
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand" --timeout=0
 

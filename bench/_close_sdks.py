@@ -6,18 +6,20 @@ import contextlib
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import anthropic
 import httpx2
 import openai
 from google import genai
 from google.genai import types
 
 from bench._close_cases import SENTENCE, Backend, Transport, words
-from monitor.testing import gemini_steps, openai_steps
+from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.testing._server import LocalServer, ReceivedRequest, Scripts
 from monitor.testing._steps import Event, Pause, Repeat, Script, Send, Stall, Step
+from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.openai_server import LocalOpenAI
 
@@ -152,7 +154,40 @@ OPENAI_RESPONSES = Sdk(
 )
 
 
-SDKS: tuple[Sdk, ...] = (GOOGLE, OPENAI_CHAT, OPENAI_RESPONSES)
+# --- anthropic
+
+
+@contextlib.asynccontextmanager
+async def _anthropic(server: LocalServer, transport: Transport) -> AsyncIterator[Any]:
+    options: dict[str, Any] = {"http_client": anthropic.DefaultAioHttpClient()} if transport == "aiohttp" else {}
+    with _quiet_aiohttp():
+        async with anthropic.AsyncAnthropic(api_key="local", base_url=server.base_url, max_retries=0, **options) as client:
+            yield client
+
+
+def _of_anthropic(prompt: str) -> dict[str, Any]:
+    return {"model": "local", "max_tokens": 99, "messages": [{"role": "user", "content": prompt}]}
+
+
+ANTHROPIC = Sdk(
+    name="anthropic",
+    packages=("anthropic",),
+    transports=EVERYWHERE,
+    server=LocalAnthropic,
+    prompt=lambda body: str(body["messages"][0]["content"]),
+    text=anthropic_steps.text,
+    finish=anthropic_steps.stop,
+    client=_anthropic,
+    ask=lambda client, prompt: client.messages.create(**_of_anthropic(prompt), stream=True),
+    said=lambda item: item.delta.text if item.type == "content_block_delta" else None,
+)
+
+ANTHROPIC_HELPER = replace(
+    ANTHROPIC, name="anthropic helper", ask=lambda client, prompt: client.messages.stream(**_of_anthropic(prompt)).__aenter__()
+)
+
+
+SDKS: tuple[Sdk, ...] = (GOOGLE, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, ANTHROPIC_HELPER)
 
 
 @contextlib.contextmanager

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import logging
 import sys
 import threading
 import time
@@ -46,6 +44,7 @@ from bench._close_cases import (
 )
 from bench._close_races import raced
 from bench._close_sdks import SDKS, Sdk
+from bench._quiet import quiet
 from monitor.chunks import Chunk
 from monitor.detectors import NOTHING
 from monitor.events import Event, FirstChunk, RunStarted, RunTerminated, StopDecided, TurnEnded
@@ -436,24 +435,11 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
     return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable} | times
 
 
-@contextlib.contextmanager
-def _quiet(*loggers: str) -> Iterator[None]:
-    """Crashing sinks are reported, as they should be; httpcore2 leaves a generator to the collector on trio, and trio says so."""
-    levels = {name: logging.getLogger(name).level for name in loggers}
-    for name in loggers:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-
-
 def measure(*, runs: int, floods: int, races: int) -> Results:
     """All of it. `runs`, `floods`, `races`: how often each."""
     results = Results()
     for sdk in SDKS:
-        with _quiet("monitor.sinks", "trio.async_generator_errors"), sdk.serve() as server:
+        with quiet("monitor.sinks", "trio.async_generator_errors"), sdk.serve() as server:
             for backend, transport in sdk.transports:
                 results.endings += anyio.run(_endings, sdk, backend, transport, server, runs, backend=backend)
             for backend, transport in sdk.transports:

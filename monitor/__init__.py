@@ -114,6 +114,7 @@ from monitor.guard import watch as watch
 from monitor.judges import DoneJudge as DoneJudge
 from monitor.judges import LoopJudge as LoopJudge
 from monitor.judging import Judge as Judge
+from monitor.judging import JudgeCost as JudgeCost
 from monitor.judging import JudgeInput as JudgeInput
 from monitor.judging import Judgement as Judgement
 from monitor.messages import AssistantMessage as AssistantMessage
@@ -210,6 +211,7 @@ __all__ = [
     "Judge",
     "JudgeAnswered",
     "JudgeAsked",
+    "JudgeCost",
     "JudgeFailed",
     "JudgeInput",
     "Judgement",

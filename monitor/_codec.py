@@ -10,12 +10,13 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from itertools import repeat
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from monitor.errors import RecordedError, message_of
 
@@ -39,7 +40,8 @@ SAFE_DEPTH = 50
 
 
 def to_plain(value: Any) -> Any:
-    """`value` as data that any JSON can hold: dataclasses become objects, tuples and sets lists, what is none of JSON its `repr`.
+    """`value` as data that any JSON can hold: dataclasses become objects, tuples and sets lists, a date or a path the text that
+    pydantic makes of it, anything else its `repr`.
 
     Not left to pydantic, which takes neither a lone surrogate in a key nor deep nesting.
     """
@@ -70,6 +72,20 @@ def _plain(value: Any, depth: int) -> Any:
         return error_to_plain(value)
     if isinstance(value, BaseModel):
         return _plain(value.model_dump(), depth - 1)
+    return _other(value)
+
+
+def _other(value: Any) -> Any:
+    """Dates, paths, decimals and the like as pydantic writes them in JSON; of anything else its `repr`."""
+    if isinstance(value, bytes | bytearray | Iterator):
+        return _repr(value)  # pydantic would decode the one, and use up the other
+    try:
+        return to_jsonable_python(value, fallback=_repr)
+    except Exception:  # noqa: BLE001 - whatever an object of the caller's raises when it is written
+        return _repr(value)
+
+
+def _repr(value: object) -> str:
     return _ADDRESS.sub("", repr(value))
 
 

@@ -30,6 +30,9 @@ MAX_INT_BITS = 4_096
 """Longer integers go in hexadecimal: Python refuses to write thousands of decimal digits."""
 
 
+_write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
 def identity(text: str) -> str:
     """xxh3-64 of `text` as 16 hexadecimal digits, the same in every run and process."""
     return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogatepass"))
@@ -37,7 +40,7 @@ def identity(text: str) -> str:
 
 def canonical_json(value: object) -> str:
     """One line of ASCII JSON, equal for equal values; the rules are above."""
-    return json.dumps(_plain(value, ()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _write(_plain(value, ()))
 
 
 def _plain(value: object, above: tuple[int, ...]) -> Any:

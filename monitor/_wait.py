@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import math
 import time
 from abc import ABC, abstractmethod
@@ -104,7 +105,7 @@ class Background:
 
             self._scope = trio.CancelScope()
             self._cancel: Callable[[], object] = self._scope.cancel
-            trio.lowlevel.spawn_system_task(self._in_scope, name=name)
+            trio.lowlevel.spawn_system_task(self._in_scope, name=name, context=contextvars.copy_context())
         else:
             self._task = loop.create_task(self._work(), name=name)
             self._task.add_done_callback(lambda _: self._done.set())  # also of one that is cancelled before it begins

@@ -7,6 +7,7 @@ has got where it should, needs a push, or has to be given up. Core and harness d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from monitor.answers import Answer
@@ -29,7 +30,7 @@ class Assignment:
     def __init__(self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES) -> None:
         self.outputs = outputs
         self.plan = plan
-        self.terminate = Terminate(outputs)
+        self.terminate = Terminate(outputs, partial(_open_step, plan))
         self._max_nudges = max_nudges
         self._nudges = 0
         self._driven: object = None
@@ -112,17 +113,23 @@ class Assignment:
 
     def last_words(self, stop: Stop) -> str:
         """What the model is told before its last turn."""
+        return f"This is your last turn, because {stop.detail}. {self.how_to_end()}"
+
+    def how_to_end(self) -> str:
+        """What is left to it in a last turn."""
         if self.outputs is not None and self.outputs.missing:
             still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
         else:
             still = "give your final answer now"
-        return (
-            f"This is your last turn, because {stop.detail}. No other tools are available: {still}, "
-            f"or call {self.terminate.spec.name} with status failure and say why."
-        )
+        return f"No other tools are available: {still}, or call {self.terminate.spec.name} with status failure and say why."
 
     def result(self) -> Mapping[str, Any]:
         """What the outcome says of it: `output`, `emitted`, `missing`."""
         if self.outputs is None:
             return {}
         return {"output": self.outputs.output, "emitted": dict(self.outputs.emitted), "missing": list(self.outputs.missing)}
+
+
+def _open_step(plan: PlanState | None) -> str | None:
+    step = plan.active if plan is not None else None
+    return step.text if step is not None else None

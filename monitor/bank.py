@@ -46,7 +46,10 @@ class DetectorBank:
     def reset(self) -> None:
         """A new run begins."""
         for detector in self._all:
-            detector.reset()
+            try:
+                detector.reset()
+            except Exception as error:
+                raise DetectorCrash(detector.name, error) from error
 
     @property
     def need(self) -> int:

@@ -5,12 +5,12 @@ Events mark transitions; a chunk by itself is none. `at_s` is seconds since the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from monitor._codec import Codec
 from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.judging import Judgement
+from monitor.judging import Fact, JudgeCost, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -123,7 +123,7 @@ class ToolStarted:
 
 @dataclass(slots=True, frozen=True)
 class ToolFinished:
-    """It has its result."""
+    """It has its result. A call that the run itself answers, such as `emit_value`, has this event only where it was refused."""
 
     at_s: float
     turn: int
@@ -140,6 +140,7 @@ class OutputEmitted:
     turn: int
     name: str
     value: Any
+    """As JSON data."""
     overwritten: bool
     """It was there before, with this or another value."""
 
@@ -202,19 +203,20 @@ class JudgeAnswered:
     turn: int
     """The turn that it was asked about."""
     judge: str
-    fact: str
-    """`loop` or `done`."""
+    fact: Fact
     judgement: Judgement
+    cost: JudgeCost = field(default_factory=JudgeCost)
 
 
 @dataclass(slots=True, frozen=True)
 class JudgeFailed:
-    """It gave no answer. The run goes on, and the judge is asked less often."""
+    """It gave no answer. The run goes on, and the judge is asked less often; or the run ended first."""
 
     at_s: float
     turn: int
     judge: str
     why: str
+    cost: JudgeCost = field(default_factory=JudgeCost)
 
 
 @dataclass(slots=True, frozen=True)

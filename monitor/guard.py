@@ -26,7 +26,7 @@ from monitor.conditions.base import leaves
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import Event, TurnStarted
+from monitor.events import Event
 from monitor.judge_tasks import JudgeTasks
 from monitor.judges.base import as_judges
 from monitor.judging import Judge
@@ -64,7 +64,7 @@ class Guard:
 
     `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
     this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
-    `judge`: who looks at the run from time to time, beside it.
+    `judge`: who looks at the run from time to time, beside it; `task`: what the user asked for, which it is told.
     `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
     the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
     and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
@@ -81,6 +81,7 @@ class Guard:
         detectors: Sequence[Detector] | None = _DEFAULT,
         policy: Policy | None = None,
         judge: Judge | Sequence[Judge] | None = None,
+        task: str | None = None,
         outputs: Mapping[str, Any] | type | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
@@ -94,10 +95,7 @@ class Guard:
             raise ConfigError(f"stop_when takes a condition such as monitor.Timeout(300), not {stop_when!r}")
         if policy is not None:
             check_part("policy", policy, "decide")
-        if keep_text_chars is not None and keep_text_chars < 0:
-            raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
-        if close_grace_s is not None and not close_grace_s > 0:
-            raise ConfigError(f"close_grace_s is {close_grace_s}; give None for no bound")
+        check_bounds(keep_text_chars, close_grace_s, max_nudges)
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
         must_know_price(price, stop_when, budget, "the model", "price=monitor.Price(...)")
@@ -117,6 +115,7 @@ class Guard:
             assignment=Assignment(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
             cuts=True,
             judges=as_judges(judge),
+            task=task,
         )
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
@@ -143,10 +142,12 @@ class Guard:
             if self._watched is not None:
                 await self._watched.__aexit__(kind, error, trace)
         finally:
-            await self._judges.close()
-            ending = ending_by(error)
-            crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
-            self._outcome = self._core.terminate(self._clock.now(), ending, crash)
+            try:
+                await self._judges.close()
+            finally:
+                ending = ending_by(error)
+                crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
+                self._outcome = self._core.terminate(self._clock.now(), ending, crash)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self._outcome is None:
@@ -213,8 +214,6 @@ class Guard:
 
     def _emit(self, event: Event) -> None:
         self._sinks.emit(event)
-        if isinstance(event, TurnStarted):
-            self._judges.ask_due()
 
     def _must_have_begun(self) -> None:
         if not self._entered:
@@ -323,7 +322,9 @@ def ending_by(error: BaseException | None) -> Stop | None:
     """How a run ends that is left by `error`, if nothing was decided before."""
     if error is None:
         return None
-    if isinstance(error, anyio.get_cancelled_exc_class()):
+    cancelled = anyio.get_cancelled_exc_class()
+    # On trio a cancellation that goes through somebody's nursery comes out in a group.
+    if isinstance(error, cancelled) or (isinstance(error, BaseExceptionGroup) and error.split(cancelled)[1] is None):
         return Stop(TerminateReason.CANCELLED, "a cancellation went through the run", "caller")
     if isinstance(error, GeneratorExit):
         return Stop(TerminateReason.CLOSED_BY_CALLER, "the generator around the run was closed", "caller")
@@ -355,6 +356,16 @@ def must_know_price(price: Price | None, stop_when: Condition | None, budget: Bu
     in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
     if in_usd and price is None:
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
+
+
+def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_nudges: int | None) -> None:
+    """Raise `ConfigError` for a bound that is none."""
+    if keep_text_chars is not None and keep_text_chars < 0:
+        raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
+    if close_grace_s is not None and not close_grace_s > 0:
+        raise ConfigError(f"close_grace_s is {close_grace_s}; give None for no bound")
+    if max_nudges is not None and max_nudges < 0:
+        raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
 
 
 def check_parts(name: str, given: object, method: str) -> Sequence[Any]:

@@ -41,7 +41,8 @@ def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
     if missing:
         names = ", ".join(missing)
         raise ConfigError(
-            f"the instructions use variables that are not given: {names}. Add them to variables=, or write $${{...}} for the text itself"
+            f"the instructions use variables that are not given: {names}. Add them to variables= (the command: --var), "
+            "or write $${...} for the text itself"
         )
     return text
 
@@ -52,7 +53,7 @@ def run_instructions(
     """The instructions for the model: the user's (rendered), then how to work through the plan, hand over outputs, and end.
 
     The same for every call of a run, so that the provider's cached prefix holds: how far the run is, is said in messages.
-    `has_tools=False`: no tool is offered, not even the monitor's own, so none is mentioned.
+    `has_tools=False`: no tool may be called, not even the monitor's own, so none is mentioned.
     """
     lines = ["You work alone: nobody answers questions or confirms anything. Decide yourself."]
     if has_tools and plan is not None:

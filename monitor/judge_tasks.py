@@ -3,59 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 
 from monitor._wait import Background, Clock
 from monitor.ask import ask
-from monitor.judging import Judge, JudgeInput, ModelReply
+from monitor.errors import describe
+from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement, checked
 from monitor.models import Model, ModelRequest
 from monitor.run import RunCore
 
+MOST_GRACE_S = 5.0
+"""A judge that does not let itself be cancelled is waited for no longer than this, in seconds."""
+
 
 class JudgeTasks:
-    """Asks when `RunCore` says so, and tells it the answers. `wake` lets a pending read see what they changed."""
+    """Asks at the start of each turn whoever `RunCore` says is due, and tells it the answers; when the run ends, so do the questions.
+
+    Each question that was asked is told to the core once: answered, or failed. `wake` lets a pending read see what an answer changed.
+    """
 
     def __init__(self, core: RunCore, *, clock: Clock, close_grace_s: float, wake: Callable[[], None]) -> None:
         self._core = core
         self._clock = clock
-        self._close_grace_s = close_grace_s
+        self._close_grace_s = min(close_grace_s, MOST_GRACE_S)
         self._wake = wake
-        self._tasks: set[Background] = set()
-
-    def ask_due(self) -> None:
-        """A turn has started: ask whoever is due."""
-        for judge, told in self._core.judges_due(self._clock.now()):
-            self._start(judge, told)
+        self._open: dict[_Question, Background] = {}
+        core.turn_began = self._ask_due
+        core.stopped = self._cancel
 
     async def close(self) -> None:
         """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded and bounded."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        if not self._open:
+            return
+        self._cancel()
+        try:
             with anyio.move_on_after(self._close_grace_s, shield=True):
-                for task in tasks:
+                for task in tuple(self._open.values()):
                     await task.wait()
+        finally:
+            for question in tuple(self._open):
+                self._failed(question, _CANCELLED)  # it never began, or it does not let itself be cancelled
 
-    def _start(self, judge: Judge, told: JudgeInput) -> None:
-        async def question() -> None:
-            try:
-                await self._question(judge, told)
-            finally:
-                self._tasks.discard(task)
+    def _ask_due(self) -> None:
+        for judge, told in self._core.judges_due(self._clock.now()):
+            question = _Question(judge, told)
+            self._open[question] = Background(partial(self._put, question), f"agent-monitor {judge.name}")
 
-        task = Background(question, f"agent-monitor {judge.name}")
-        self._tasks.add(task)
+    def _cancel(self) -> None:
+        for task in self._open.values():
+            task.cancel()
 
-    async def _question(self, judge: Judge, told: JudgeInput) -> None:
-        async def asked(model: Model, request: ModelRequest) -> ModelReply:
-            return await ask(model, request, timeout_s=judge.timeout_s, clock=self._clock, close_grace_s=self._close_grace_s)
+    async def _put(self, question: _Question) -> None:
+        async def asked(model: Model, request: ModelRequest) -> str:
+            return await ask(
+                model,
+                request,
+                timeout_s=question.judge.timeout_s,
+                clock=self._clock,
+                close_grace_s=self._close_grace_s,
+                charge=question.charge,
+            )
 
         try:
-            judgement = await judge.review(told, asked)
+            judgement = checked(await question.judge.review(question.told, asked))
         except Exception as error:  # noqa: BLE001 - a judge has no say in how a run ends by failing
-            self._core.judge_failed(judge, told, error, self._clock.now())
+            self._failed(question, describe(error))
         else:
-            self._core.judge_answer(judge, told, judgement, self._clock.now())
+            self._answered(question, judgement)
+        finally:
+            self._failed(question, _CANCELLED)
+
+    def _answered(self, question: _Question, judgement: Judgement) -> None:
+        if self._open.pop(question, None) is not None:
+            self._core.judge_answer(question.judge, question.told, judgement, self._clock.now(), cost=question.cost)
             self._wake()
+
+    def _failed(self, question: _Question, why: str) -> None:
+        """Nothing happens if it has been answered, or has failed before."""
+        if self._open.pop(question, None) is not None:
+            self._core.judge_failed(question.judge, question.told, why, self._clock.now(), cost=question.cost)
+            self._wake()
+
+
+class _Question:
+    """One question, and what it took up to now."""
+
+    def __init__(self, judge: Judge, told: JudgeInput) -> None:
+        self.judge = judge
+        self.told = told
+        self.cost = JudgeCost()
+
+    def charge(self, cost: JudgeCost) -> None:
+        """A model was asked."""
+        self.cost += cost
+
+
+_CANCELLED = "it was cancelled before it had answered"

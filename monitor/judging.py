@@ -6,21 +6,28 @@ and what it answers is a fact like any other: `RunCore` takes it in, the policy 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
+from monitor.errors import ConfigError
 from monitor.models import Model, ModelRequest
 from monitor.state import Usage
 
 FIRST_TURN = 30
-"""Turns before which a judge is not asked: most runs are over by then (Gemini CLI)."""
+"""The turn at whose start a judge is asked first: most runs are over by then (Gemini CLI)."""
 FIRST_INTERVAL = 10
-"""Turns until the next question, before a judge has said how sure it is (Gemini CLI; 3 in the article)."""
+"""Turns from the first question to the next one, where the first was not answered (Gemini CLI; 3 in the article)."""
 MIN_INTERVAL, INTERVAL_RANGE = 5, 10
 """The next question comes after round(5 + 10 x (1 - confidence)) turns (Gemini CLI)."""
 MAX_INTERVAL = 60
 """A judge that fails is asked half as often each time, up to this."""
+MIN_TURNS = 5
+"""Shorter runs are not asked about, however suspicious they look."""
+
+Fact: TypeAlias = Literal["loop", "done"]
+"""What a judge's answer is about: the run is stuck, or the task is complete."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,20 +54,34 @@ class Judgement:
     """Sure enough, by the judge's own threshold and its second opinion."""
     judged_by: str
     """The model whose word counted."""
-    usage: Usage = field(default_factory=Usage)
-    """What asking cost, all its models together."""
+
+
+def checked(answer: object) -> Judgement:
+    """What a judge answered. Raises `ConfigError` for what is no judgement: a judge may be the caller's code."""
+    if not isinstance(answer, Judgement):
+        raise ConfigError(f"a judge answers with a Judgement, not {answer!r}")
+    confidence: object = answer.confidence
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
+        raise ConfigError(f"a judgement's confidence is a number between 0 and 1, not {confidence!r}")
+    return answer
 
 
 @dataclass(slots=True, frozen=True)
-class ModelReply:
-    """The whole answer of a model to one request."""
+class JudgeCost:
+    """The tokens that a question took, also one that was not answered."""
 
-    text: str
     usage: Usage = field(default_factory=Usage)
+    estimated: bool = False
+    """Part of it is an estimate, because a provider did not report it."""
+
+    def __add__(self, other: JudgeCost) -> JudgeCost:
+        return JudgeCost(self.usage + other.usage, self.estimated or other.estimated)
 
 
-Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[ModelReply]]
-"""Ask a model and wait for its whole answer. Raises what the model raises; `TimeoutError` where it takes too long."""
+Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[str]]
+"""Ask a model and wait for the whole text of its answer. Raises what the model raises, `TimeoutError` where it takes too long,
+`AdapterError` where the answer did not come to its end. What it costs is counted.
+"""
 
 
 class Judge(Protocol):
@@ -72,18 +93,18 @@ class Judge(Protocol):
         ...
 
     @property
-    def fact(self) -> str:
-        """What its answer is about: `loop` (the run is stuck) or `done` (the task is complete)."""
+    def fact(self) -> Fact:
+        """What its answer is about."""
         ...
 
     @property
     def threshold(self) -> float:
-        """From which confidence on it has found something."""
+        """From which confidence on it has found something; stands in the detection."""
         ...
 
     @property
     def timeout_s(self) -> float:
-        """How long one question may take, in seconds."""
+        """How long one model may take to answer, in seconds."""
         ...
 
     @property
@@ -96,12 +117,12 @@ class Judge(Protocol):
         ...
 
     async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
-        """Look at the run. Whatever it raises is an event, and the judge is asked less often."""
+        """Look at the run. What it raises is an event, and the judge is asked less often."""
         ...
 
 
 class JudgeSchedule:
-    """When one judge is asked in one run. One question at a time.
+    """When one judge is asked in one run: one question at a time, always at the start of a turn.
 
     `suspicion`: the score (see `monitor.suspicion`) from which it is asked before `first_turn`, but not before `min_turns`; `None`: never.
     """
@@ -114,7 +135,7 @@ class JudgeSchedule:
         first_turn: int = FIRST_TURN,
         first_interval: int = FIRST_INTERVAL,
         suspicion: float | None = None,
-        min_turns: int = 5,
+        min_turns: int = MIN_TURNS,
     ) -> None:
         self.first_turn = first_turn
         self.first_interval = first_interval
@@ -122,11 +143,11 @@ class JudgeSchedule:
         self.min_turns = min_turns
         self.in_flight = False
         self._interval = first_interval
-        self._last = 0
+        self._last: int | None = None
 
     def due(self, turn: int, suspicion: float = 0.0) -> bool:
         """Whether to ask at this turn."""
-        if self.in_flight or turn - self._last < self._interval:
+        if self.in_flight or (self._last is not None and turn - self._last < self._interval):
             return False
         suspected = self.suspicion is not None and turn >= self.min_turns and suspicion >= self.suspicion
         return turn >= self.first_turn or suspected
@@ -144,9 +165,9 @@ class JudgeSchedule:
     def failed(self) -> None:
         """It gave no answer."""
         self.in_flight = False
-        self._interval = min(MAX_INTERVAL, self._interval * 2)
+        self._interval = max(self._interval, min(MAX_INTERVAL, 2 * self._interval))
 
 
 def next_interval(confidence: float) -> int:
-    """Turns until the next question."""
-    return round(MIN_INTERVAL + INTERVAL_RANGE * (1 - min(1.0, max(0.0, confidence))))
+    """Turns until the next question. Half a turn is rounded up, as Gemini CLI does it, and not to even as `round` would."""
+    return math.floor(MIN_INTERVAL + INTERVAL_RANGE * (1 - min(1.0, max(0.0, confidence))) + 0.5)

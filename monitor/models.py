@@ -79,6 +79,8 @@ class ModelRequest:
     tool_choice: ToolChoice = "auto"
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Passed to the provider as they are: temperature, output limit, thinking."""
+    reply_schema: Mapping[str, Any] | None = None
+    """JSON schema of the answer, where the answer is to be JSON. A provider that cannot be held to it is only asked."""
 
 
 class Model(Protocol):

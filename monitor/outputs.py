@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -435,12 +435,14 @@ def _problems(errors: Sequence[ErrorDetails], *, strip: int = 0, whole: bool = F
 class Terminate:
     """The tool `terminate`: the model ends the run itself, with success or failure. One object for one run.
 
-    With `outputs`, success is refused while required ones are missing; failure is always allowed. The first accepted call counts.
+    With `outputs`, success is refused while required ones are missing, and with `open_step` while that names a step of the plan that is
+    left to do; failure is always allowed. The first accepted call counts.
     Where one response holds emits and a terminate, carry out the emits first.
     """
 
-    def __init__(self, outputs: Outputs | None = None) -> None:
+    def __init__(self, outputs: Outputs | None = None, open_step: Callable[[], str | None] | None = None) -> None:
         self._outputs = outputs
+        self._open_step = open_step
         self.status: Literal["success", "failure"] | None = None
         """`None`: not terminated."""
         self.reason = ""
@@ -479,6 +481,8 @@ class Terminate:
         if status == "success" and self._outputs is not None and self._outputs.missing:
             first = f"Call {EMIT} for each first, or {TERMINATE} with failure and the reason."
             return _refused(f"this is no success yet, outputs are missing: {_listed(self._outputs.missing)}. {first}")
+        if status == "success" and self._open_step is not None and (step := self._open_step()) is not None:
+            return _refused(f"this is no success yet, the plan is not done: {step}. Do that first, or call {TERMINATE} with failure.")
         self.status, self.reason = status, reason
         return Answer(f"The run ends with {status}.")
 

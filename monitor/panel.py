@@ -41,20 +41,26 @@ class Panel:
             for call in turn.tool_calls:
                 self._suspicion.add_call(call)
 
-    def add_result(self, turn: int, result: ToolResult) -> None:
+    def add_result(self, result: ToolResult) -> None:
         """A tool has answered."""
         if self._judges:
-            self._digest.add_result(turn, result)
+            self._digest.add_result(result)
             self._suspicion.add_result(result)
 
+    def add_warning(self, turn: int, text: str) -> None:
+        """The agent was told something by whoever drives it."""
+        if self._judges:
+            self._digest.add_warning(turn, text)
+
     def due(self, turn: int) -> list[tuple[Judge, JudgeInput]]:
-        """Who is to be asked now, and what he is told. They count as asked."""
-        asked: list[tuple[Judge, JudgeInput]] = []
-        for judge, schedule in self._judges:
-            if schedule.due(turn, self._suspicion.score):
-                schedule.asked(turn)
-                asked.append((judge, JudgeInput(self.task, self._digest.render(), turn)))
-        return asked
+        """Who is to be asked now, and what they are told. They count as asked."""
+        due = [(judge, schedule) for judge, schedule in self._judges if schedule.due(turn, self._suspicion.score)]
+        if not due:
+            return []
+        told = JudgeInput(self.task, self._digest.render(), turn)
+        for _, schedule in due:
+            schedule.asked(turn)
+        return [(judge, told) for judge, _ in due]
 
     def answered(self, judge: Judge, judgement: Judgement) -> None:
         """It has its answer."""
@@ -68,8 +74,12 @@ class Panel:
         return next(schedule for known, schedule in self._judges if known is judge)
 
 
-def detection_of(judge: Judge, judgement: Judgement, turn: int) -> Detection:
-    """A judge's finding. Its identity is the judge: when it finds the run stuck again, that is the same loop, in other words."""
+def detection_of(judge: Judge, told: JudgeInput, judgement: Judgement, turn: int) -> Detection:
+    """A judge's finding, asked at the start of one turn and heard in `turn`, perhaps a later one.
+
+    Its identity is the judge: when it finds the run stuck again, that is the same loop, in other words. `count` and `threshold` are in
+    percent; the confidence itself stands in `JudgeAnswered`.
+    """
     return Detection(
         detector=judge.name,
         kind="judge",
@@ -77,8 +87,8 @@ def detection_of(judge: Judge, judgement: Judgement, turn: int) -> Detection:
         level="loop",
         count=round(100 * judgement.confidence),
         threshold=round(100 * judge.threshold),
-        start_offset=max(0, turn - 1),
-        offset=turn,
+        start_offset=max(0, told.turn - 1),
+        offset=max(0, turn - 1),
         evidence=Evidence(judgement.analysis[:EXCERPT_CHARS], identity(judge.name), len(judgement.analysis)),
         message=f"{judgement.judged_by} is {judgement.confidence:.0%} sure that the run is stuck",
     )

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from monitor._quoting import quoted
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import VETO, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
+JUDGE_PATIENCE = 3
+"""A judge looks only now and then, every 5 or 6 turns where it is sure: its findings are forgiven after so many times `clean_turns`."""
 WATCHED = 32
 """Loops on the watch list, the newest ones; a run that has more is stopped by the number of nudges."""
 
@@ -104,7 +107,7 @@ class Ladder:
     - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs with every finding, because a stream
       that loops is still being written; also where its evidence looks different each time, as that of a plan with a counter does;
     - a loop that was not seen before starts at the bottom, as long as there are nudges left (`max_nudges` in a run);
-    - `clean_turns` turns without any finding forgive everything;
+    - `clean_turns` turns without any finding forgive everything, but what a judge found, which takes three times as many;
     - what has come `give_up` times as often as it takes to be sure ends the run whatever the step: a flood within one turn.
     """
 
@@ -153,8 +156,13 @@ class Ladder:
         """What was said has been read. A turn without a finding, up to the results of its calls, counts towards forgiveness."""
         self._acted = False
         self._clean += 1
-        if self._clean_turns is not None and self._clean >= self._clean_turns:
+        if self._clean_turns is None or self._clean < self._clean_turns:
+            return
+        if self._clean >= JUDGE_PATIENCE * self._clean_turns:
             self._strikes, self._nudges, self._last_given = {}, 0, False
+            return
+        judged = {signature: taken for signature, taken in self._strikes.items() if signature.startswith("judge:")}
+        self._strikes, self._nudges, self._last_given = judged, len(judged), self._last_given and bool(judged)
 
     def _step(self, detection: Detection) -> Verdict:
         signature = f"{detection.kind}:{detection.evidence.xxhash}"
@@ -214,6 +222,9 @@ def tool_of(detection: Detection) -> str | None:
 def nudge_text(detection: Detection) -> str:
     """What the model is told about its loop: what was seen, and one different thing to try."""
     excerpt = detection.evidence.excerpt
+    if detection.kind == "judge":
+        # It was written after reading what tools answered: the agent gets it as a quotation, not as an instruction.
+        return f"A reviewer of this run sees no progress. Its note, quoted: {quoted(excerpt)}\n{_another_way(detection)}"
     return f"You are repeating yourself: {detection.message}.\nWhat was repeated: {excerpt}\n{_another_way(detection)}"
 
 

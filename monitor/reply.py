@@ -60,6 +60,12 @@ class Reply:
         self._close()
         self._parts.append(call)
 
+    @property
+    def blank(self) -> bool:
+        """Nothing can be seen of it: no call, and only space and characters without a width."""
+        self._close()
+        return all(isinstance(part, Reasoning) or (isinstance(part, Text) and _is_blank(part.text)) for part in self._parts)
+
     def parts(self, *, loop: Detection | None = None, looped: LoopedText = "trim") -> tuple[Part, ...]:
         """What came so far. `loop`: the repetition in it, of which the copies are cut off, if `looped` says so."""
         self._close()
@@ -80,6 +86,13 @@ class Reply:
             self._parts.append(Reasoning("".join(self._pieces), self._signature))
         self._open, self._signature = None, None
         self._pieces.clear()
+
+
+def _is_blank(text: str) -> bool:
+    return not text.translate(_UNSEEN).strip()
+
+
+_UNSEEN = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))
 
 
 def _cut_off(parts: list[Part], kind: type[Text | Reasoning], start: int) -> tuple[Part, ...]:

@@ -6,7 +6,7 @@ awaits, so guard, supervisor, `scan` and a replay all run the same code and mean
 The rules of this file:
 
 1. One ending. `stop` is set once; `terminate` answers once. When several things are true at the same look, the user's
-   abort wins, then loops, then limits.
+   abort wins, then loops, then limits; over a limit wins a goal that is reached in the same turn.
 2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work; a `RunState` is built only at
    transitions, and `deadline` says when the next look is due.
 3. A stream may be over before the run is: `ends_stream` is set with `stop`, and where a policy that nudges met text that loops.
@@ -17,9 +17,9 @@ The rules of this file:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from monitor.assignment import Assignment
 from monitor.bank import DetectorBank, DetectorCrash
@@ -54,7 +54,7 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
 )
-from monitor.judging import Judge, JudgeInput, Judgement
+from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.panel import Panel, detection_of
@@ -79,6 +79,18 @@ HOLD_CHARS = 256
 
 _WRITTEN = ("text", "reasoning", "arguments")
 """Channels in which a loop goes on for as long as the stream does."""
+_LIMITS = frozenset(
+    {
+        TerminateReason.MAX_TURNS,
+        TerminateReason.TIMEOUT,
+        TerminateReason.IDLE_TIMEOUT,
+        TerminateReason.MODEL_CALL_LIMIT,
+        TerminateReason.TOOL_CALL_LIMIT,
+        TerminateReason.TOKEN_LIMIT,
+        TerminateReason.COST_LIMIT,
+    }
+)
+"""Endings that say nothing against what the model has handed over in the same turn."""
 _OWN_WORD = frozenset(
     {
         TerminateReason.GOAL,
@@ -88,7 +100,7 @@ _OWN_WORD = frozenset(
         TerminateReason.ERROR,
     }
 )
-"""Endings of a last turn that are the run's; after any other the run ends as it would have without it."""
+"""Endings of a last turn that are the run's; after any other, and a failure of its model, the run ends as it would have without it."""
 
 
 class RunCore:
@@ -99,6 +111,7 @@ class RunCore:
         "_abort_why",
         "_assignment",
         "_bank",
+        "_before",
         "_began",
         "_closing",
         "_condition",
@@ -110,7 +123,7 @@ class RunCore:
         "_found",
         "_free_chars",
         "_goal",
-        "_judge_usage",
+        "_judge_cost",
         "_keep_chars",
         "_last",
         "_last_turn",
@@ -135,6 +148,7 @@ class RunCore:
         "_told",
         "_tool_calls",
         "_tools_called",
+        "_turn_policy",
         "_turns",
         "_unweighed",
         "_verdicts",
@@ -144,7 +158,9 @@ class RunCore:
         "open_calls",
         "replanned",
         "stop",
+        "stopped",
         "turn",
+        "turn_began",
         "waiting_since",
     )
 
@@ -184,12 +200,17 @@ class RunCore:
         """Calls of the present turn that have no result yet, oldest first."""
         self.replanned: Callable[[], None] = _nothing
         """Called when `deadline` may have come closer; the harness moves its alarm."""
+        self.turn_began: Callable[[], None] = _nothing
+        """Called when a model call is about to be made; the harness asks the judges that are due."""
+        self.stopped: Callable[[], None] = _nothing
+        """Called when it is decided that the run ends; nobody waits for a judge any more."""
 
         self._condition = stop_when
-        self._schedule = Schedule(stop_when, price=price, budgets=budgets)
+        self._schedule = Schedule(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._warner = Warner()
         self._bank = DetectorBank(detectors)
         self._policy = policy
+        self._turn_policy = policy if isinstance(policy, TurnPolicy) else None
         self._emit = emit
         self._keep_chars = keep_limit(keep_text_chars)
         self._spending = Spending(price, budgets)
@@ -199,7 +220,7 @@ class RunCore:
         self._supervised = supervised
         self._parent = parent
         self._panel = Panel(judges, task)
-        self._judge_usage = NOTHING
+        self._judge_cost = JudgeCost()
 
         self._began = 0.0
         self._phase: Phase = "before_call"
@@ -210,6 +231,9 @@ class RunCore:
         self._task_done: bool | None = None
         self._errors = ErrorStreak()
         self._verdicts: list[Verdict] = []
+        self._before: tuple[Mapping[str, Any] | None, int] | None = (
+            None  # the policy, and how many verdicts, before the turn's first finding
+        )
         self._goal: str | None = None
         self._abort_why: str | None = None
         self._abort_told = False
@@ -235,9 +259,14 @@ class RunCore:
     def begin(self, now: float) -> None:
         """The run starts; all times in events and reasons count from here."""
         self._began = now
-        self._policy.reset()
-        self._bank.reset()
         self._emit(RunStarted(0.0, self._bank.names, self._condition.name if self._condition else None))
+        try:
+            self._policy.reset()
+            self._bank.reset()
+        except DetectorCrash as crash:
+            self.fail(crash.error, crash.name, now)
+        except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+            self.fail(error, type(self._policy).__name__, now)
 
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open it."""
@@ -252,10 +281,12 @@ class RunCore:
         self.ends_stream = False
         if retried is not None:
             self._tool_calls -= len(self._tally.calls)
+            self._unsay(now)
             self._find(self._bank.fact, StreamRetried(retried.reason.value), now)
             self._emit(AttemptRetried(self.at(now), self._turns, retried.detail))
         else:
             self._turns += 1
+            self._before = None
             self._tell_policy(now)
         self._model_calls += 1
         self._errors.turn_started()
@@ -265,8 +296,9 @@ class RunCore:
         self._reply = Reply(dict(self._offsets))
         self._emit(TurnStarted(self.at(now), self._turns, self._model_calls))
         self.waiting_since = now
-        self._look(now, waiting=True)
-        self._warn(now)
+        self._warn(self._look(now, waiting=True), now)
+        if self.stop is None:
+            self.turn_began()
         return True
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
@@ -277,9 +309,11 @@ class RunCore:
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
         self._recovering = cause
         self.stop, self.ends_stream = None, False
+        if self._last is not None:
+            self._last = replace(self._last, may_go_on=True)  # it may have failed just before, and is not what this turn is judged by
         self._verdicts.clear()
         self._condition = Timeout(self.at(now) - self._pauses.total_s(now) + last.seconds)
-        self._schedule = Schedule(self._condition, self._schedule.price, self._spending.budgets)
+        self._schedule = Schedule(self._condition, self._schedule.price, self._spending.budgets, nested=self._parent is not None)
         self.deadline = math.inf
         self._emit(LastTurnStarted(self.at(now), cause.reason, last.seconds))
         self._look(now, waiting=False)
@@ -338,10 +372,9 @@ class RunCore:
         else:
             self._emit(ResultUnmatched(self.at(now), call))
             result = ToolResult(call or "", "", text, is_error)
-        self._panel.add_result(self._turns, result)
+        self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
-        self._look(now, waiting=False)
-        self._warn(now)
+        self._warn(self._look(now, waiting=False), now)
 
     def end_turn(
         self,
@@ -368,7 +401,7 @@ class RunCore:
         elif self._cut is not None or not finished:
             last = left(self._cut)
         else:
-            last = ended(tally, must_finish=must_finish, must_answer=self._supervised)
+            last = ended(tally, must_finish=must_finish, blank=self._supervised and self._reply.blank)
         self._last = last
         if last.void:
             self._errors.add(is_error=True)
@@ -382,7 +415,7 @@ class RunCore:
             self._unweighed = turn
             self._offsets["text"] += tally.text_chars
             self._offsets["reasoning"] += tally.reasoning_chars
-            if tally.finish is None:
+            if tally.finish is None and self.stop is None:
                 self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)  # a turn that was cut is over for the detectors as well
         return turn
 
@@ -406,7 +439,7 @@ class RunCore:
     def _tell_of(self, assignment: Assignment, call: ToolCall, now: float) -> None:
         if assignment.outputs is not None and call.name == assignment.outputs.spec.name and assignment.outputs.last is not None:
             emitted = assignment.outputs.last
-            self._emit(OutputEmitted(self.at(now), self._turns, emitted.name, emitted.value, emitted.overwritten))
+            self._emit(OutputEmitted(self.at(now), self._turns, emitted.name, emitted.json, emitted.overwritten))
         elif assignment.plan is not None and call.name == assignment.plan.spec.name:
             self._emit(PlanUpdated(self.at(now), self._turns, assignment.plan.render()))
 
@@ -421,26 +454,37 @@ class RunCore:
         return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
 
     @property
-    def was_cut(self) -> bool:
-        """The last stream was left for a loop in it."""
-        return self._cut is not None
+    def void(self) -> bool:
+        """The last stream was a failed attempt: nothing of it counts, whatever the run goes on with."""
+        return self._last is not None and self._last.void
+
+    @property
+    def takes_own_calls(self) -> bool:
+        """The calls of the last turn that the run answers itself count: it is neither cut for a loop nor over for more than a limit."""
+        return self._cut is None and self._abort_why is None and (self.stop is None or self.stop.reason in _LIMITS)
 
     def at(self, now: float) -> float:
         """Seconds since the run began."""
         return now - self._began
 
-    def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """The parts of the last turn's message, fit for the history. Only where the run is supervised."""
-        return self._reply.parts(loop=self._loop, looped=looped)
+    def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """The parts of the last turn's message, fit for the history, once. Only where the run is supervised; none of a failed attempt."""
+        parts = self._reply.parts(loop=self._loop, looped=looped)
+        self._reply.restart()
+        return () if self._last is None or self.void else parts
 
     def pause(self, now: float) -> None:
-        """A person is being asked: deadlines stand still until `resume`. Pauses nest."""
+        """A person is being asked: deadlines stand still until `resume`, also those of the runs above. Pauses nest."""
+        if self._parent is not None:
+            self._parent.pause(now)
         if self._pauses.begin(now):
             self._emit(Paused(self.at(now)))
             self._look(now, waiting=False)
 
     def resume(self, now: float) -> None:
         """The person has answered."""
+        if self._parent is not None:
+            self._parent.resume(now)
         paused_s = self._pauses.end(now)
         if paused_s is not None:
             self._tally.started_at += paused_s
@@ -454,31 +498,35 @@ class RunCore:
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
         """Which judges the harness is to ask now, beside the stream, and what it tells them."""
-        due = self._panel.due(self._turns) if self.stop is None else []
+        due = self._panel.due(self._turns) if self.stop is None and self._recovering is None else []
         for judge, told in due:
             self._emit(JudgeAsked(self.at(now), told.turn, judge.name))
         return due
 
-    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float) -> None:
-        """A judge has answered; also in the middle of a stream."""
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: JudgeCost) -> None:
+        """A judge has answered; also in the middle of a stream. A last turn is not ended for what came before it."""
         if self._outcome is not None:
             return
         self._panel.answered(judge, judgement)
-        self._judge_usage += judgement.usage
-        if judge.counts:
-            self._spending.settle(judgement.usage, estimated=False)
-        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement))
+        self._emit(JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement, cost))
         if judge.fact == "done":
             self._task_done = judgement.found
-        elif judgement.found:
-            self._take(detection_of(judge, judgement, self._turns), now)
-        self._look(now, waiting=False)
+        elif judgement.found and self._recovering is None:
+            self._take(detection_of(judge, told, judgement, self._turns), now)
+        self._charge(judge, cost, now)
 
-    def judge_failed(self, judge: Judge, told: JudgeInput, error: Exception, now: float) -> None:
+    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: JudgeCost) -> None:
         """A judge gave no answer. That is no reason to end a run."""
         if self._outcome is None:
             self._panel.failed(judge)
-            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, describe(error)))
+            self._emit(JudgeFailed(self.at(now), told.turn, judge.name, why, cost))
+            self._charge(judge, cost, now)
+
+    def _charge(self, judge: Judge, cost: JudgeCost, now: float) -> None:
+        self._judge_cost += cost
+        if judge.counts:
+            self._spending.settle(cost.usage, estimated=cost.estimated)
+        self._look(now, waiting=False)
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
@@ -494,7 +542,10 @@ class RunCore:
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
             self._told = True
             return last.failure
-        return self._verdicts.pop(0) if self._verdicts else Continue()
+        verdict = self._verdicts.pop(0) if self._verdicts else Continue()
+        if isinstance(verdict, Nudge | WithdrawTool):
+            self._panel.add_warning(self._turns, verdict.text)
+        return self._last_by_policy(verdict, now) if self._supervised and isinstance(verdict, LastTurn) else verdict
 
     def abort(self, why: str) -> None:
         """The user wants the run to end. Only notes it, so that it may be called from any thread; the next look decides."""
@@ -513,13 +564,25 @@ class RunCore:
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
         self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
 
+    def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
+        """The caller leaves, perhaps by `error`, while another task of theirs is still at work in the run."""
+        if self.stop is None:
+            self._stop_error = error
+        self._decide(ending, now)
+
     def _weigh(self, now: float) -> None:
         """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""
         turn, self._unweighed = self._unweighed, None
         assignment, last = self._assignment, self._last
-        if turn is None or last is None or assignment is None or self._abort_why is not None or self.stop is not None:
+        if turn is None or last is None or assignment is None or self._abort_why is not None:
             return
-        verdict: Verdict = assignment.reached() or Continue()
+        reached = assignment.reached()
+        if self.stop is not None:
+            if reached is not None and self.stop.reason in _LIMITS:
+                self._recovering, self.stop = self._recovering or self.stop, None
+                self._decide(self._recovered(reached), now)
+            return
+        verdict: Verdict = reached or Continue()
         if isinstance(verdict, Continue) and not turn.tool_calls and self._cut is None and (last.failure is None or last.may_go_on):
             verdict = assignment.stopped_calling(cut_off=last.failure)
         if self._recovering is not None:
@@ -527,7 +590,7 @@ class RunCore:
         self._follow(verdict, now)
 
     def _recovered(self, verdict: Verdict) -> Stop:
-        """The last turn is over: the goal, or what was to be the end before it."""
+        """The turn that was to be the last is over: the goal, or what was to be the end without it."""
         assert self._recovering is not None  # noqa: S101 - the caller has looked
         if isinstance(verdict, Stop) and verdict.reason is TerminateReason.TERMINATED and verdict.value == "success":
             return replace(verdict, reason=TerminateReason.GOAL)
@@ -539,6 +602,16 @@ class RunCore:
         if rule is None or stop is None or self._assignment is None or self._recovering is not None or stop.reason not in rule.after:
             return None
         return replace(rule, text=self._assignment.last_words(stop))
+
+    def _last_by_policy(self, verdict: LastTurn, now: float) -> Verdict:
+        """A policy's last turn is like any other: as long as the run gives one, or none at all."""
+        rule, found, assignment = self._last_turn, self._found, self._assignment
+        assert found is not None  # noqa: S101 - a detection is behind it
+        if rule is None:
+            self._decide(found, now)
+            return found
+        said = [verdict.text, *([assignment.how_to_end()] if assignment is not None and not verdict.tools else [])]
+        return replace(verdict, text=" ".join(said), seconds=rule.seconds)
 
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
         """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
@@ -570,7 +643,8 @@ class RunCore:
             usage=usage,
             usage_estimated=self._spending.estimated,
             cost_usd=cost_usd,
-            judge_usage=self._judge_usage,
+            judge_usage=self._judge_cost.usage,
+            judge_usage_estimated=self._judge_cost.estimated,
             turns=self._turns,
             elapsed_s=self.at(now),
             recovered_from=self._recovering.reason if self._recovering is not None and ok else None,
@@ -628,33 +702,36 @@ class RunCore:
             waiting_since_s=self.waiting_since - self._began if waiting and tally else None,
         )
 
-    def _look(self, now: float, *, waiting: bool) -> None:
-        """Evaluate everything that may be true now, then plan the next look."""
+    def _look(self, now: float, *, waiting: bool) -> RunState | None:
+        """Evaluate everything that may be true now, then plan the next look. Answers what was looked at, if the run goes on."""
         if self.stop is not None or self._outcome is not None:
-            return
+            return None
         if self._abort_why is not None:
             if not self._abort_told:
                 self._abort_told = True
                 self._emit(AbortRequested(self.at(now), self._abort_why))
             self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
-            return
+            return None
         overspent = self._spent(now)
-        if self._condition is None and not self._spending.budgets and overspent is None:
-            return
+        if self._condition is None and not self._spending.budgets and self._parent is None:
+            return None
         state = self.state(now, waiting=waiting)
         try:
             stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
             if stop is None:
                 # The next read can begin now at the earliest: planning for that gives the lower bound that `deadline` promises.
-                self._plan(state if waiting else replace(state, waiting_since_s=state.elapsed_s))
+                if not waiting and self._phase == "streaming":
+                    object.__setattr__(state, "waiting_since_s", state.elapsed_s)  # it is ours alone, and a copy costs as much as a look
+                self._plan(state)
             elif not isinstance(stop, Stop):
                 raise TypeError(f"expected a Stop or None, got {stop!r}")
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
             self.fail(error, self._condition.name if self._condition is not None else "budget", now)
-        else:
-            if stop is not None:
-                self._decide(stop, now)
-            self.replanned()
+            return None
+        if stop is not None:
+            self._decide(stop, now)
+        self.replanned()
+        return state if stop is None else None
 
     def _spent(self, now: float) -> Stop | None:
         """What was used, told to the budgets and to the run whose tool this one is. A limit of theirs ends this run as well."""
@@ -678,16 +755,17 @@ class RunCore:
         self.nested(child, usage, usd, now)
         self._spending.nested_ended(id(child))
 
-    def _warn(self, now: float) -> None:
-        """Tell which limits are nearly used up. Asked at the steps of a run, not at each report of usage: it costs as much as a look."""
-        if self.stop is None and self._outcome is None:
-            try:
-                warnings = self._warner.look(self._condition, self._spending.budgets, self.state(now, waiting=False))
-            except Exception as error:  # noqa: BLE001 - a condition may be the caller's code
-                self.fail(error, self._condition.name if self._condition is not None else "budget", now)
-            else:
-                for warning in warnings:
-                    self._emit(warning)
+    def _warn(self, state: RunState | None, now: float) -> None:
+        """Tell which limits are nearly used up. Asked at the steps of a run, not at each look."""
+        if state is None or self.stop is not None:
+            return
+        try:
+            warnings = self._warner.look(self._condition, self._spending.budgets, state)
+        except Exception as error:  # noqa: BLE001 - a condition may be the caller's code
+            self.fail(error, self._condition.name if self._condition is not None else "budget", now)
+        else:
+            for warning in warnings:
+                self._emit(warning)
 
     def _plan(self, state: RunState) -> None:
         self._schedule.plan(state)
@@ -702,10 +780,11 @@ class RunCore:
             self.deadline = -math.inf
             self._decided_at = now
             self._emit(StopDecided(self.at(now), stop))
+            self.stopped()
 
     def _ending(self, fallback: Stop | None) -> Stop:
         stop = self._how_it_ends(fallback)
-        if self._recovering is not None and stop.reason not in _OWN_WORD:
+        if self._recovering is not None and (stop.reason not in _OWN_WORD or (self._last is not None and stop is self._last.failure)):
             return self._recovering
         return stop
 
@@ -733,6 +812,8 @@ class RunCore:
         self._take_text(now)
         tally = self._tally
         if isinstance(chunk, ToolCall):
+            if self._supervised:
+                chunk = tally.with_own_id(chunk)
             self._tool_calls += 1
             self.open_calls.append(chunk)
             self._reply.add_call(chunk)
@@ -747,6 +828,7 @@ class RunCore:
             tally.roll_back()
             self._reply.restart()
             self._loop = None
+            self._unsay(now)
             self._emit(AttemptRetried(self.at(now), self._turns, chunk.reason))
         if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:  # void: what comes next takes it back
             self._find(self._bank.fact, chunk, now)
@@ -775,6 +857,9 @@ class RunCore:
 
     def _verdict_on(self, detection: Detection, now: float) -> Verdict:
         try:
+            if self._before is None:
+                snapshot = getattr(self._policy, "snapshot", None)  # a small policy of the caller's may do without
+                self._before = snapshot() if snapshot is not None else None, len(self._verdicts)
             verdict = self._policy.decide(detection)
             if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
                 raise TypeError(f"expected a verdict, got {verdict!r}")
@@ -782,6 +867,18 @@ class RunCore:
             self.fail(error, type(self._policy).__name__, now)
             return Continue()
         return verdict
+
+    def _unsay(self, now: float) -> None:
+        """What was to follow from the findings of an attempt that is void does not: the model has never seen what it would be told of."""
+        if self._before is not None:
+            state, said = self._before
+            del self._verdicts[said:]
+            self._before = None
+            try:
+                if state is not None:
+                    self._policy.restore(state)
+            except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
+                self.fail(error, type(self._policy).__name__, now)
 
     def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
         if isinstance(verdict, Stop):
@@ -797,9 +894,9 @@ class RunCore:
                 self.ends_stream = True
 
     def _tell_policy(self, now: float) -> None:
-        if isinstance(self._policy, TurnPolicy):
+        if self._turn_policy is not None:
             try:
-                self._policy.turn_started()
+                self._turn_policy.turn_started()
             except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
                 self.fail(error, type(self._policy).__name__, now)
 
@@ -816,11 +913,10 @@ class RunCore:
     def _spend(self, eighths: int, now: float) -> None:
         """Output tokens have come."""
         if self._schedule.spend(eighths):
-            self._look(now, waiting=False)
-            self._warn(now)
+            self._warn(self._look(now, waiting=False), now)
         elif self._schedule.free_chars < self._free_chars:
             self._free_chars = 0
 
 
 def _nothing() -> None:
-    """No alarm to move yet."""
+    """Nobody wants to know yet."""

@@ -25,24 +25,29 @@ class Schedule:
         "_budgets",
         "_condition",
         "_headroom_eighths",
+        "_nested",
         "deadline_s",
         "price",
     )
 
-    def __init__(self, condition: Condition | None, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
+    def __init__(
+        self, condition: Condition | None, price: Price | None = None, budgets: Sequence[Budget] = (), *, nested: bool = False
+    ) -> None:
+        """`nested`: what this run uses counts for a run above as well, whose limits are looked at when this one looks."""
         self.deadline_s = math.inf
         """Before it, in seconds since the run began, the condition cannot have become true by time alone."""
         self.price = price
         """Of the model that streams: what turns dollars into tokens. Without one no cost is counted down."""
         self._condition = condition
         self._budgets = tuple(budgets)
+        self._nested = nested
         self._headroom_eighths: int | None = None
 
     def plan(self, state: RunState) -> None:
         """Work the next look out anew. What `state` has used must be counted in the budgets already."""
-        if self._condition is None and not self._budgets:
+        if self._condition is None and not self._budgets and not self._nested:
             return
-        headrooms: list[int | None] = []
+        headrooms: list[int | None] = [BUDGET_LOOK_TOKENS] if self._nested else []
         if self._condition is not None:
             deadline_s = self._condition.deadline(state)
             self.deadline_s = math.inf if deadline_s is None else deadline_s

@@ -10,6 +10,7 @@ from monitor.state import Usage
 from monitor.verdicts import Stop
 
 NOTHING = Usage()
+_NONE: tuple[Usage, float] = (NOTHING, 0.0)
 
 
 class Spending:
@@ -27,7 +28,7 @@ class Spending:
         self._price = price
         self._account = Account(budgets)
         self._own = NOTHING
-        self._closed: tuple[Usage, float] = (NOTHING, 0.0)
+        self._closed = _NONE
         self._open: dict[int, tuple[Usage, float]] = {}
 
     def settle(self, usage: Usage, *, estimated: bool) -> None:
@@ -41,16 +42,17 @@ class Spending:
 
     def nested_ended(self, run: int) -> None:
         """It will use no more."""
-        usage, usd = self._open.pop(run, (NOTHING, 0.0))
+        usage, usd = self._open.pop(run, _NONE)
         self._closed = (self._closed[0] + usage, self._closed[1] + usd)
 
     def total(self, running: Usage = NOTHING) -> tuple[Usage, float]:
         """Tokens and US dollars up to now. `running`: of the turn that is not over."""
-        usage = self._own + running
+        usage = self._own if running is NOTHING else self._own + running
         usd = self._cost(usage)
-        for nested_usage, nested_usd in (self._closed, *self._open.values()):
-            usage += nested_usage
-            usd += nested_usd
+        if self._closed is not _NONE or self._open:
+            for nested_usage, nested_usd in (self._closed, *self._open.values()):
+                usage += nested_usage
+                usd += nested_usd
         return usage, usd
 
     def post(self, running: Usage = NOTHING) -> Stop | None:

@@ -47,8 +47,8 @@ def left(cut: Detection | None) -> StreamEnd:
     return StreamEnd(Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller"), left=True)
 
 
-def finished(tally: TurnTally, *, must_finish: bool, must_answer: bool) -> StreamEnd:
-    """It came to its own end. `must_finish`: it should have said why. `must_answer`: an empty answer is a failed attempt."""
+def finished(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
+    """It came to its own end. `must_finish`: it should have said why. `blank`: nothing can be seen of the answer that is owed."""
     finish = tally.finish
     if finish is None and must_finish:
         detail = "the stream stopped without a finish reason: the answer is not complete"
@@ -60,15 +60,7 @@ def finished(tally: TurnTally, *, must_finish: bool, must_answer: bool) -> Strea
             void=finish.finish_reason is FinishReason.MALFORMED,
             may_go_on=finish.finish_reason is FinishReason.LENGTH,
         )
-    if must_answer and not tally.calls and is_blank(tally.text):
+    if blank:
         what = "it thought, and said nothing" if tally.reasoning_chars else "it said nothing"
         return StreamEnd(Stop(TerminateReason.INVALID_STREAM, f"the model's answer is empty: {what}", "provider"), void=True)
     return StreamEnd()
-
-
-def is_blank(text: str) -> bool:
-    """Whether nothing can be seen of it: only space, and characters without a width."""
-    return not text.translate(_UNSEEN).strip()
-
-
-_UNSEEN = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))

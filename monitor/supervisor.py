@@ -7,7 +7,8 @@ A `Supervisor` is a description and can be used any number of times; a `Run` is 
 decides, `SourceStream` reads and closes; this performs. The rules of this file:
 
 1. No task of ours outlives the call that started it, and none runs while the caller's body does: the run goes on only when
-   somebody asks for its next event. So there is no scope, timeout or task group around a `yield`.
+   somebody asks for its next event. So there is no scope, timeout or task group around a `yield`. (The one exception: a judge's
+   question goes on beside the run, and ends with it at the latest.)
 2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort, and is left in order.
 3. What happened goes into the history once, whole: a message with the results of its calls, whatever interrupted them.
 """
@@ -16,14 +17,17 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 
 from monitor._codec import to_plain
 from monitor._numbers import is_finite
@@ -31,7 +35,7 @@ from monitor._wait import Clock, SystemClock, Wait, make_wait
 from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.conditions import Condition
+from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, ToolError
@@ -43,9 +47,8 @@ from monitor.events import (
     ToolFinished,
     ToolStarted,
     ToolWithdrawn,
-    TurnStarted,
 )
-from monitor.guard import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_part, check_parts, ending_by, must_know_price
+from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
 from monitor.judge_tasks import JudgeTasks
 from monitor.judges.base import as_judges
@@ -70,6 +73,9 @@ from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Ver
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
+SUBAGENT_LIMITS = MaxTurns(30) | Timeout(600)
+"""Of a run that is called as a tool and has no limits of its own: nobody looks at it while it runs (Gemini CLI)."""
+
 _DEFAULT: Any = object()
 
 
@@ -84,7 +90,8 @@ class Supervisor:
     time, beside it. `policy`: what follows from a detection; by default the `Ladder`.
     `plan`: the steps of the task. `last_turn`: `None` is off. `max_nudges`: how often missing outputs are asked for. `retries`: of
     failed model calls. `looped_text`: what becomes of text that looped before it goes back to the model.
-    `model_settings` are passed to the provider as they are. `history`: messages that come before the task.
+    `model_settings` are passed to the provider as they are. `history`: messages that come before the task. `keep_text_chars`: how much
+    of an answer stands in the outcome; all of it, for the history holds it anyway.
     Detectors, policy and plan are copied for every run.
     """
 
@@ -112,7 +119,7 @@ class Supervisor:
         history: Sequence[Message] = (),
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
-        keep_text_chars: int | None = KEEP_TEXT_CHARS,
+        keep_text_chars: int | None = None,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
         check_part("model", model, "stream")
@@ -122,8 +129,16 @@ class Supervisor:
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
         if policy is not None:
             check_part("policy", policy, "decide")
-        if max_nudges is not None and max_nudges < 0:
-            raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
+        if plan is not None and not isinstance(plan, Plan):
+            raise ConfigError(f"plan takes a monitor.Plan, not {plan!r}")
+        if retries is not _DEFAULT and not isinstance(retries, Retries | None):
+            raise ConfigError(f"retries takes a monitor.Retries, not {retries!r}")
+        _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
+        _check_choice("looped_text", looped_text, get_args(LoopedText))
+        check_bounds(keep_text_chars, close_grace_s, max_nudges)
+        for message in history:
+            if not isinstance(message, Message):
+                raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
@@ -131,11 +146,12 @@ class Supervisor:
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools = as_tools(tools)
+        self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
         self.instructions = run_instructions(
-            render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=bool(self.tools)
+            render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=tool_choice != "none"
         )
         self.tool_choice: ToolChoice = tool_choice
         self.stop_when = stop_when
@@ -168,8 +184,8 @@ class Supervisor:
     def as_tool(self, *, name: str, description: str) -> Tool:
         """This supervisor as a tool of another one: a call is a run, bound by the caller's abort, limits and budget.
 
-        The tool takes one argument, `task`. Its result is the emitted outputs, or the text of the answer; a run that did not
-        reach its goal is an error result that names the reason.
+        Without a `stop_when` of its own it has 30 turns and 10 minutes. The tool takes one argument, `task`. Its result is the
+        emitted outputs, or the text of the answer; a run that did not reach its goal is an error result that names the reason.
         """
         return _Subagent(self, name, description)
 
@@ -181,6 +197,8 @@ class _Caller:
     core: RunCore
     clock: Clock
     budgets: tuple[Budget, ...]
+    supervisors: tuple[Supervisor, ...]
+    """Whose run it is, and whose tool that one is, and so on."""
     wake: Callable[[], None]
     """Let it see at once whether it has to end."""
     called: set[Run] = field(default_factory=set)
@@ -205,13 +223,14 @@ class Run:
         self._assignment = Assignment(outputs, plan, max_nudges=supervisor.max_nudges)
         own = (supervisor.budget,) if supervisor.budget is not None else ()
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
+        supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         self._core = RunCore(
-            stop_when=supervisor.stop_when,
+            stop_when=SUBAGENT_LIMITS if supervisor.stop_when is None and caller is not None else supervisor.stop_when,
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,
             keep_text_chars=supervisor.keep_text_chars,
-            price=supervisor.price,
+            price=supervisor.price if caller is None else _price_known_to(supervisors),
             budgets=budgets,
             assignment=self._assignment,
             last_turn=supervisor.last_turn,
@@ -222,19 +241,22 @@ class Run:
             task=_words(task),
         )
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
-        self.as_caller = _Caller(self._core, self._clock, budgets, self._wake)
+        self.as_caller = _Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self.history: list[Message] = [*supervisor.history, first]
         """The messages of the run so far. Do not change it while the run goes on."""
         if plan is not None and (step := self._assignment.first_step()) is not None:
             self._say(step)
         self._phase: RunPhase = "idle"
+        self._thread = threading.get_ident()
         self._streams_opened = 0
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
         self._reading: SourceStream[Any] | None = None
         self._waiting: Wait | None = None
         self._driver: AsyncGenerator[None, None] | None = None
+        self._at_work = False  # somebody is in `_driver`
+        self._seen_out: anyio.Event | None = None
         self._outcome: Outcome | None = None
 
     @property
@@ -258,12 +280,21 @@ class Run:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find the run in their `ToolContext`."""
-        self._core.pause(self._now())
+        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find the run in their `ToolContext`;
+        also for plain functions, which run in a thread.
+        """
+        self._in_loop(lambda: self._core.pause(self._now()))
         try:
             yield
         finally:
-            self._core.resume(self._now())
+            self._in_loop(lambda: self._core.resume(self._now()))
+
+    def _in_loop(self, do: Callable[[], None]) -> None:
+        """Deadlines are followed by alarms, which belong to the event loop's thread."""
+        if threading.get_ident() == self._thread:
+            do()
+        else:
+            anyio.from_thread.run_sync(do)
 
     # ------------------------------------------------------------------ the block and the iteration
 
@@ -271,6 +302,7 @@ class Run:
         if self._phase != "idle":
             raise ConfigError(f"this run is {self._phase}: a run is used once, begin another with supervisor.stream()")
         self._phase = "running"
+        self._thread = threading.get_ident()
         if self._caller is not None:
             self._caller.called.add(self)
         self._core.begin(self._now())
@@ -278,12 +310,18 @@ class Run:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._driver is None:
+            return
+        ending = ending_by(error) or Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the run had ended", "caller")
+        if self._at_work:
+            await self._see_the_other_task_out(ending, error)
         try:
-            if self._driver is not None:
+            if not self._at_work:
+                self._at_work = True
                 await self._driver.aclose()
         finally:
-            await self._judges.close()
-            self._end(ending_by(error), error if isinstance(error, Exception) else None)
+            self._at_work = False
+            self._end(ending, error)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -291,26 +329,46 @@ class Run:
     async def __anext__(self) -> Event:
         if self._driver is None:
             raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
+        if self._at_work:
+            raise ConfigError("this run is already being read by another task")
         while not self._events:
-            if self._outcome is not None:
+            if self._outcome is not None or self._seen_out is not None:
                 raise StopAsyncIteration
+            self._at_work = True
             try:
                 await self._driver.__anext__()
             except StopAsyncIteration:
-                await self._judges.close()
                 self._end(None, None)
-            except ConfigError:
+            except Exception as error:
+                if isinstance(error, ConfigError):  # the caller's own mistake
+                    self._end(ending_by(error), error)
+                    raise
+                self._core.fail(error, "run", self._now())  # a part of the caller's that nobody else has caught
+                self._end(None, None)
+            except BaseException as error:  # a cancellation from outside, or the end of the program: the run cannot go on after it
+                self._end(ending_by(error), error)
                 raise
-            except Exception as error:  # noqa: BLE001 - a model's own code, which nobody else has caught
-                self._core.fail(error, "run", self._now())
-                await self._judges.close()
-                self._end(None, None)
+            finally:
+                self._came_out()
         return self._events.popleft()
 
-    def _end(self, ending: Stop | None, error: Exception | None) -> None:
+    async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
+        """The block is left while another task is still at work in it: that one finishes first."""
+        self._core.leave(ending, error if isinstance(error, Exception) else None, self._now())
+        self._seen_out = anyio.Event()
+        self._wake()
+        with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+            await self._seen_out.wait()
+
+    def _came_out(self) -> None:
+        self._at_work = False
+        if self._seen_out is not None:
+            self._seen_out.set()
+
+    def _end(self, ending: Stop | None, error: BaseException | None) -> None:
         if self._outcome is not None:
             return
-        self._outcome = self._core.terminate(self._now(), ending, error)
+        self._outcome = self._core.terminate(self._now(), ending, error if isinstance(error, Exception) else None)
         self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
         if self._caller is not None:
             self._caller.called.discard(self)
@@ -321,24 +379,31 @@ class Run:
     async def _drive(self) -> AsyncGenerator[None, None]:
         """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields wherever there may be events to hand out."""
         core = self._core
-        while self._perform(core.check(self._now())):
-            attempt = 1
-            while True:
-                stream = self._reading = self._open()
-                try:
-                    async with stream:
-                        async for _ in stream:
-                            if self._events:
-                                yield
-                finally:
-                    self._reading = None
-                yield
-                if not await self._try_again(stream.turn, attempt):
-                    break
-                attempt += 1
-            yield
-            await self._act(stream.turn)
-            yield
+        try:
+            while self._perform(core.check(self._now())):
+                attempt = 1
+                while True:
+                    stream = self._reading = self._open()
+                    results: dict[str, ToolResult] = {}
+                    try:
+                        async with stream:
+                            async for _ in stream:
+                                if self._events:
+                                    yield
+                        yield
+                        calls = self._begin_calls(stream.turn, results)
+                        if self._events:
+                            yield
+                        await self._carry_out(calls, results)
+                    finally:
+                        self._reading = None
+                        self._record(results)
+                    yield
+                    if not await self._try_again(stream.turn, attempt):
+                        break
+                    attempt += 1
+        finally:
+            await self._judges.close()
 
     def _perform(self, verdict: Verdict) -> bool:
         """Do what the core says until it has no more to say. False: the run is over."""
@@ -406,32 +471,46 @@ class Run:
         self._emit(RetryScheduled(self._at(), turn.number, attempt + 1, delay_s, failure.detail))
         return delay_s == 0 or await self._under_deadlines(lambda: _sleep(self._clock, delay_s))
 
-    async def _act(self, turn: Turn) -> None:
-        """Carry out the calls of a turn, and put the turn into the history with their results."""
+    def _begin_calls(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
+        """Carry out the calls of the run's own tools; the others, which are about to be."""
         core = self._core
-        if core.failed_attempt is not None:
-            return
-        results: dict[str, ToolResult] = {}
-        if core.stop is None and not core.was_cut:
-            for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
-                result = self._answer(call)
-                if result is not None:
-                    results[call.id] = result
-            await self._carry_out([call for call in turn.tool_calls if call.id not in results], results)
-        content = core.reply(self._supervisor.looped_text)
-        if content:
+        if turn.number == 0 or core.void or not core.takes_own_calls:
+            return ()
+        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
+            result = self._answer(call)
+            if result is not None:
+                results[call.id] = result
+        if core.stop is not None:
+            return ()
+        calls = [call for call in turn.tool_calls if call.id not in results]
+        for call in calls:
+            self._emit(ToolStarted(self._at(), core.turns, call))
+        return calls
+
+    def _record(self, results: Mapping[str, ToolResult]) -> None:
+        """Put what the model said into the history, every call with its result."""
+        content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
+        if content and turn is not None:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
             self.history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
 
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
         if self._may_call(call.name):
-            return self._core.answer(call, self._now())
-        text = f"{VETO} This call was not made: {call.name} is not available any more."
-        self._core.tool_result(call.id, text, self._now(), is_error=True)
-        return ToolResult(call.id, call.name, text, is_error=True)
+            result = self._core.answer(call, self._now())
+        else:
+            text = f"{VETO} This call was not made: {call.name} is not available any more."
+            self._core.tool_result(call.id, text, self._now(), is_error=True)
+            result = ToolResult(call.id, call.name, text, is_error=True)
+        if result is not None and result.is_error:  # what was accepted has an event of its own
+            self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
+        return result
 
     async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
+        """Carry out the calls of the caller's tools."""
+        if not calls:
+            await anyio.lowlevel.checkpoint()  # nothing in this turn may have given other tasks a chance, or a cancellation
+            return
         started = self._now()
         number = self._core.turns
 
@@ -440,37 +519,38 @@ class Run:
             now = self._now()
             self._emit(ToolFinished(self._at(), number, result, now - started))
             self._core.tool_result(result.id, result.text, now, is_error=result.is_error)
-            if self._core.stop is not None:
-                self._wake()
+            if self._core.stop is not None and self._waiting is not None:
+                self._waiting.interrupt()
 
-        if calls:
-            for call in calls:
-                self._emit(ToolStarted(self._at(), number, call))
-            await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
+        await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
 
     # ------------------------------------------------------------------ helpers
 
     async def _under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
         """Await something that is no stream. False: the run ended meanwhile, and it was interrupted."""
-        core, now = self._core, self._now()
-        if now >= core.deadline and core.must_stop(now):
-            return False
-        wait = self._waiting = make_wait(core, self._clock)
+        core = self._core
+        wait = self._waiting = make_wait(core, self._clock)  # before the look: an abort from another thread finds it, whenever it comes
         core.replanned = wait.follow
-        wait.enter()
         try:
-            await work()
-        except BaseException as error:
-            if not wait.leave(error):
-                raise
-        else:
-            wait.leave(None)
+            if self._is_over():
+                return False
+            wait.enter()
+            try:
+                await work()
+            except BaseException as error:
+                if not wait.leave(error):
+                    raise
+            else:
+                wait.leave(None)
         finally:
             wait.close()
             self._waiting = None
             core.replanned = _nothing
+        return not self._is_over()
+
+    def _is_over(self) -> bool:
         now = self._now()
-        return not (now >= core.deadline and core.must_stop(now))
+        return now >= self._core.deadline and self._core.must_stop(now)
 
     def _wake(self) -> None:
         for pending in (self._reading, self._waiting):
@@ -495,12 +575,19 @@ class Run:
         if self._streams:
             self._events.append(event)
         self._sinks.emit(event)
-        if isinstance(event, TurnStarted):
-            self._judges.ask_due()
 
 
 def _words(task: str | UserMessage) -> str:
     return task if isinstance(task, str) else " ".join(part.text for part in task.content if isinstance(part, Text))
+
+
+def _price_known_to(supervisors: Sequence[Supervisor]) -> Price | None:
+    """What the model of the first of them costs, by its own prices or by those of the runs above, if these have to know."""
+    model = supervisors[0].model.name
+    price = next((price for above in supervisors if (price := price_of(above.prices, model)) is not None), None)
+    for above in supervisors:
+        must_know_price(price, above.stop_when, above.budget, model, f"prices={{{model!r}: monitor.Price(...)}}")
+    return price
 
 
 class _Subagent:
@@ -538,6 +625,11 @@ def _as_json(value: object) -> str:
 
 def _not_carried_out(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True)
+
+
+def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
 
 
 def _check_last_turn(given: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from monitor._codec import text_of
 from monitor._tokens import eighths_of_tokens
@@ -18,6 +19,7 @@ class TurnTally:
 
     __slots__ = (
         "_has_report",
+        "_ids",
         "_keep_chars",
         "_reported",
         "_streamed",
@@ -56,6 +58,7 @@ class TurnTally:
         self._has_report = False
         self._unreported_eighths = 0
         self._streamed: set[str] = set()
+        self._ids: set[str] = set()
 
     def take(self) -> str:
         """The visible text since the last time, kept as far as there is room."""
@@ -83,6 +86,13 @@ class TurnTally:
         self.calls.append(call)
         return 0 if call.id in self._streamed else self.count(text_of(call.arguments))
 
+    def with_own_id(self, call: ToolCall) -> ToolCall:
+        """`call`; with an id that is made up if it has none, or that of another call of this turn. Results are told apart by it."""
+        if not call.id or call.id in self._ids:
+            call = replace(call, id=f"{call.id or 'call'}_{self.number}_{len(self.calls)}")
+        self._ids.add(call.id)
+        return call
+
     def report(self, usage: UsageReport) -> None:
         """The provider's own count replaces the estimate of what came before it."""
         self._reported = self._reported.merged(usage)
@@ -96,6 +106,7 @@ class TurnTally:
         self._reported, self._has_report, self._unreported_eighths = Usage(), False, 0
         self.parts.clear()
         self.calls.clear()
+        self._ids.clear()
         self.text = ""
         self.text_chars = self.reasoning_chars = 0
         self.finish = None

@@ -10,17 +10,21 @@ import math
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, FrozenInstanceError, fields, is_dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor import chunks, events, messages, models, outcome, state, verdicts
-from monitor._codec import Codec, tag_of
+from monitor._codec import Codec, tag_of, to_plain
 from monitor.chunks import CHUNK_TYPES, TextDelta, ToolCall, chunk_codec
 from monitor.errors import RecordedError
 from monitor.events import EVENT_TYPES, event_codec
@@ -328,3 +332,19 @@ def test_every_value_can_be_pickled_and_is_frozen_unless_it_is_a_delta(cls: type
 
 def test_a_user_message_without_content_is_a_value():
     assert message_codec.loads(message_codec.dumps(UserMessage(()))) == UserMessage(())
+
+
+def test_dates_paths_and_numbers_are_written_as_json_is_and_an_iterator_is_not_used_up():
+    uuid = UUID("00000000-0000-0000-0000-000000000001")
+    day = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    numbers = iter([1, 2])
+    plain = to_plain({"day": day, "path": Path("/x"), "uuid": uuid, "price": Decimal("1.50"), "bytes": b"\xff", "numbers": numbers})
+    assert plain == {
+        "day": "2026-01-01T12:00:00Z",
+        "path": "/x",
+        "uuid": str(uuid),
+        "price": "1.50",
+        "bytes": repr(b"\xff"),
+        "numbers": "<list_iterator object>",
+    }
+    assert list(numbers) == [1, 2]

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "monitor"
 
 VOCABULARY = {"chunks", "judging", "messages", "models", "state", "verdicts", "events", "outcome", "errors", "reasons", "_codec"}
 CORE = VOCABULARY | {
-    *("_hashing", "_numbers", "_tokens", "answers", "declarations"),
+    *("_hashing", "_numbers", "_quoting", "_tokens", "answers", "declarations"),
     *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices", "digest", "suspicion"),
     *("assignment", "bank", "stream_end", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
     *("panel", "preflight", "warner"),

@@ -110,3 +110,11 @@ def test_a_loop_of_calls_is_no_loop_of_text():
 def test_without_further_copies_the_loop_begins_where_it_was_seen_first():
     assert loop_start(loop(10), 4) == 6
     assert loop_start(loop(10, 15), 4) == 11
+
+
+@pytest.mark.parametrize("text", ["", "   \n\t", "\u200b\u200d\ufeff", "\u00ad \u2060"])
+def test_an_answer_is_blank_if_nothing_of_it_can_be_seen(text: str):
+    assert reply(text).blank
+    assert reply(text, ReasoningDelta("hm", "s1"), text).blank
+    assert not reply(text, ReasoningDelta("hm"), "yes").blank
+    assert not reply(text, CALL).blank

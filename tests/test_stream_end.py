@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.chunks import ToolCall, TurnFinished
+from monitor.chunks import TurnFinished
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.stream_end import failed, finished, is_blank, left
+from monitor.stream_end import failed, finished, left
 from monitor.tally import TurnTally
 from monitor.verdicts import Detection, Evidence
 
 
-def tally(text: str = "", *, finish: FinishReason | None = FinishReason.DONE, thought: int = 0, calls: int = 0) -> TurnTally:
+def tally(text: str = "", *, finish: FinishReason | None = FinishReason.DONE, thought: int = 0) -> TurnTally:
     made = TurnTally(number=1, keep_chars=100, started_at=0.0)
     made.parts.append(text)
     made.take()
     made.reasoning_chars = thought
-    made.calls.extend(ToolCall(f"c{n}", "search", {}) for n in range(calls))
     made.finish = TurnFinished(finish) if finish is not None else None
     return made
 
@@ -46,8 +45,8 @@ def test_a_stream_that_was_left_for_its_loop_may_go_on():
 
 
 def test_a_stream_without_an_end_is_a_failed_attempt_where_it_should_have_one():
-    assert finished(tally("half", finish=None), must_finish=False, must_answer=True).failure is None
-    end = finished(tally("half", finish=None), must_finish=True, must_answer=False)
+    assert finished(tally("half", finish=None), must_finish=False, blank=False).failure is None
+    end = finished(tally("half", finish=None), must_finish=True, blank=False)
     assert end.failure is not None
     assert (end.failure.reason, end.void) == (TerminateReason.TRUNCATED, True)
 
@@ -61,25 +60,19 @@ def test_a_stream_without_an_end_is_a_failed_attempt_where_it_should_have_one():
     ],
 )
 def test_a_bad_finish_is_classed(finish: FinishReason, reason: TerminateReason, *, void: bool, may_go_on: bool):
-    end = finished(tally("text", finish=finish), must_finish=True, must_answer=True)
+    end = finished(tally("text", finish=finish), must_finish=True, blank=False)
     assert end.failure is not None
     assert (end.failure.reason, end.void, end.may_go_on) == (reason, void, may_go_on)
 
 
-@pytest.mark.parametrize("text", ["", "   \n\t", "\u200b\u200d\ufeff", "\u00ad \u2060"])
-def test_an_answer_that_cannot_be_seen_is_none(text: str):
-    assert is_blank(text)
-    end = finished(tally(text), must_finish=True, must_answer=True)
+def test_an_answer_that_cannot_be_seen_is_a_failed_attempt():
+    end = finished(tally(" "), must_finish=True, blank=True)
     assert end.failure is not None
     assert (end.failure.reason, end.void) == (TerminateReason.INVALID_STREAM, True)
-    assert finished(tally(text), must_finish=True, must_answer=False).failure is None
+    assert finished(tally(" "), must_finish=True, blank=False).failure is None
 
 
 def test_thoughts_alone_are_no_answer_and_the_reason_says_so():
-    end = finished(tally("", thought=99), must_finish=True, must_answer=True)
+    end = finished(tally("", thought=99), must_finish=True, blank=True)
     assert end.failure is not None
     assert "it thought, and said nothing" in end.failure.detail
-
-
-def test_a_call_is_an_answer():
-    assert finished(tally("", calls=1), must_finish=True, must_answer=True).failure is None

@@ -72,6 +72,7 @@ class ReportedFailure(AdapterError):
 
 
 _BY_MODULE = {
+    "anthropic": ("monitor.adapters.anthropic", "AnthropicAdapter"),
     "google.genai": ("monitor.adapters.google_genai", "GoogleAdapter"),
     "openai": ("monitor.adapters.openai", "OpenAIAdapter"),
 }

@@ -130,13 +130,17 @@ def _client_from_environment() -> Any:
 def to_config(request: ModelRequest) -> dict[str, Any]:
     """Instructions, tools, tool choice and settings as the fields of a `GenerateContentConfig`.
 
-    The settings `tools` (server-side ones) and `tool_config` are added to what the request says. Raises `ConfigError` for a setting
+    The settings `tools` (server-side ones) and `tool_config` are added to what the request says; a schema in the settings goes before
+    the request's. Raises `ConfigError` for a setting
     that is no setting here, and for a call that is required where there is no tool.
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
             raise ConfigError(f"{name!r} is no setting of a request: {why}")
     config: dict[str, Any] = {**request.settings, "automatic_function_calling": {"disable": True}}
+    if request.reply_schema is not None and not config.keys() & {"response_schema", "response_json_schema"}:
+        config["response_mime_type"] = "application/json"
+        config["response_json_schema"] = to_plain(request.reply_schema)
     if request.instructions:
         config["system_instruction"] = valid(request.instructions)
     if request.tools:

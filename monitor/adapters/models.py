@@ -1,4 +1,4 @@
-"""Models by name: `google:gemini-2.5-flash`, `openai:gpt-5`, `replay:run.jsonl`."""
+"""Models by name: `anthropic:claude-sonnet-5`, `google:gemini-2.5-flash`, `openai:gpt-5`, `replay:run.jsonl`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from monitor.errors import ConfigError
 from monitor.models import Model
 
 _PROVIDERS: Final = {
+    "anthropic": ("monitor.adapters.anthropic_model", "AnthropicModel"),
     "google": ("monitor.adapters.google_model", "GoogleModel"),
     "openai": ("monitor.adapters.openai_model", "OpenAIModel"),
     "openai-responses": ("monitor.adapters.openai_model", "OpenAIResponsesModel"),
@@ -22,10 +23,13 @@ _NO_CLIENT: Final = frozenset({"replay"})
 def model(name: str, *, client: Any = None) -> Model:
     """The model of that name: the provider, a colon, and the provider's own name for it.
 
-    `google:NAME` is Gemini through google-genai; `client` is your `genai.Client`, else one is made from the environment at the
-    first call. `openai:NAME` is a chat model through the OpenAI SDK, of OpenAI or of a compatible server, and `openai-responses:NAME`
-    a model by OpenAI's responses API; `client` is your `openai.AsyncOpenAI`, which has the server's `base_url`. `replay:FILE` plays a
-    recorded run, one recorded turn for each call.
+    - `anthropic:NAME` is Claude through anthropic; `client` is your `AsyncAnthropic`.
+    - `google:NAME` is Gemini through google-genai; `client` is your `genai.Client`.
+    - `openai:NAME` is a chat model through the OpenAI SDK, of OpenAI or of a compatible server, and `openai-responses:NAME` a model by
+      OpenAI's responses API; `client` is your `AsyncOpenAI`, which has the server's `base_url`.
+    - `replay:FILE` plays a recorded run, one recorded turn for each call.
+
+    Without `client`, one is made from the environment at the first call.
 
     Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is not installed.
     """

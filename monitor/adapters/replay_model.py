@@ -62,3 +62,6 @@ class _OverStream:
 
     async def __anext__(self) -> NoReturn:
         raise EOFError(self._message)
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""

@@ -9,6 +9,8 @@ import typer
 import monitor
 from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
+from monitor.cli.judge_eval import judge_eval
+from monitor.cli.run import run
 from monitor.cli.scan import scan
 
 app = typer.Typer(
@@ -38,6 +40,11 @@ def agent_monitor(
       agent-monitor demo
 
     \b
+    Drive a whole run to its outputs; then with a Gemini key and a task of yours:
+      agent-monitor run --demo
+      agent-monitor run "Why is the sky blue?" --model google:gemini-2.5-flash
+
+    \b
     Look for loops in recorded runs, one JSON object a line, plain or gzipped:
       agent-monitor scan runs.jsonl.gz
 
@@ -57,5 +64,7 @@ def agent_monitor(
 
 
 app.command()(demo)
+app.command()(run)
 app.command()(scan)
 app.command()(doctor)
+app.command()(judge_eval)

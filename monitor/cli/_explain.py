@@ -13,7 +13,7 @@ from rich.text import Text
 
 from monitor.cli import _view
 from monitor.transcripts.scan import Amount, Finding, Rung, ScanResult
-from monitor.verdicts import Level
+from monitor.verdicts import Detection, Level
 
 LEVELS: Mapping[Level, str] = {"suspect": "a suspicion", "loop": "a loop"}
 RUNG_STYLES: Mapping[Rung, str] = {
@@ -30,6 +30,11 @@ RUNG_STYLES: Mapping[Rung, str] = {
 def found_at(finding: Finding) -> str:
     """Where it was seen, short."""
     return place(finding.detection.channel, finding.detection.offset, finding.char, short=True)
+
+
+def times(found: Detection) -> str:
+    """How often it came; of a judge, how sure it was."""
+    return f"{found.count} %" if found.kind == "judge" else f"x {found.count}"
 
 
 def place(channel: str, offset: int, char: int | None, *, short: bool = False) -> str:
@@ -110,11 +115,12 @@ def _steps(numbered: Sequence[tuple[int, Finding]]) -> Table:
     for _, same in groupby(numbered, key=lambda one: (one[1].detection.level, one[1].rung)):
         (number, first), *others = list(same)
         found = first.detection
-        count = Text(f"x {found.count}: {LEVELS[found.level]} from {found.threshold}", style="red" if found.level == "loop" else "yellow")
+        sure = f"{times(found)}: {LEVELS[found.level]} from {found.threshold}{' %' if found.kind == 'judge' else ''}"
+        count = Text(sure, style="red" if found.level == "loop" else "yellow")
         steps.add_row(f"#{number}", *_when(first), count, Text(first.rung, style=RUNG_STYLES[first.rung]))
         if others:
             number, last = others[-1]
-            again = Text(f"{len(others):,} more, up to x {last.detection.count}", style="dim")
+            again = Text(f"{len(others):,} more, up to {times(last.detection)}", style="dim")
             steps.add_row(f"#{number}", *_when(last), again, Text(last.rung, style=RUNG_STYLES[last.rung]))
     return steps
 

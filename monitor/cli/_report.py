@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli import _view
-from monitor.cli._explain import RUNG_STYLES, finding_as_json, found_at
+from monitor.cli._explain import RUNG_STYLES, finding_as_json, found_at, times
 from monitor.transcripts.scan import Amount, ScanResult
 
 LABELLED_LOOP = "loop"
@@ -153,7 +153,7 @@ def _cells(result: ScanResult) -> tuple[str | Text, ...]:
     furthest = max((one.rung for one in result.findings), key=list(RUNG_STYLES).index)
     return (
         run,
-        Text(f"{found.kind} x {found.count}", style="red"),
+        Text(f"{found.kind} {times(found)}", style="red"),
         str(finding.message),
         found_at(finding),
         Text(furthest, style=RUNG_STYLES[furthest]),

@@ -1,4 +1,4 @@
-"""The options that `scan` and `doctor` share: which detectors, with which numbers, and which policy."""
+"""The options that `run`, `scan` and `doctor` share: which detectors, with which numbers, and which policy."""
 
 from __future__ import annotations
 
@@ -12,23 +12,38 @@ import typer
 from monitor.config import MonitorConfig, load_config, parse_setting
 from monitor.errors import ConfigError
 
+SETTINGS = "Settings"
+"""The heading of these options in the help."""
+
 ConfigOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--config",
         metavar="FILE",
         help="Settings (TOML). Otherwise agent-monitor.toml here is read, or \\[tool.agent-monitor] of pyproject.toml, if there is one.",
+        rich_help_panel=SETTINGS,
     ),
 ]
 DetectorsOption: TypeAlias = Annotated[
-    str | None, typer.Option("--detectors", metavar="NAME,NAME", help="Only these, e.g. ToolCallRepetition or tool-call-repetition.")
+    str | None,
+    typer.Option(
+        "--detectors", metavar="NAME,NAME", help="Only these, e.g. ToolCallRepetition or tool-call-repetition.", rich_help_panel=SETTINGS
+    ),
 ]
 SetOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="One setting, as in the file: ToolCallRepetition.loop_at=7. May be given again."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="One setting, as in the file: ToolCallRepetition.loop_at=7. May be given again.",
+        rich_help_panel=SETTINGS,
+    ),
 ]
 PolicyOption: TypeAlias = Annotated[
-    str | None, typer.Option("--policy", metavar="NAME", help="What follows from a loop: stop (the default), observe or ladder.")
+    str | None,
+    typer.Option(
+        "--policy", metavar="NAME", help="What follows from a loop: stop (the default), observe or ladder.", rich_help_panel=SETTINGS
+    ),
 ]
 
 

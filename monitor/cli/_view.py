@@ -135,9 +135,10 @@ def table(console: Console, *names: str) -> Table:
 class LiveText:
     """A model's words on the console as they come, wrapped between words, behind a bar."""
 
-    def __init__(self, console: Console, *, bar: str = "  │ ") -> None:
+    def __init__(self, console: Console, *, bar: str = "  │ ", style: str = "dim") -> None:
         self._console = console
         self._bar = bar
+        self._style = style
         self._room = max(columns(console) - cell_len(bar) - 1, 1)
         self._column = 0
         self._fresh = True
@@ -190,7 +191,7 @@ class LiveText:
             self._console.print(self._bar, end="", style="cyan", soft_wrap=True)
             self._begun = True
         if text:
-            self._console.print(text, end="", style="dim", soft_wrap=True)
+            self._console.print(text, end="", style=self._style, soft_wrap=True)
 
 
 def _parts(word: str, room: int) -> Iterator[str]:

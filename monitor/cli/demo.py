@@ -16,6 +16,7 @@ from rich.text import Text
 
 import monitor
 from monitor.cli import _view
+from monitor.cli._outcome import count, ms, style, why
 from monitor.cli._recorded import DemoRun, demo_runs
 from monitor.errors import ConfigError, MissingExtra
 from monitor.reasons import TerminateReason
@@ -29,7 +30,6 @@ PACE_S, THINK_S = 0.015, 0.25
 FAST_PACE_S, FAST_THINK_S = 0.001, 0.0
 """No pace at all would let the server write the whole answer into the socket before anybody could read it."""
 PROMPT = "Explain in about 200 words why an agent that calls tools can get stuck in a loop."
-EXCERPT_CHARS = 70
 
 
 def demo(
@@ -82,7 +82,7 @@ def _show_recorded(console: Console, *, fast: bool) -> None:
         screen = _Screen(console)
         end = anyio.run(partial(gemini.play, run, screen, pace_s=pace_s, think_s=think_s))
         screen.ended(end.outcome)
-        _view.card(console, _title(end.outcome), _facts(end), style=_style(end.outcome))
+        _view.card(console, _title(end.outcome), _facts(end), style=style(end.outcome))
         played.append((run, end))
     _summarise(console, played)
 
@@ -94,13 +94,13 @@ def _introduce(console: Console, run: DemoRun) -> None:
 
 
 def _facts(end: Played) -> list[tuple[str, str | Text]]:
-    rows = _why(end.outcome)
+    rows = why(end.outcome)
     if not end.outcome.ok:
         rows.append(("saved", _saved(end)))
         rows.append(("closed", _closed(end)))
     else:
-        did = _count(end.recorded.tool_calls, "tool call")
-        rows.append(("watched", f"{_count(end.outcome.turns, 'turn')}, {did}, {end.sent.chars:,} characters; no reason to stop"))
+        did = count(end.recorded.tool_calls, "tool call")
+        rows.append(("watched", f"{count(end.outcome.turns, 'turn')}, {did}, {end.sent.chars:,} characters; no reason to stop"))
     return rows
 
 
@@ -118,7 +118,7 @@ def _saved(end: Played) -> str:
 def _closed(end: Played) -> str:
     if end.seen_closed_after_s is None:
         return "the server did not see the connection close"
-    return f"the server saw the connection close {_ms(end.seen_closed_after_s)} after the decision"
+    return f"the server saw the connection close {ms(end.seen_closed_after_s)} after the decision"
 
 
 def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
@@ -130,9 +130,9 @@ def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
         stopped = not end.outcome.ok
         table.add_row(
             run.title,
-            Text(end.outcome.reason.value, style=_style(end.outcome)),
-            (_count(saved.tool_calls, "tool call") if saved.tool_calls else _count(saved.chars, "character")) if stopped else "-",
-            _ms(end.seen_closed_after_s) if end.seen_closed_after_s is not None else "not seen" if stopped else "-",
+            Text(end.outcome.reason.value, style=style(end.outcome)),
+            (count(saved.tool_calls, "tool call") if saved.tool_calls else count(saved.chars, "character")) if stopped else "-",
+            ms(end.seen_closed_after_s) if end.seen_closed_after_s is not None else "not seen" if stopped else "-",
         )
     console.print(table)
     console.print()
@@ -140,6 +140,8 @@ def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
     console.print(Text("  async with monitor.watch(stream) as watched:\n      async for chunk in watched: ...", style="cyan"))
     console.print("and over runs that you have recorded:")
     console.print(Text("  agent-monitor scan FILE", style="cyan"))
+    console.print("A whole run, driven to its outputs:")
+    console.print(Text("  agent-monitor run --demo", style="cyan"))
 
 
 # ------------------------------------------------------------------ a real model
@@ -154,12 +156,12 @@ def _ask(console: Console, model: str, prompt: str) -> None:
     screen = _Screen(console)
     outcome: monitor.Outcome = anyio.run(gemini.ask_model, model, prompt, screen)
     screen.ended(outcome)
-    rows = _why(outcome)
+    rows = why(outcome)
     tokens = f"{outcome.usage.output_tokens or 0:,} output tokens{' (estimated)' if outcome.usage_estimated else ''}"
     rows.append(("watched", f"{screen.chars:,} characters, {tokens}, {outcome.elapsed_s:.1f} s"))
     if outcome.closed_after_s is not None and outcome.error is None:
-        rows.append(("closed", f"{'yes' if outcome.closed else 'no'}, {_ms(outcome.closed_after_s)} after the decision"))
-    _view.card(console, _title(outcome), rows, style=_style(outcome))
+        rows.append(("closed", f"{'yes' if outcome.closed else 'no'}, {ms(outcome.closed_after_s)} after the decision"))
+    _view.card(console, _title(outcome), rows, style=style(outcome))
     if not outcome.ok and outcome.reason is not TerminateReason.LOOP_DETECTED:
         raise typer.Exit(1)
 
@@ -184,7 +186,7 @@ class _Screen:
 
     def result(self, result: RecordedResult) -> None:
         first, *others = result.text.strip().splitlines() or [""]
-        more = f" (and {_count(len(others), 'more line')})" if others else ""
+        more = f" (and {count(len(others), 'more line')})" if others else ""
         self._live.line(Text.assemble(("← ", "bold cyan"), (_view.on_one_line(first) + more, "dim")))
 
     def ended(self, outcome: monitor.Outcome) -> None:
@@ -194,36 +196,8 @@ class _Screen:
             self._live.line(Text(f"■ {'stopped here' if outcome.error is None else 'it failed here'}", style="bold red"))
 
 
-def _why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
-    rows: list[tuple[str, str | Text]] = [
-        ("reason", Text(outcome.reason.value, style=f"bold {_style(outcome)}")),
-        ("because", _view.printable(outcome.detail)),
-    ]
-    found = outcome.evidence
-    if isinstance(found, monitor.Detection):
-        excerpt = _view.on_one_line(found.evidence.excerpt)
-        shown = excerpt if len(excerpt) <= EXCERPT_CHARS else f"{excerpt[:EXCERPT_CHARS]}…"
-        rows.append(("evidence", Text.assemble((shown, "yellow"), f"  x {found.count}  xxh3 {found.evidence.xxhash}")))
-        unit = "tool call" if found.channel == "tools" else "character"
-        shift = 1 if found.channel == "tools" else 0  # calls are counted from 0; people count from 1
-        rows.append(("where", f"began at {unit} {found.start_offset + shift:,}, seen at {unit} {found.offset + shift:,}"))
-    return rows
-
-
 def _title(outcome: monitor.Outcome) -> str:
     return "left alone" if outcome.ok else f"{'stopped' if outcome.error is None else 'failed'}: {outcome.source}"
-
-
-def _style(outcome: monitor.Outcome) -> str:
-    return "green" if outcome.ok else "red"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _gemini() -> ModuleType:

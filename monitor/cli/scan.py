@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from monitor.cli import _view
 from monitor.cli._explain import explain as explain_run
+from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, offline_judge
 from monitor.cli._report import Report, run_as_json, show, summary_as_json
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.errors import RunFailed
+from monitor.judging import FIRST_TURN
 from monitor.policy import StopAtFirstLoop
 from monitor.transcripts import BadLine, Corpus, RecordedRun
 from monitor.transcripts.scan import ScanResult, scan_run
@@ -42,6 +44,13 @@ def scan(
     policy: PolicyOption = None,
     settings: SetOption = None,
     config: ConfigOption = None,
+    judge: JudgeOption = None,
+    judge_confirm: ConfirmOption = None,
+    judge_cache: CacheOption = None,
+    judge_from: Annotated[int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")] = FIRST_TURN,
+    judge_suspicion: Annotated[
+        float | None, typer.Option(min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6.")
+    ] = None,
 ) -> None:
     """Look for loops in recorded runs, with the same core that watches live ones.
 
@@ -64,6 +73,10 @@ def scan(
       agent-monitor scan --detectors tool-call-cycle,no-progress runs.jsonl
 
     \b
+    What no counter sees, such as the same page under other words, a model may see:
+      agent-monitor scan --judge google:gemini-2.5-flash --judge-suspicion 0.6 runs.jsonl
+
+    \b
     With --json, stdout is JSON lines: one of type "run" for each run that loops
     (with --explain also for one that is suspected, with --all for every one),
     then one of type "summary".
@@ -77,14 +90,19 @@ def scan(
     read (the rest is reported all the same), or a setting makes no sense.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
-    with _view.tidy_exit():
+    with _view.tidy_exit(), ExitStack() as stack:
         chosen = settings_of(config, detectors, settings, policy)
         decides = chosen.policy() or StopAtFirstLoop()
         report = Report(warns=not isinstance(decides, StopAtFirstLoop))
-        judge = partial(scan_run, detectors=chosen.detectors(), policy=decides)
+        asker = (
+            stack.enter_context(offline_judge(judge, judge_confirm, judge_cache, first_turn=judge_from, suspicion=judge_suspicion))
+            if judge is not None
+            else None
+        )
+        examine = partial(scan_run, detectors=chosen.detectors(), policy=decides, judge=asker.judge if asker else None, ask_judge=asker)
         began = time.perf_counter()
         with _progress(complaints, quiet=(as_json or explain) and console.is_terminal) as tick:
-            for file, result in _results(files, limit, judge, report, complaints):
+            for file, result in _results(files, limit, examine, report, complaints):
                 listed = every or result.loops or (explain and bool(result.findings))
                 report.add(file, result, listed=listed and not as_json and not explain)
                 if listed and as_json:
@@ -92,12 +110,17 @@ def scan(
                 elif listed and explain:
                     explain_run(console, file, result)
                 tick(file, report)
+        if asker is not None:
+            asker.complain(complaints)
         if as_json:
-            print(json.dumps(summary_as_json(report, settings=chosen.source)))
+            summary = summary_as_json(report, settings=chosen.source)
+            print(json.dumps(summary if asker is None else {**summary, "judge": asker.as_json()}))
         else:
             if explain and report.runs:
                 _view.heading(console, "in short")
             show(console, report, elapsed_s=time.perf_counter() - began, settings=chosen.source)
+            if asker is not None:
+                console.print(asker.said(), soft_wrap=True)
         raise typer.Exit(BAD_INPUT if report.bad else LOOPS_FOUND if report.loops else 0)
 
 
@@ -105,7 +128,7 @@ def scan(
 
 
 def _results(
-    files: Iterable[str], limit: int | None, judge: Callable[[RecordedRun], ScanResult], report: Report, complaints: Console
+    files: Iterable[str], limit: int | None, examine: Callable[[RecordedRun], ScanResult], report: Report, complaints: Console
 ) -> Iterator[tuple[str, ScanResult]]:
     """Every run of every file; what cannot be read is said and noted."""
     left = limit
@@ -117,7 +140,7 @@ def _results(
             try:
                 for run in corpus:
                     try:
-                        yield file, judge(run)
+                        yield file, examine(run)
                     except RunFailed as error:
                         report.bad += 1
                         complaints.print(_view.on_one_line(f"{file}: run {run.id}: {error}"), style="red", soft_wrap=True)

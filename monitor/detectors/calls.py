@@ -118,11 +118,15 @@ class CallDetector:
 
     @abstractmethod
     def _save(self) -> dict[str, Any]:
-        """The subclass's state as JSON data, not shared with it."""
+        """The subclass's state, not shared with it. As JSON data, or what `_as_json` makes JSON data of: it is taken before each turn."""
+
+    def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
+        """What `_save` gave, as JSON data."""
+        return saved
 
     @abstractmethod
     def _load(self, state: Mapping[str, Any] | None) -> None:
-        """The inverse of `_save`; `None`: a new run."""
+        """The inverse of `_save`, and of `_as_json`; `None`: a new run."""
 
     def reset(self) -> None:
         """Forget everything."""
@@ -185,7 +189,13 @@ class CallDetector:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data of at most a few KB."""
-        return {"version": self.VERSION, **self._everything(), "before_turn": self._before_turn, "seen": dict(self._seen)}
+        before = self._before_turn
+        return {
+            "version": self.VERSION,
+            **self._everything_as_json(self._everything()),
+            "before_turn": None if before is None else self._everything_as_json(before),
+            "seen": dict(self._seen),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where `snapshot` was taken."""
@@ -202,6 +212,9 @@ class CallDetector:
             "waiting": {id: list(astuple(asked)) for id, asked in self._waiting.items()},
             "own": self._save(),
         }
+
+    def _everything_as_json(self, state: dict[str, Any]) -> dict[str, Any]:
+        return {**state, "own": self._as_json(state["own"])}
 
     def _put_back(self, state: Mapping[str, Any]) -> None:
         self._calls = int(state["calls"])

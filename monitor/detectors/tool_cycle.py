@@ -229,13 +229,20 @@ class ToolCallCycle(CallDetector):
 
     def _save(self) -> dict[str, Any]:
         reported = None if self._reported is None else list(self._reported)
-        return {"items": [plain(item) for item in self._items], "turn_start": self._turn_start, "reported": reported}
+        return {"items": self._items[:], "turn_start": self._turn_start, "reported": reported}
+
+    def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
+        return {**saved, "items": [plain(_item(item)) for item in saved["items"]]}
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
         reported = state["reported"] if state else None
-        self._items = [_Item(**{**item, "key": CallKey(**item["key"])}) for item in state["items"]] if state else []
+        self._items = [_item(item) for item in state["items"]] if state else []
         self._turn_start = state["turn_start"] if state else None
         self._reported = (str(reported[0]), int(reported[1])) if reported else None
+
+
+def _item(saved: _Item | dict[str, Any]) -> _Item:
+    return saved if isinstance(saved, _Item) else _Item(**{**saved, "key": CallKey(**saved["key"])})
 
 
 def _periodic_tail(items: list[_Item], period: int) -> list[_Item]:

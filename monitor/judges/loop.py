@@ -4,16 +4,16 @@ page, plans that are restated and never acted on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from monitor.errors import ConfigError
 from monitor.judges.prompts import LOOP_INSTRUCTIONS, question
-from monitor.judges.verdict import Reply, read_reply
-from monitor.judging import FIRST_INTERVAL, FIRST_TURN, Ask, JudgeInput, Judgement, JudgeSchedule
+from monitor.judges.verdict import REPLY_SCHEMA, read_reply
+from monitor.judging import FIRST_INTERVAL, FIRST_TURN, MIN_TURNS, Ask, Fact, JudgeInput, Judgement, JudgeSchedule
 from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest
-from monitor.state import Usage
 
 THRESHOLD = 0.9
 """From here on it is a finding (Gemini CLI)."""
@@ -30,7 +30,7 @@ class ModelJudge:
     next interval. `timeout_s`: for each question. `settings` are passed to the models. `counts`: its tokens count for the run's limits.
     """
 
-    fact: ClassVar[str]
+    fact: ClassVar[Fact]
     instructions: ClassVar[str]
 
     def __init__(
@@ -42,7 +42,7 @@ class ModelJudge:
         first_turn: int = FIRST_TURN,
         first_interval: int = FIRST_INTERVAL,
         suspicion: float | None = None,
-        min_turns: int = 5,
+        min_turns: int = MIN_TURNS,
         timeout_s: float = TIMEOUT_S,
         settings: Mapping[str, Any] | None = None,
         counts: bool = False,
@@ -55,13 +55,15 @@ class ModelJudge:
             raise ConfigError(f"threshold is {threshold!r}; give a number above 0 and up to 1")
         if first_turn < 1 or first_interval < 1 or min_turns < 1:
             raise ConfigError("first_turn, first_interval and min_turns count turns: give 1 or more")
+        if suspicion is not None and not 0 < suspicion <= 1:
+            raise ConfigError(f"suspicion is {suspicion!r}; give a score above 0 and up to 1, or None to wait for first_turn")
         if not timeout_s > 0:
             raise ConfigError(f"timeout_s is {timeout_s!r}; give a number of seconds above 0")
         self.name = name or f"{self.fact}_judge"
         self.threshold = threshold
         self.timeout_s = timeout_s
         self.counts = counts
-        self._models = (model,) if confirm_with is None else (model, confirm_with)
+        self._model, self._confirm_with = model, confirm_with
         self._settings = dict(settings or {})
         self._first_turn, self._first_interval = first_turn, first_interval
         self._suspicion, self._min_turns = suspicion, min_turns
@@ -72,24 +74,19 @@ class ModelJudge:
             first_turn=self._first_turn, first_interval=self._first_interval, suspicion=self._suspicion, min_turns=self._min_turns
         )
 
-    def sure(self, confidence: float) -> bool:
-        """Whether that is enough for a finding."""
-        return confidence >= self.threshold
-
     async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
-        """Ask the model, and where it is sure the second one. A second one that gives no answer leaves the question open."""
-        usage = Usage()
-        reply, judged_by = Reply("", 0.0), ""
-        for model in self._models:
-            answer = await ask(model, self._request(run))
-            usage += answer.usage
-            reply, judged_by = read_reply(answer.text), model.name
-            if not self.sure(reply.confidence):
-                break
-        return Judgement(reply.analysis, reply.confidence, self.sure(reply.confidence), judged_by, usage)
+        """Ask the model, and where it is sure the second one. If that one gives no answer, nothing is found, and the question failed."""
+        request = ModelRequest(
+            (UserMessage((Text(question(run)),)),), instructions=self.instructions, settings=self._settings, reply_schema=REPLY_SCHEMA
+        )
+        judgement = await self._asked(self._model, request, ask)
+        if judgement.found and self._confirm_with is not None:
+            judgement = await self._asked(self._confirm_with, request, ask)
+        return judgement
 
-    def _request(self, run: JudgeInput) -> ModelRequest:
-        return ModelRequest((UserMessage((Text(question(run)),)),), instructions=self.instructions, settings=self._settings)
+    async def _asked(self, model: Model, request: ModelRequest, ask: Ask) -> Judgement:
+        reply = read_reply(await ask(model, request))
+        return Judgement(reply.analysis, reply.confidence, reply.confidence >= self.threshold, model.name)
 
 
 class LoopJudge(ModelJudge):
@@ -101,9 +98,4 @@ class LoopJudge(ModelJudge):
     @classmethod
     def article(cls, model: Model, **options: Any) -> LoopJudge:
         """With the numbers of the article on Gemini CLI: asked again after 3 turns at first, and a loop above 0.9, not at it."""
-        return _AboveThreshold(model, **{"first_interval": 3, **options})
-
-
-class _AboveThreshold(LoopJudge):
-    def sure(self, confidence: float) -> bool:
-        return confidence > self.threshold
+        return cls(model, **{"first_interval": 3, "threshold": math.nextafter(THRESHOLD, 1.0), **options})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,29 +10,42 @@ from typing import Any
 
 from monitor.errors import AdapterError
 
+REPLY_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "analysis": {"type": "string", "description": "two or three sentences"},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    },
+    "required": ["analysis", "confidence"],
+    "propertyOrdering": ["analysis", "confidence"],
+}
+"""What every judge is asked for. The analysis comes first, so that the number follows from it."""
+MOST_OBJECTS = 100
+"""As many beginnings of an object are tried in a reply that is not one object."""
 SHOWN_CHARS = 200
 
 
 @dataclass(slots=True, frozen=True)
 class Reply:
-    """What every judge is asked for."""
+    """What a judge said."""
 
     analysis: str
     confidence: float
 
 
 def read_reply(text: str) -> Reply:
-    """The first JSON object in `text` that has a confidence between 0 and 1; fences and words around it are passed over.
+    """The JSON object with a confidence between 0 and 1 that `text` holds; fences and words around it are passed over.
 
     Models that are asked for JSON write it in fences, say something first, or put the number in quotes. Raises `AdapterError` for a
-    text without such an object: no number is ever guessed.
+    text without such an object, and for one with several that do not agree: one of them may be a quotation from what was judged. No
+    number is ever guessed.
     """
-    for given in _objects(text):
-        confidence = _number(given.get("confidence"))
-        if confidence is not None:
-            analysis = given.get("analysis")
-            return Reply(analysis if isinstance(analysis, str) else "", confidence)
-    raise AdapterError(f"the judge did not answer with a confidence between 0 and 1: {text[:SHOWN_CHARS]!r}")
+    replies = [reply for given in _objects(text) if (reply := _reply(given)) is not None]
+    if not replies:
+        raise AdapterError(f"the judge did not answer with a confidence between 0 and 1: {text[:SHOWN_CHARS]!r}")
+    if len({reply.confidence for reply in replies}) > 1:
+        raise AdapterError(f"the judge answered with several confidences: {', '.join(f'{reply.confidence:g}' for reply in replies)}")
+    return replies[0]
 
 
 _DECODER = json.JSONDecoder()
@@ -42,22 +54,25 @@ _OPENING = re.compile(r"\{")
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     position = 0
-    while (match := _OPENING.search(text, position)) is not None:
+    for _ in range(MOST_OBJECTS):
+        match = _OPENING.search(text, position)
+        if match is None:
+            return
         try:
             found, position = _DECODER.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             position = match.end()
         else:
-            if isinstance(found, dict):
-                yield found
+            yield found
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, str):
+def _reply(given: Mapping[str, Any]) -> Reply | None:
+    confidence, analysis = given.get("confidence"), given.get("analysis")
+    if isinstance(confidence, str):
         try:
-            value = float(value)
+            confidence = float(confidence)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not 0 <= value <= 1:
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         return None
-    return float(value)
+    return Reply(analysis if isinstance(analysis, str) else "", float(confidence))

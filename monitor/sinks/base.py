@@ -6,7 +6,9 @@ A sink is told about a run and has no say in it: one that raises is taken off, t
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from monitor.errors import describe
@@ -21,13 +23,26 @@ class EventSink(Protocol):
         ...
 
 
+_listening: ContextVar[tuple[EventSink, ...]] = ContextVar("listening", default=())
+
+
+@contextmanager
+def listening(sink: EventSink) -> Iterator[None]:
+    """`sink` receives the events of every run that is made within this block, wherever that happens, besides the run's own sinks."""
+    token = _listening.set((*_listening.get(), sink))
+    try:
+        yield
+    finally:
+        _listening.reset(token)
+
+
 class FanOut:
     """Passes every event to every sink that still works."""
 
     __slots__ = ("_sinks",)
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
-        self._sinks = list(sinks)
+        self._sinks = [*sinks, *(sink for sink in _listening.get() if all(sink is not given for given in sinks))]
 
     def emit(self, event: Event) -> None:
         """Never raises. The others hear of a failed sink after the event in which it failed, unless that was the last one."""

@@ -1,7 +1,11 @@
 """For tests of programs that use agent-monitor, and of agent-monitor itself: streams, a clock, and a server that do as told."""
 
+from monitor.testing import anthropic_steps as anthropic_steps
 from monitor.testing import gemini_steps as gemini_steps
 from monitor.testing import openai_steps as openai_steps
+from monitor.testing.anthropic_server import LocalAnthropic as LocalAnthropic
+from monitor.testing.capture import CapturedEvents as CapturedEvents
+from monitor.testing.capture import capture_events as capture_events
 from monitor.testing.clock import FakeAlarm as FakeAlarm
 from monitor.testing.clock import FakeClock as FakeClock
 from monitor.testing.gemini_server import LocalGemini as LocalGemini

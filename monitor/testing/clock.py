@@ -38,6 +38,13 @@ class FakeClock:
         self._now = end
 
     @property
+    def next_due(self) -> float | None:
+        """When the next alarm is to ring; `None`: none is set. Advancing to it whenever nothing else goes on simulates time."""
+        while self._alarms and not self._alarms[0][2].is_set:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+    @property
     def pending(self) -> int:
         """How many alarms are still set; 0 after a run has ended, or it leaks them."""
         return sum(alarm.is_set for _, _, alarm in self._alarms)

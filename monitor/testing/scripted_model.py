@@ -73,4 +73,4 @@ class ScriptedModel:
 
 
 def _is_function(answer: object) -> bool:
-    return callable(answer) and not isinstance(answer, type | CHUNK_TYPES)
+    return callable(answer) and not isinstance(answer, (type, *CHUNK_TYPES))

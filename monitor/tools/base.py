@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
+import anyio.lowlevel
 
 from monitor._codec import text_of
 from monitor.answers import closest
@@ -84,6 +85,7 @@ async def carry_out_all(
     for alone, group in itertools.groupby(calls, lambda call: getattr(tools.get(call.name), "alone", False)):
         together = list(group)
         for batch in [[call] for call in together] if alone else [together]:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # trio's task group lets one go by that strikes as its last task ends
             results += await _side_by_side(batch, tools, run, finished)
     return results
 

@@ -97,6 +97,11 @@ class RecordedRun:
     loop: LoopLabel | None = None
     model: str = ""
 
+    @property
+    def task(self) -> str | None:
+        """What the user asked for first; `None`: the recording does not say."""
+        return next((message.text for message in self.messages if message.role == "user" and message.text), None)
+
     def chunks(self) -> Iterator[tuple[int, Chunk]]:
         """The run as a stream, each chunk with the index of its message.
 

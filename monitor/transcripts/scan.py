@@ -3,13 +3,15 @@
 The policy is the guard's default unless another is given, so the first sure loop ends the run. Where a recording was cut into pieces
 makes no difference to the detectors, so its text is fed in long slices; what counts as saved is counted from the exact offset.
 
+A judge, where there is one, is asked at the turns at which it would be asked live, and counts as answering at once.
+
 A recording does not answer to a warning: the model goes on as it did. A policy that warns first shows here how far it would have
 had to go, not what the warning would have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -17,6 +19,7 @@ from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.events import Event
+from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
 from monitor.run import RunCore
@@ -25,6 +28,11 @@ from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop
 
 SLICE_CHARS = 4_096
 """Text is fed in slices of this length, so that a loop at the start of a huge message does not cost reading all of it."""
+KEPT_FOR_JUDGES = 2_000
+"""Code points of a turn's text that are kept for a judge, as a guard keeps them."""
+
+AskJudge: TypeAlias = Callable[[Judge, JudgeInput], Judgement | str]
+"""Puts a question to a judge and waits; a text says why there is no answer."""
 
 Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "compact", "last_turn", "stop"]
 _RUNGS: Mapping[type[Verdict], Rung] = {
@@ -132,20 +140,35 @@ class ScanResult:
         return self.finding.char if self.finding else None
 
 
-def scan_run(run: RecordedRun, *, detectors: Sequence[Detector] | None = None, policy: Policy | None = None) -> ScanResult:
+def scan_run(
+    run: RecordedRun,
+    *,
+    detectors: Sequence[Detector] | None = None,
+    policy: Policy | None = None,
+    judge: Judge | None = None,
+    ask_judge: AskJudge | None = None,
+) -> ScanResult:
     """Feed `run` to the core until the policy ends it. `detectors`, `policy`: the guard's default ones if `None`; they are reset first.
+    `ask_judge`: who asks the judge, where there is one.
 
     Raises `RunFailed` if a detector or the policy crashed: such a run must not pass for one without a loop.
     """
-    watched = watch_chunks(run.chunks(), detectors=detectors, policy=policy)
+    watched = watch_chunks(run.chunks(), detectors=detectors, policy=policy, judge=judge, ask_judge=ask_judge, task=run.task)
     total = _total(run)
     return ScanResult(run=run, findings=tuple(watched.findings), ended_by=watched.ended_by, total=total, saved=total - watched.produced)
 
 
 def watch_chunks(
-    chunks: Iterable[tuple[int, Chunk]], *, detectors: Sequence[Detector] | None = None, policy: Policy | None = None
+    chunks: Iterable[tuple[int, Chunk]],
+    *,
+    detectors: Sequence[Detector] | None = None,
+    policy: Policy | None = None,
+    judge: Judge | None = None,
+    ask_judge: AskJudge | None = None,
+    task: str | None = None,
 ) -> Watched:
     """Feed the chunks of a run, each with the index of its message, to the core until the policy ends it; the rest is not asked for.
+    `task`: the user's request, for the judge.
 
     Raises `RunFailed` if a detector or the policy crashed.
     """
@@ -156,32 +179,53 @@ def watch_chunks(
         detectors=default_detectors() if detectors is None else detectors,
         policy=listener,
         emit=_ignore,
-        keep_text_chars=0,
+        keep_text_chars=0 if judge is None else KEPT_FOR_JUDGES,
+        judges=() if judge is None else (judge,),
+        task=task,
     )
     core.begin(0.0)
     watched = Watched()
     before = Amount()
     turn: int | None = None
+
+    def note(index: int) -> None:
+        for detection, verdict in listener.take():
+            finding = _finding(detection, verdict, index, before)
+            watched.findings.append(finding)
+            if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn) and watched.ended_by is None):
+                watched.ended_by = finding
+            if isinstance(verdict, Stop):
+                break  # what else the same piece of text holds was never written
+
     for index, chunk in chunks:
         if not isinstance(chunk, ToolResult) and turn != index:
             if watched.ended_by is not None and watched.produced.turns > watched.ended_by.turn:
                 return watched  # the last turn has been taken
             core.begin_turn(0.0)
             turn, before = index, watched.produced
+            if ask_judge is not None:
+                _ask_due(core, ask_judge)
+                note(index)
+                if core.stop is not None:
+                    return _stopped(core, watched)
             watched.produced += Amount(turns=1)
         for piece in _pieces(chunk):
             _feed(core, piece)
             watched.produced += _amount(piece)
-            for detection, verdict in listener.take():
-                finding = _finding(detection, verdict, index, before)
-                watched.findings.append(finding)
-                if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn) and watched.ended_by is None):
-                    watched.ended_by = finding
-                if isinstance(verdict, Stop):
-                    break  # what else the same piece of text holds was never written
+            note(index)
             if core.stop is not None:
                 return _stopped(core, watched)
     return watched
+
+
+def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
+    """What a question costs is counted by who asks."""
+    for judge, told in core.judges_due(0.0):
+        answer = ask_judge(judge, told)
+        if isinstance(answer, Judgement):
+            core.judge_answer(judge, told, answer, 0.0, cost=JudgeCost())
+        else:
+            core.judge_failed(judge, told, answer, 0.0, cost=JudgeCost())
 
 
 def _finding(detection: Detection, verdict: Verdict, message: int, before: Amount) -> Finding:

@@ -232,6 +232,21 @@ def test_the_request_says_instructions_tools_and_how_they_are_chosen():
     assert to_config(ask()) == {"automatic_function_calling": {"disable": True}}
 
 
+SCHEMA = {"type": "object", "properties": {"confidence": {"type": "number"}}, "required": ["confidence"]}
+
+
+def test_an_answer_that_is_to_be_json_is_asked_for_as_json() -> None:
+    config = to_config(ask(reply_schema=SCHEMA))
+    assert config["response_mime_type"] == "application/json"
+    assert config["response_json_schema"] == SCHEMA
+
+
+@pytest.mark.parametrize("name", ["response_schema", "response_json_schema"])
+def test_a_schema_in_the_settings_goes_before_that_of_the_request(name: str) -> None:
+    config = to_config(ask(reply_schema=SCHEMA, settings={name: {"type": "string"}}))
+    assert config == {name: {"type": "string"}, "automatic_function_calling": {"disable": True}}
+
+
 @pytest.mark.parametrize(("choice", "mode"), [("auto", "AUTO"), ("required", "ANY"), ("none", "NONE")])
 @pytest.mark.parametrize("given", [None, {"function_calling_config": {"allowed_function_names": ["look"]}}, types.ToolConfig()])
 def test_tool_choice_is_the_mode_whatever_else_the_settings_say(choice: Any, mode: str, given: Any):

@@ -37,11 +37,12 @@ def test_the_provider_stands_before_the_first_colon(recording: Path):
 
 @pytest.mark.parametrize("name", ["gemini-2.5-flash", "", "google:", ":", "nobody:x", "Google:x", None])
 def test_what_names_no_provider_or_no_model_is_answered_with_those_there_are(name: Any):
-    with pytest.raises(ConfigError, match=r"google:, .*replay:"):
+    with pytest.raises(ConfigError, match=r"google:.*, replay:"):
         monitor.model(name)
 
 
 def test_openai_is_asked_by_chat_completions_or_by_responses():
+    pytest.importorskip("openai")
     assert [type(monitor.model(name)).__name__ for name in ("openai:gpt-5", "openai-responses:gpt-5")] == [
         "OpenAIModel",
         "OpenAIResponsesModel",

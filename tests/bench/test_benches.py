@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bench import close, stream
-from bench._close_sdks import SDKS
+from bench import close, judge, stream
+from bench._close_sdks import GOOGLE, SDKS
 from tests.adapters.google_sdk import sdk_warnings
 
 TINY = replace(
@@ -17,7 +17,7 @@ TINY = replace(
 )
 
 
-def _as_written(results: close.Results | stream.Results) -> Any:
+def _as_written(results: close.Results | stream.Results | judge.Results) -> Any:
     return json.loads(json.dumps(results.to_dict()))
 
 
@@ -62,4 +62,19 @@ def test_stream() -> None:
         ("trio", 20),
     }
     assert [(row["backend"], row["pulled_too_many"]) for row in data["closings"]] == [("asyncio", 0), ("trio", 0)]
+    assert set(data["goals"][0]) == {"goal", "value", "limit", "passed"}
+
+
+@sdk_warnings
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # httpcore2 leaves generators behind on trio
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the same
+def test_judge() -> None:
+    results = judge.measure(judge.Sizes(rounds=1, verdicts=1, stream_s=0.4, judge_s=0.05))
+    judge.show(results)
+    data = _as_written(results)
+
+    assert [(row["backend"], row["transport"]) for row in data["deliveries"]] == list(GOOGLE.transports)
+    assert all(row["chunks"] == 200 for row in data["deliveries"])
+    assert [(row["runs"], row["wrong"]) for row in data["verdicts"]] == [(1, 0)] * 3
+    assert {goal["goal"]: goal["value"] for goal in data["goals"]}["questions without an answer"] == 0
     assert set(data["goals"][0]) == {"goal", "value", "limit", "passed"}

@@ -179,7 +179,7 @@ def test_a_composition_is_named_as_it_is_written():
     assert condition.name == "((timeout | ~max_turns) & idle_timeout)"
 
 
-@pytest.mark.parametrize("other", [None, 5, "timeout", lambda state: True, Timeout], ids=repr)
+@pytest.mark.parametrize("other", [None, 5, "timeout", lambda state: True, Timeout], ids=lambda other: type(other).__name__)
 def test_only_conditions_can_be_combined(other: Any):
     with pytest.raises(TypeError, match="unsupported operand"):
         Timeout(5) | other

@@ -1,0 +1,76 @@
+"""The SDKs' clients for the command line: the keys that they need, and a server in the place of the service."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.errors import ConfigError, MissingExtra
+
+Closing = Callable[[], Awaitable[None]]
+
+
+@dataclass(slots=True, frozen=True)
+class Service:
+    """How the command line reaches one provider."""
+
+    keys: tuple[str, ...]
+    """One of these is set in the environment where the SDK can reach the service; the first is the one to name."""
+    client: Callable[[str, str], tuple[Any, Closing]]
+    """A client for a base URL and a key, without retries of its own, and how to close it."""
+
+
+def _import(module: str, package: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == module.partition(".")[0]:
+            raise MissingExtra(package, extra) from None
+        raise
+
+
+def _google(base_url: str, key: str) -> tuple[Any, Closing]:
+    genai = _import("google.genai", "google-genai", "google")
+    options = genai.types.HttpOptions(base_url=base_url, retry_options=genai.types.HttpRetryOptions(attempts=1))
+    client = genai.Client(api_key=key, vertexai=False, http_options=options)
+    return client, client.aio.aclose
+
+
+def _openai(base_url: str, key: str) -> tuple[Any, Closing]:
+    client = _import("openai", "openai", "openai").AsyncOpenAI(base_url=base_url, api_key=key, max_retries=0)
+    return client, client.close
+
+
+def _anthropic(base_url: str, key: str) -> tuple[Any, Closing]:
+    client = _import("anthropic", "anthropic", "anthropic").AsyncAnthropic(base_url=base_url, api_key=key, max_retries=0)
+    return client, client.close
+
+
+_OPENAI = Service(("OPENAI_API_KEY",), _openai)
+
+SERVICES = {
+    "google": Service(("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"), _google),
+    "openai": _OPENAI,
+    "openai-responses": _OPENAI,
+    "anthropic": Service(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), _anthropic),
+}
+"""By the provider's name before the colon."""
+
+
+def client_for(name: str, base_url: str | None) -> tuple[Any, Closing] | None:
+    """The client for the model `name`; `None`: the model makes its own. `ConfigError`: no key, or no service for the URL."""
+    provider = name.partition(":")[0]
+    service = SERVICES.get(provider)
+    if service is None:
+        if base_url is not None:
+            raise ConfigError(f"--base-url is for {', '.join(f'{known}:' for known in SERVICES)} models, not for {name}")
+        return None
+    keys = [os.environ[key] for key in service.keys if os.environ.get(key)]
+    if base_url is not None:
+        return service.client(base_url, keys[0] if keys else "none")  # the SDK wants one, a server of one's own may not
+    if not keys:
+        raise ConfigError(f"{name} needs a key: set {service.keys[0]} (without a key: agent-monitor run --demo)")
+    return None

@@ -1,0 +1,176 @@
+"""What the options of `run` say, as the arguments of a `Supervisor`. What makes no sense is one sentence: a `ConfigError`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import monitor
+from monitor.cli._clients import Closing, client_for
+from monitor.cli._load import load
+from monitor.conditions import Condition
+from monitor.config import parse_setting
+from monitor.errors import ConfigError
+
+STDIN = "-"
+_MARKER = re.compile(r"(?:[-*+]|\d+[.)])\s+(?:\[.\]\s+)?")
+
+
+def task_of(given: str | None) -> str:
+    """The task: as it was given, or all of stdin."""
+    if given is None:
+        raise ConfigError(
+            'what is the task? agent-monitor run "..." --model google:gemini-2.5-flash; or see a run: agent-monitor run --demo'
+        )
+    task = _stdin() if given == STDIN else given
+    if not task.strip():
+        raise ConfigError(f"the task is empty{' (nothing came from stdin)' if given == STDIN else ''}")
+    return task
+
+
+def _stdin() -> str:
+    if sys.stdin.isatty():
+        print("The task, then Ctrl-D:", file=sys.stderr)
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ConfigError("the task on stdin is no text in UTF-8") from None
+
+
+def model_of(name: str | None, base_url: str | None) -> tuple[monitor.Model, Closing]:
+    """The model by its name, and how to close what it needs. `base_url`: a compatible server in the place of the service."""
+    if name is None:
+        raise ConfigError(
+            "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY); "
+            "openai:, openai-responses: and anthropic: ask the others; --model replay:FILE plays a recorded run; "
+            "or see a run without any: agent-monitor run --demo"
+        )
+    made = client_for(name, base_url)
+    try:
+        model = monitor.model(name, client=made[0] if made is not None else None)
+    except OSError as error:
+        raise ConfigError(f"--model {name}: {error.strerror or error}") from None
+    close: Closing = made[1] if made is not None else getattr(model, "aclose", nothing_to_close)
+    return model, close
+
+
+async def nothing_to_close() -> None:
+    """The model holds nothing."""
+
+
+def instructions_of(given: str | None) -> str | None:
+    """A text, or `@FILE`."""
+    return _read(given[1:], "--instructions") if given is not None and given.startswith("@") else given
+
+
+def variables_of(given: Iterable[str]) -> dict[str, str]:
+    """`--var name=value`, each."""
+    variables: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--var {one}: write NAME=VALUE")
+        variables[name.strip()] = value
+    return variables
+
+
+def tools_of(given: Iterable[str]) -> list[Callable[..., Any]]:
+    """`--tool module:function`, each."""
+    return [load(one, "--tool") for one in given]
+
+
+def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:
+    """The plan: from a file, one step a line, or from `--step`s."""
+    if file is None:
+        return monitor.Plan(list(steps)) if steps else None
+    if steps:
+        raise ConfigError("--plan and --step both say the plan; give one of them")
+    lines = [line.strip() for line in _read(str(file), "--plan").splitlines() if line.strip()]
+    titles = [line.lstrip("# ") for line in lines if line.startswith("#")]
+    found = [_MARKER.sub("", line, count=1) if _MARKER.match(line) else line for line in lines if not line.startswith("#")]
+    if not found:
+        raise ConfigError(f"--plan {file}: there is no step in it; write one a line")
+    return monitor.Plan(found, titles[0] if titles else None)
+
+
+def limits_of(*, max_turns: str, timeout: str, idle_timeout: str, max_tool_calls: int | None) -> Condition | None:
+    """The limits that end the run, put together."""
+    limits: list[Condition] = []
+    if (turns := number_or_off(max_turns, "--max-turns")) is not None:
+        limits.append(monitor.MaxTurns(int(turns)))
+    if max_tool_calls is not None:
+        limits.append(monitor.MaxToolCalls(max_tool_calls))
+    if (seconds := number_or_off(timeout, "--timeout")) is not None:
+        limits.append(monitor.Timeout(seconds))
+    if (seconds := number_or_off(idle_timeout, "--idle-timeout")) is not None:
+        limits.append(monitor.IdleTimeout(seconds))
+    return reduce(or_, limits) if limits else None
+
+
+def number_or_off(given: str, option: str) -> float | None:
+    """A number above 0, or `None` for `off`."""
+    if given.strip().lower() == "off":
+        return None
+    try:
+        number = float(given)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf") or (option == "--max-turns" and number != int(number)):
+        raise ConfigError(f"{option} {given}: give {'a whole number' if option == '--max-turns' else 'seconds'} above 0, or off")
+    return number
+
+
+def price_of(given: str | None) -> monitor.Price | None:
+    """`IN,OUT` or `IN,OUT,CACHED`, in US dollars per million tokens."""
+    if given is None:
+        return None
+    try:
+        numbers = [float(number) for number in given.split(",")]
+        input_, output, *cached = numbers
+        if len(cached) > 1:
+            raise ValueError(given)
+    except ValueError:
+        raise ConfigError(
+            f"--price {given}: write IN,OUT or IN,OUT,CACHED: US dollars per million tokens, e.g. --price 0.30,2.50"
+        ) from None
+    return monitor.Price(input_, output, cached[0] if cached else None)
+
+
+def budget_of(tokens: int | None, usd: float | None, price: monitor.Price | None) -> monitor.Budget | None:
+    """The purse of the run and of the runs that its tools start."""
+    if usd is not None and price is None:
+        raise ConfigError("--budget-usd needs to know what tokens cost: add --price IN,OUT")
+    return monitor.Budget(tokens=tokens, usd=usd) if tokens is not None or usd is not None else None
+
+
+def model_settings_of(temperature: float | None, given: Iterable[str]) -> dict[str, Any]:
+    """What is passed to the provider as it is."""
+    settings: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
+    for one in given:
+        try:
+            settings = _joined(settings, parse_setting(one))
+        except ConfigError:
+            raise ConfigError(f"--setting {one}: write NAME=VALUE, e.g. --setting thinking_config.include_thoughts=true") from None
+    return settings
+
+
+def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    joined = dict(old)
+    for key, value in new.items():
+        before = joined.get(key)
+        joined[key] = _joined(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return joined
+
+
+def _read(file: str, option: str) -> str:
+    try:
+        return Path(file).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option}: cannot read {file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{option}: {file} is no text in UTF-8") from None

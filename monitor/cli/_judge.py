@@ -1,0 +1,144 @@
+"""A judge of recorded runs: asked one question at a time, answers kept on disk, everything counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from rich.console import Console
+
+from monitor._wait import SystemClock
+from monitor.adapters.models import model as model_of
+from monitor.ask import ask
+from monitor.cli import _view
+from monitor.cli._reply_cache import ReplyCache, default_cache
+from monitor.cli._report import count
+from monitor.errors import ConfigError, describe
+from monitor.guard import CLOSE_GRACE_S
+from monitor.judges import LoopJudge
+from monitor.judging import FIRST_TURN, Judge, JudgeCost, JudgeInput, Judgement
+from monitor.models import Model, ModelRequest
+
+JudgeOption: TypeAlias = Annotated[
+    str | None, typer.Option("--judge", metavar="MODEL", help="Also ask this model whether a run is stuck: google:NAME, or replay:FILE.")
+]
+ConfirmOption: TypeAlias = Annotated[
+    str | None, typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure.")
+]
+CacheOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once.")
+]
+
+REPLAY = "replay:"
+REASONS_SHOWN = 5
+
+
+class OfflineJudge:
+    """Asks a judge from code that does not await. Answers of a replay are not kept: it asks nobody."""
+
+    def __init__(self, judge: Judge, portal: BlockingPortal, cache: ReplyCache) -> None:
+        self.judge = judge
+        self.questions = self.asked = self.cached = self.failed = 0
+        """Questions put to the judge; calls of a model, made and found in the cache; questions without an answer."""
+        self.cost = JudgeCost()
+        self.reasons: Counter[str] = Counter()
+        """Why there was no answer, and how often."""
+        self._portal = portal
+        self._cache = cache
+
+    def __call__(self, judge: Judge, told: JudgeInput) -> Judgement | str:
+        """The answer, or why there is none."""
+        used: list[str] = []
+        self.questions += 1
+        try:
+            return self._portal.call(judge.review, told, partial(self._ask, used))
+        except Exception as error:  # noqa: BLE001 - what a model cannot answer is said, and the scan goes on
+            for key in used:
+                self._cache.forget(key)
+            self.failed += 1
+            why = describe(error)
+            self.reasons[why] += 1
+            return why
+
+    async def _ask(self, used: list[str], model: Model, request: ModelRequest) -> str:
+        kept = not model.name.startswith(REPLAY)
+        key = self._cache.key(model, request)
+        reply = self._cache.get(key) if kept else None
+        if reply is not None:
+            self.cached += 1
+            used.append(key)
+            return reply
+        self.asked += 1
+        clock = SystemClock()
+        reply = await ask(model, request, timeout_s=self.judge.timeout_s, clock=clock, close_grace_s=CLOSE_GRACE_S, charge=self._charge)
+        if kept:
+            used.append(key)
+            try:
+                self._cache.put(key, model, reply)
+            except OSError as error:
+                self.reasons[f"the answer could not be kept: {describe(error)}"] += 1
+        return reply
+
+    def _charge(self, cost: JudgeCost) -> None:
+        self.cost += cost
+
+    def said(self) -> str:
+        """What it took, in a sentence."""
+        tokens = f"{self.cost.usage.total_tokens:,} tokens{' (estimated)' if self.cost.estimated else ''}"
+        failed = f", {self.failed} without an answer" if self.failed else ""
+        return (
+            f"Judge: {count(self.questions, 'question')}{failed}; "
+            f"{count(self.asked, 'call')} of a model for {tokens}, {count(self.cached, 'answer')} from {self._cache.folder}."
+        )
+
+    def complain(self, console: Console) -> None:
+        """Why there was no answer, most often first."""
+        for why, times in self.reasons.most_common(REASONS_SHOWN):
+            console.print(_view.on_one_line(f"judge: {why}{f' ({times} times)' if times > 1 else ''}"), style="red", soft_wrap=True)
+        if len(self.reasons) > REASONS_SHOWN:
+            console.print(f"judge: and {count(len(self.reasons) - REASONS_SHOWN, 'other reason')}", style="red")
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "questions": self.questions,
+            "model_calls": self.asked,
+            "from_cache": self.cached,
+            "failed": self.failed,
+            "tokens": self.cost.usage.total_tokens,
+            "tokens_estimated": self.cost.estimated,
+            "failures": dict(self.reasons.most_common()),
+        }
+
+
+@contextmanager
+def offline_judge(
+    name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN, suspicion: float | None = None
+) -> Iterator[OfflineJudge]:
+    """A loop judge of the model of that name, with an event loop of its own to ask it in. Raises `ConfigError` as `monitor.model` does."""
+    models = [_model(one) for one in (name, confirm) if one is not None]
+    judge = LoopJudge(models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, suspicion=suspicion)
+    with ExitStack() as stack:
+        portal = stack.enter_context(start_blocking_portal())
+        stack.callback(_close, portal, models)
+        yield OfflineJudge(judge, portal, ReplyCache(cache or default_cache()))
+
+
+def _model(name: str) -> Model:
+    try:
+        return model_of(name)
+    except OSError as error:
+        raise ConfigError(f"{name}: {error.strerror or error}") from None
+
+
+def _close(portal: BlockingPortal, models: Sequence[Model]) -> None:
+    for model in models:
+        close = getattr(model, "aclose", None)
+        if close is not None:
+            portal.call(close)

@@ -1,0 +1,54 @@
+"""Answers of models kept on disk, so that a question is paid for once: one file a question, named by the hash of model and request."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from monitor._codec import to_plain
+from monitor._hashing import canonical_json
+from monitor.models import Model, ModelRequest
+
+
+def default_cache() -> Path:
+    """Where caches belong on this machine."""
+    given = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(given) if given else Path.home() / ".cache") / "agent-monitor" / "judge"
+
+
+class ReplyCache:
+    """The answers in `folder`, which is made with the first of them. What cannot be read counts as not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def key(self, model: Model, request: ModelRequest) -> str:
+        """Equal for the same question to the same model."""
+        return hashlib.sha256(canonical_json({"model": model.name, "request": to_plain(request)}).encode()).hexdigest()
+
+    def get(self, key: str) -> str | None:
+        """The text of the answer."""
+        try:
+            reply = json.loads(self._path(key).read_text("utf-8"))["reply"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return reply if isinstance(reply, str) else None
+
+    def put(self, key: str, model: Model, reply: str) -> None:
+        """Keep it. Raises `OSError`. A reader never sees half of it."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.with_suffix(f".{os.getpid()}")
+        half.write_text(json.dumps({"model": model.name, "reply": reply}), "utf-8")
+        half.replace(path)
+
+    def forget(self, key: str) -> None:
+        """It was no good answer: ask again next time."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"

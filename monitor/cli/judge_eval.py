@@ -1,0 +1,225 @@
+"""`agent-monitor judge-eval`: does a judge agree with what people said of recorded runs, and is its confidence to be believed?"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from monitor.cli import _view
+from monitor.cli._judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
+from monitor.cli._report import count
+from monitor.judging import Judgement
+from monitor.transcripts import Corpus, RecordedRun
+from monitor.transcripts.judged import is_stuck, question_on
+
+NO_VERDICT, BAD_INPUT = 1, 2
+BINS = 10
+"""Of the reliability table: confidences from 0 to 1 in steps of a tenth."""
+
+
+@dataclass(slots=True, frozen=True)
+class Verdict:
+    """What the judge said of one run, and what people said."""
+
+    run: str
+    kind: str
+    stuck: bool
+    judgement: Judgement
+
+    @property
+    def agrees(self) -> bool:
+        """They say the same."""
+        return self.judgement.found is self.stuck
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """All verdicts, and the runs on which there is none."""
+
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
+    without_label: int = 0
+    too_short: int = 0
+    bad: int = 0
+    """Lines and files that could not be read."""
+
+    @property
+    def agreement(self) -> float:
+        """The share of verdicts that agree with the label."""
+        return _share(verdict.agrees for verdict in self.verdicts)
+
+    @property
+    def brier(self) -> float:
+        """The mean square of what the confidence was wrong by: 0 is perfect, 0.25 is what `0.5` always gets."""
+        return _mean((verdict.judgement.confidence - verdict.stuck) ** 2 for verdict in self.verdicts)
+
+    def kinds(self) -> Iterator[tuple[str, list[Verdict]]]:
+        """Verdicts by kind of run: the loops first."""
+        kinds: dict[tuple[bool, str], list[Verdict]] = defaultdict(list)
+        for verdict in self.verdicts:
+            kinds[not verdict.stuck, verdict.kind].append(verdict)
+        return ((kind, kinds[stuck, kind]) for stuck, kind in sorted(kinds))
+
+    def bins(self) -> Iterator[tuple[float, float, list[Verdict]]]:
+        """Verdicts by confidence, without empty bins; 1.0 belongs to the last one."""
+        for number in range(BINS):
+            of_bin = [verdict for verdict in self.verdicts if min(int(verdict.judgement.confidence * BINS), BINS - 1) == number]
+            if of_bin:
+                yield number / BINS, (number + 1) / BINS, of_bin
+
+
+def judge_eval(
+    corpus: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="Recorded runs with labels: JSON lines, plain or gzipped.")],
+    *,
+    judge: Annotated[str, typer.Option("--judge", metavar="MODEL", help="The model to ask: google:NAME, or replay:FILE.")],
+    confirm: ConfirmOption = None,
+    cache: CacheOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N questions.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Ask a judge about labelled runs, and compare.
+
+    Each run is asked about once: where its label says that the loop was plain (its fifth
+    repetition, or its third), else at its end. Loops within one message are left out.
+
+    \b
+    Examples:
+      GEMINI_API_KEY=... agent-monitor judge-eval --judge google:gemini-2.5-flash runs.jsonl.gz
+      agent-monitor judge-eval --judge google:gemini-2.5-flash --limit 50 --json runs.jsonl.gz
+
+    \b
+    Answers are kept on disk, so asking again costs nothing, and needs no key.
+
+    \b
+    Exit code: 0; 1 no verdict was given; 2 a file or a line could not be read (the rest
+    is reported all the same), or there are no labels.
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    console, complaints = _view.stdout(), _view.stderr()
+    with _view.tidy_exit(), offline_judge(judge, confirm, cache) as asker:
+        found = Evaluation()
+        for run in _runs(corpus, found, complaints):
+            if limit is not None and asker.questions >= limit:
+                break
+            _examine(run, asker, found)
+        asker.complain(complaints)
+        if as_json:
+            print(json.dumps(as_data(found, asker), indent=1))
+        else:
+            show(console, found, asker)
+        raise typer.Exit(BAD_INPUT if found.bad or not asker.questions else NO_VERDICT if not found.verdicts else 0)
+
+
+def _runs(files: Sequence[str], found: Evaluation, complaints: Console) -> Iterator[RecordedRun]:
+    for file in files:
+        corpus = Corpus(file)
+        try:
+            yield from corpus
+        except OSError as error:
+            found.bad += 1
+            complaints.print(f"agent-monitor: cannot read {file}: {error.strerror or error}", style="red", soft_wrap=True)
+        for bad in corpus.bad_lines:
+            found.bad += 1
+            complaints.print(_view.on_one_line(str(bad)), style="red", soft_wrap=True)
+
+
+def _examine(run: RecordedRun, asker: OfflineJudge, found: Evaluation) -> None:
+    stuck = is_stuck(run)
+    if stuck is None:
+        found.without_label += 1
+        return
+    told = question_on(run)
+    if told is None:
+        found.too_short += 1
+        return
+    judgement = asker(asker.judge, told)
+    if isinstance(judgement, Judgement):
+        found.verdicts.append(Verdict(run.id, run.loop.kind if run.loop else run.label or "", stuck, judgement))
+
+
+# ------------------------------------------------------------------ for people
+
+
+def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
+    """Two tables and what they come to."""
+    if found.verdicts:
+        kinds = _view.table(console, "runs that are", "labelled", "asked", "called stuck", "mean confidence")
+        for kind, verdicts in found.kinds():
+            label = "stuck" if verdicts[0].stuck else "not stuck"
+            called_stuck = sum(verdict.judgement.found for verdict in verdicts)
+            kinds.add_row(_view.on_one_line(kind), label, str(len(verdicts)), str(called_stuck), f"{_confidence(verdicts):.2f}")
+        console.print(kinds)
+        bins = _view.table(console, "confidence", "runs", "mean", "really stuck")
+        for low, high, verdicts in found.bins():
+            stuck = _share(verdict.stuck for verdict in verdicts)
+            bins.add_row(f"{low:.1f} to {high:.1f}", str(len(verdicts)), f"{_confidence(verdicts):.2f}", f"{stuck:.0%}")
+        console.print(bins)
+        right = sum(verdict.agrees for verdict in found.verdicts)
+        verdicts_agree = f"{right} of {count(len(found.verdicts), 'verdict')} agree with the label ({found.agreement:.0%})"
+        console.print(f"{verdicts_agree}; Brier score {found.brier:.3f}.")
+        wrong = [verdict.run for verdict in found.verdicts if not verdict.agrees]
+        if wrong:
+            more = ", ..." if len(wrong) > 5 else ""  # noqa: PLR2004 - as many as fit on a line
+            console.print(f"Not: {', '.join(map(_view.on_one_line, wrong[:5]))}{more}.", soft_wrap=True)
+    else:
+        console.print("No verdict was given." if asker.questions else "No run has a label that a judge could be measured by.")
+    console.print(f"Left out: {found.without_label} without a label that counts, {found.too_short} too short to be asked about.")
+    console.print(asker.said(), soft_wrap=True)
+
+
+# ------------------------------------------------------------------ for programs
+
+
+def as_data(found: Evaluation, asker: OfflineJudge) -> dict[str, Any]:
+    """The same, with every verdict."""
+    return {
+        "agreement": found.agreement if found.verdicts else None,
+        "brier": found.brier if found.verdicts else None,
+        "kinds": [
+            {
+                "kind": kind,
+                "stuck": verdicts[0].stuck,
+                "asked": len(verdicts),
+                "called_stuck": sum(verdict.judgement.found for verdict in verdicts),
+                "mean_confidence": _confidence(verdicts),
+            }
+            for kind, verdicts in found.kinds()
+        ],
+        "reliability": [
+            {"from": low, "to": high, "runs": len(verdicts), "mean": _confidence(verdicts), "stuck": _share(v.stuck for v in verdicts)}
+            for low, high, verdicts in found.bins()
+        ],
+        "verdicts": [
+            {
+                "id": verdict.run,
+                "kind": verdict.kind,
+                "stuck": verdict.stuck,
+                "confidence": verdict.judgement.confidence,
+                "found": verdict.judgement.found,
+                "judged_by": verdict.judgement.judged_by,
+                "analysis": verdict.judgement.analysis,
+            }
+            for verdict in found.verdicts
+        ],
+        "without_label": found.without_label,
+        "too_short": found.too_short,
+        "unreadable": found.bad,
+        "judge": asker.as_json(),
+    }
+
+
+def _confidence(verdicts: Sequence[Verdict]) -> float:
+    return _mean(verdict.judgement.confidence for verdict in verdicts)
+
+
+def _share(given: Any) -> float:
+    return _mean(map(float, given))
+
+
+def _mean(given: Any) -> float:
+    numbers = list(given)
+    return sum(numbers) / len(numbers) if numbers else 0.0

@@ -1,0 +1,133 @@
+"""Events in words: one line each, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from monitor._codec import to_plain
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
+from monitor.events import (
+    AbortRequested,
+    AttemptRetried,
+    ChunkReceived,
+    DetectionRaised,
+    Event,
+    FirstChunk,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
+    LastTurnStarted,
+    LimitWarning,
+    Nudged,
+    OutputEmitted,
+    Paused,
+    PlanUpdated,
+    ResultUnmatched,
+    Resumed,
+    RetryScheduled,
+    RunStarted,
+    RunTerminated,
+    SinkFailed,
+    StopDecided,
+    StreamClosed,
+    StreamContinued,
+    StreamFailed,
+    ToolFinished,
+    ToolStarted,
+    ToolWithdrawn,
+    TurnEnded,
+    TurnStarted,
+)
+
+LINE_CHARS = 200
+"""A line is for the eye; the whole of it is in the event."""
+
+
+def line_of(event: Event, *, chars: int | None = LINE_CHARS) -> str:
+    """`event` as one line of at most `chars` characters (`None`: whatever it takes). No times, so equal runs have equal lines."""
+    line = " ".join(_words(event).split())
+    return line if chars is None or len(line) <= chars else f"{line[: chars - 1]}…"
+
+
+def call_in_words(call: ToolCall) -> str:
+    """`search(query="x", limit=3)`."""
+    given: Any = call.arguments
+    arguments = [f"{key}={_json(value)}" for key, value in given.items()] if isinstance(given, Mapping) else [_json(given)]
+    return f"{call.name}({', '.join(arguments)})"
+
+
+def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each event
+    match event:
+        case RunStarted(detectors=detectors, stop_when=stop_when):
+            return f"run started, until {stop_when or 'it ends'}, watched by {', '.join(detectors) or 'no detector'}"
+        case TurnStarted(turn=turn):
+            return f"turn {turn}"
+        case FirstChunk():
+            return "the first chunk came"
+        case ChunkReceived(chunk=chunk):
+            return f"chunk: {_chunk(chunk)}"
+        case AttemptRetried(why=why):
+            return f"once more: {why}"
+        case StreamContinued(model_call=number):
+            return f"model call {number} in the same stream"
+        case ResultUnmatched(call=call):
+            return f"a result without a call: {call or 'no call was open'}"
+        case DetectionRaised(detection=found):
+            return f"{found.level}, {found.detector}: {found.message}"
+        case StreamFailed(error=error):
+            return f"model call failed, {error.kind.value}: {error.message}"
+        case RetryScheduled(attempt=attempt, after_s=after_s, why=why):
+            return f"attempt {attempt} {f'in {after_s:g} s' if after_s else 'at once'}: {why}"
+        case ToolStarted(call=call):
+            return f"call {call_in_words(call)}"
+        case ToolFinished(result=result):
+            return f"{'error' if result.is_error else 'result'} of {result.name}: {result.text}"
+        case OutputEmitted(name=name, value=value, overwritten=overwritten):
+            return f"output {name} = {_json(value)}{', in place of another' if overwritten else ''}"
+        case PlanUpdated(plan=plan):
+            return plan
+        case Nudged(text=text):
+            return f"nudge: {text}"
+        case ToolWithdrawn(tool=tool):
+            return f"{tool} is not offered any more"
+        case LastTurnStarted(reason=reason, seconds=seconds):
+            return f"last turn after {reason.value}, {seconds:g} s"
+        case JudgeAsked(judge=judge):
+            return f"{judge} looks at the run"
+        case JudgeAnswered(judge=judge, fact=fact, judgement=judgement):
+            return f"{judge}, {fact}? {'yes' if judgement.found else 'no'}: {judgement.analysis}"
+        case JudgeFailed(judge=judge, why=why):
+            return f"{judge} gave no answer: {why}"
+        case Paused():
+            return "paused"
+        case Resumed():
+            return "resumed"
+        case LimitWarning(source=source, value=value, limit=limit):
+            return f"limit near, {source}: {value:g} of {limit:g}"
+        case AbortRequested(why=why):
+            return f"abort: {why}"
+        case StopDecided(stop=stop):
+            return f"stop, {stop.reason.value}: {stop.detail}"
+        case StreamClosed(closed=closed, chunks_dropped=dropped):
+            return f"stream {'closed' if closed else 'left open'}{f', {dropped} buffered chunks dropped' if dropped else ''}"
+        case TurnEnded(turn=ended):
+            return f"said: {ended.text}" if ended.text.strip() else "said nothing"
+        case SinkFailed(sink=sink, why=why):
+            return f"sink {sink} failed: {why}"
+        case RunTerminated(outcome=outcome):
+            return f"ended, {outcome.reason.value}: {outcome.detail}"
+
+
+def _chunk(chunk: Chunk) -> str:
+    match chunk:
+        case TextDelta(text=text) | ReasoningDelta(text=text) | ToolCallDelta(arguments_text=text):
+            return f"{type(chunk).__name__} {_json(text)}"
+        case ToolCall():
+            return f"ToolCall {call_in_words(chunk)}"
+    return type(chunk).__name__
+
+
+def _json(value: object) -> str:
+    return json.dumps(to_plain(value), ensure_ascii=False)

@@ -1,0 +1,257 @@
+"""What a script of `LocalAnthropic` says: its steps, the events of the wire format, and recordings of real ones.
+
+An answer is `[start(), *say("Paris."), *finish()]`: a message, its blocks by `index`, and its end. Single deltas (`text`, `thought`,
+`arguments`) are for streams that break off, or never end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from monitor.errors import AdapterError, ConfigError
+from monitor.testing._steps import Cut as Cut
+from monitor.testing._steps import Event as Event
+from monitor.testing._steps import Headers as Headers
+from monitor.testing._steps import Pause as Pause
+from monitor.testing._steps import Raw as Raw
+from monitor.testing._steps import Repeat as Repeat
+from monitor.testing._steps import Reply as Reply
+from monitor.testing._steps import Reset as Reset
+from monitor.testing._steps import Script as Script
+from monitor.testing._steps import Send as Send
+from monitor.testing._steps import Stall as Stall
+from monitor.testing._steps import Step as Step
+from monitor.testing._steps import html_error as html_error
+from monitor.testing._steps import to_json
+
+# --- the message
+
+
+def start(
+    input_tokens: int = 7, *, id: str = "msg_local", content: Sequence[Event] = (), stop_reason: str | None = None, **usage: Any
+) -> dict[str, Any]:
+    """The event that opens a message. `usage`: further fields of it, e.g. `cache_read_input_tokens`."""
+    message: dict[str, Any] = {"id": id, "type": "message", "role": "assistant", "model": "local-anthropic", "content": list(content)}
+    message |= {"stop_reason": stop_reason, "stop_sequence": None}
+    return {"type": "message_start", "message": message | {"usage": {"input_tokens": input_tokens, "output_tokens": 1} | usage}}
+
+
+def delta(stop_reason: str | None, *, output_tokens: int = 3, explanation: str | None = None, **usage: Any) -> dict[str, Any]:
+    """The event that says why the message ends, and what it cost in all. `explanation`: of a refusal."""
+    said: dict[str, Any] = {"stop_reason": stop_reason, "stop_sequence": None}
+    if explanation is not None:
+        said["stop_details"] = {"type": "refusal", "category": None, "explanation": explanation}
+    return {"type": "message_delta", "delta": said, "usage": {"output_tokens": output_tokens} | usage}
+
+
+def stop() -> dict[str, Any]:
+    """The last event of a message."""
+    return {"type": "message_stop"}
+
+
+def finish(stop_reason: str | None = "end_turn", **options: Any) -> list[dict[str, Any]]:
+    """The two events that close a message. `options`: those of `delta`."""
+    return [delta(stop_reason, **options), stop()]
+
+
+def ping() -> dict[str, Any]:
+    """What the service sends to keep a connection alive."""
+    return {"type": "ping"}
+
+
+def midstream_error(kind: str = "overloaded_error", message: str = "Overloaded") -> dict[str, Any]:
+    """An error event inside a stream that began with 200."""
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+# --- its blocks
+
+
+def block_start(block: Event, *, index: int = 0) -> dict[str, Any]:
+    """The event that opens a block."""
+    return {"type": "content_block_start", "index": index, "content_block": dict(block)}
+
+
+def block_stop(*, index: int = 0) -> dict[str, Any]:
+    """The event that closes it."""
+    return {"type": "content_block_stop", "index": index}
+
+
+def block_delta(fields: Event, *, index: int = 0) -> dict[str, Any]:
+    """An event with a piece of it."""
+    return {"type": "content_block_delta", "index": index, "delta": dict(fields)}
+
+
+def text(words: str, *, index: int = 0) -> dict[str, Any]:
+    """A piece of the visible answer."""
+    return block_delta({"type": "text_delta", "text": words}, index=index)
+
+
+def thought(words: str, *, index: int = 0) -> dict[str, Any]:
+    """A piece of the thinking."""
+    return block_delta({"type": "thinking_delta", "thinking": words}, index=index)
+
+
+def signature(signature: str, *, index: int = 0) -> dict[str, Any]:
+    """What closes the thinking of a block."""
+    return block_delta({"type": "signature_delta", "signature": signature}, index=index)
+
+
+def arguments(piece: str, *, index: int = 0) -> dict[str, Any]:
+    """A piece of the JSON text of a call's arguments."""
+    return block_delta({"type": "input_json_delta", "partial_json": piece}, index=index)
+
+
+def whole(block: Event, *deltas: Event, index: int = 0) -> list[dict[str, Any]]:
+    """A block with its start, its deltas, and its stop. `deltas`: the `delta` of each event, as `text(...)` makes it."""
+    return [block_start(block, index=index), *[dict(one) | {"index": index} for one in deltas], block_stop(index=index)]
+
+
+def say(*pieces: str, index: int = 0) -> list[dict[str, Any]]:
+    """A block of visible text."""
+    return whole({"type": "text", "text": ""}, *map(text, pieces), index=index)
+
+
+def think(*pieces: str, signed: str | None = "c2lnbmVk", index: int = 0) -> list[dict[str, Any]]:
+    """A block of thinking, and its signature (base64)."""
+    deltas = [*map(thought, pieces), *([] if signed is None else [signature(signed)])]
+    return whole({"type": "thinking", "thinking": "", "signature": ""}, *deltas, index=index)
+
+
+def redacted(data: str = "cmVkYWN0ZWQ=", *, index: int = 0) -> list[dict[str, Any]]:
+    """A block of thinking that nobody may read."""
+    return whole({"type": "redacted_thinking", "data": data}, index=index)
+
+
+def call(name: str, given: Event | None = None, *, id: str = "toolu_0", index: int = 0, cut: int = 12) -> list[dict[str, Any]]:
+    """A complete tool call. The JSON text of its arguments comes in pieces of `cut` code points, and an empty one before them."""
+    words = json.dumps(given, ensure_ascii=False) if given else ""
+    pieces = ["", *[words[at : at + cut] for at in range(0, len(words), cut)]]
+    return whole({"type": "tool_use", "id": id, "name": name, "input": {}}, *map(arguments, pieces), index=index)
+
+
+# --- error answers
+
+_TYPES: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def error_reply(
+    status: int, message: str = "Something went wrong.", *, kind: str | None = None, headers: Mapping[str, str] | None = None
+) -> Reply:
+    """An error in the API's JSON form. `kind`: its `type`; by default the one that goes with `status`."""
+    error = {"type": kind or _TYPES.get(status, "api_error"), "message": message}
+    return Reply(status, to_json({"type": "error", "error": error, "request_id": "req_local"}), headers or {})
+
+
+def rate_limited(retry_after_s: float | None = 7) -> Reply:
+    """429 that asks to wait, by the header; `None` leaves that away."""
+    headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
+    return error_reply(429, "This request would exceed your organization's rate limit of 50,000 input tokens per minute.", headers=headers)
+
+
+def overloaded() -> Reply:
+    """529."""
+    return error_reply(529, "Overloaded")
+
+
+def overflow(tokens: int = 200_251, limit: int = 199_999) -> Reply:
+    """400: the prompt does not fit the window."""
+    return error_reply(400, f"prompt is too long: {tokens} tokens > {limit} maximum")
+
+
+def too_large() -> Reply:
+    """413: the request has too many bytes."""
+    return error_reply(413, "Request exceeds the maximum size")
+
+
+# --- scripts from text and from recordings
+
+
+def events_of(
+    answer: str,
+    tool_calls: Iterable[tuple[str, Event]] = (),
+    *,
+    cut: int = 20,
+    reasoning: str = "",
+    finish_reason: str | None = "auto",
+    tokens: tuple[int, int] = (7, 3),
+) -> list[dict[str, Any]]:
+    """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then each (name, arguments) call.
+
+    `finish_reason`: `"auto"` is `tool_use` or `end_turn`, as there are calls; `None` leaves the closing events away, so the stream is
+    truncated. `tokens`: of input and of output.
+    """
+    if cut < 1:
+        raise ConfigError(f"cut must be at least 1 code point, not {cut}")
+    calls, index = list(tool_calls), count()
+    events = [start(tokens[0])]
+    for words, block in ((reasoning, think), (answer, say)):
+        if words:
+            events += block(*[words[at : at + cut] for at in range(0, len(words), cut)], index=next(index))
+    events += [
+        event for number, (name, given) in enumerate(calls) for event in call(name, given, id=f"toolu_{number}", index=next(index), cut=cut)
+    ]
+    if finish_reason is None:
+        return events
+    word = finish_reason if finish_reason != "auto" else "tool_use" if calls else "end_turn"
+    return [*events, *finish(word, output_tokens=tokens[1])]
+
+
+def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
+    """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire events.
+
+    Arguments that are no JSON object go under the key `input`, because the wire knows objects only.
+    """
+    calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
+    objects = [(name, given if isinstance(given, Mapping) else {"input": given}) for name, given in calls]
+    return events_of(str(message.get("text") or ""), objects, cut=cut)
+
+
+@dataclass(slots=True, frozen=True)
+class RecordedMessage:
+    """One recorded message: the events of one stream."""
+
+    events: tuple[dict[str, Any], ...]
+
+
+def load_recording(path: str | PathLike[str]) -> list[RecordedMessage]:
+    """The messages of a recorded file, in order: one event a line; the file may hold several streams, one after the other.
+
+    `RecordedMessage.events` is a script. Raises `AdapterError` for a line that is no event.
+    """
+    file = Path(path)
+    messages: list[list[dict[str, Any]]] = [[]]
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        if line.strip():
+            event = _recorded_event(file, number, line)
+            if event["type"] == "message_start" and any(one["type"] == "message_stop" for one in messages[-1]):
+                messages.append([])
+            messages[-1].append(event)
+    return [RecordedMessage(tuple(events)) for events in messages if events]
+
+
+def _recorded_event(file: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise AdapterError(f"{file}, line {number}: no JSON: {error}") from None
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+        raise AdapterError(f"{file}, line {number}: expected a JSON object with a `type`")
+    return event
