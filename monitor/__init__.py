@@ -106,6 +106,7 @@ from monitor.events import ToolStarted as ToolStarted
 from monitor.events import ToolWithdrawn as ToolWithdrawn
 from monitor.events import TurnEnded as TurnEnded
 from monitor.events import TurnStarted as TurnStarted
+from monitor.events import WindowWarning as WindowWarning
 from monitor.events import event_codec as event_codec
 from monitor.guard import Guard as Guard
 from monitor.guard import Watch as Watch
@@ -321,6 +322,7 @@ __all__ = [
     "Watched",
     "Window",
     "WindowSource",
+    "WindowWarning",
     "WithdrawTool",
     "__version__",
     "chunk_codec",
