@@ -41,13 +41,23 @@ from monitor.conditions import condition_from_dict as condition_from_dict
 from monitor.config import MonitorConfig as MonitorConfig
 from monitor.config import load_config as load_config
 from monitor.context import Committed as Committed
+from monitor.context import ContextMeter as ContextMeter
+from monitor.context import Headroom as Headroom
 from monitor.context import History as History
 from monitor.context import HistoryEdit as HistoryEdit
+from monitor.context import Overflow as Overflow
+from monitor.context import OverflowKind as OverflowKind
+from monitor.context import OverflowRow as OverflowRow
 from monitor.context import RawMessage as RawMessage
 from monitor.context import RepairKind as RepairKind
 from monitor.context import RepairReport as RepairReport
 from monitor.context import Stale as Stale
+from monitor.context import TokenCount as TokenCount
+from monitor.context import Trigger as Trigger
+from monitor.context import Window as Window
+from monitor.context import WindowSource as WindowSource
 from monitor.context import repair as repair
+from monitor.context import window_of as window_of
 from monitor.declarations import declare as declare
 from monitor.detectors import ContentRepetition as ContentRepetition
 from monitor.detectors import Detector as Detector
@@ -96,6 +106,7 @@ from monitor.events import ToolStarted as ToolStarted
 from monitor.events import ToolWithdrawn as ToolWithdrawn
 from monitor.events import TurnEnded as TurnEnded
 from monitor.events import TurnStarted as TurnStarted
+from monitor.events import WindowWarning as WindowWarning
 from monitor.events import event_codec as event_codec
 from monitor.guard import Guard as Guard
 from monitor.guard import Watch as Watch
@@ -177,6 +188,7 @@ __all__ = [
     "Condition",
     "ConfigError",
     "ContentRepetition",
+    "ContextMeter",
     "Continue",
     "CostLimit",
     "Detection",
@@ -192,6 +204,7 @@ __all__ = [
     "FirstChunkTimeout",
     "FunctionTool",
     "Guard",
+    "Headroom",
     "History",
     "HistoryEdit",
     "IdleTimeout",
@@ -231,6 +244,9 @@ __all__ = [
     "OutputEmitted",
     "Outputs",
     "OutputsComplete",
+    "Overflow",
+    "OverflowKind",
+    "OverflowRow",
     "Paused",
     "Plan",
     "PlanComplete",
@@ -276,6 +292,7 @@ __all__ = [
     "Text",
     "TextDelta",
     "Timeout",
+    "TokenCount",
     "TokenLimit",
     "Tool",
     "ToolCall",
@@ -291,6 +308,7 @@ __all__ = [
     "ToolSpec",
     "ToolStarted",
     "ToolWithdrawn",
+    "Trigger",
     "Turn",
     "TurnEnded",
     "TurnFinished",
@@ -302,6 +320,9 @@ __all__ = [
     "Verdict",
     "Watch",
     "Watched",
+    "Window",
+    "WindowSource",
+    "WindowWarning",
     "WithdrawTool",
     "__version__",
     "chunk_codec",
@@ -316,4 +337,5 @@ __all__ = [
     "tool",
     "verdict_codec",
     "watch",
+    "window_of",
 ]

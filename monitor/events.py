@@ -246,6 +246,16 @@ class LimitWarning:
 
 
 @dataclass(slots=True, frozen=True)
+class WindowWarning:
+    """The model's window is small for an agent. Told once, before the first model call; a smaller one is refused."""
+
+    at_s: float
+    tokens: int
+    detail: str
+    """Where the number is from and what to do, for people."""
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -324,6 +334,7 @@ Event: TypeAlias = (
     | Paused
     | Resumed
     | LimitWarning
+    | WindowWarning
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -356,6 +367,7 @@ EVENT_TYPES = (
     Paused,
     Resumed,
     LimitWarning,
+    WindowWarning,
     AbortRequested,
     StopDecided,
     StreamClosed,

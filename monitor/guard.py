@@ -23,6 +23,7 @@ from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition, CostLimit
 from monitor.conditions.base import leaves
+from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
@@ -68,6 +69,7 @@ class Guard:
     `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
     the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
     and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
+    `window`: of the model, in tokens or as `monitor.window_of(name)`; one in which no agent can work is refused.
     `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`: how
     long closing a source may take.
     """
@@ -86,6 +88,7 @@ class Guard:
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
         price: Price | None = None,
+        window: Window | int | None = None,
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
@@ -116,6 +119,7 @@ class Guard:
             cuts=True,
             judges=as_judges(judge),
             task=task,
+            window=window_of(None, config=window),
         )
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0

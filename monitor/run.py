@@ -28,6 +28,7 @@ from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, Tool
 from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout
+from monitor.context.window import TOO_SMALL_TOKENS, Window
 from monitor.detectors.base import Detector
 from monitor.errors import AdapterError, describe
 from monitor.events import (
@@ -53,6 +54,7 @@ from monitor.events import (
     StreamFailed,
     TurnEnded,
     TurnStarted,
+    WindowWarning,
 )
 from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
 from monitor.models import ModelError
@@ -153,6 +155,7 @@ class RunCore:
         "_unweighed",
         "_verdicts",
         "_warner",
+        "_window",
         "deadline",
         "ends_stream",
         "open_calls",
@@ -181,10 +184,11 @@ class RunCore:
         parent: RunCore | None = None,
         judges: Sequence[Judge] = (),
         task: str | None = None,
+        window: Window | None = None,
     ) -> None:
         """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left although the run goes on.
         `supervised`: the harness makes the model calls itself, so replies are put together, and an empty one is a failed attempt.
-        `parent`: the run whose tool this one is. `task`: the user's request, for the judges.
+        `parent`: the run whose tool this one is. `task`: the user's request, for the judges. `window`: of the model that is asked.
         """
         self.deadline = math.inf
         """When to look again, in the harness's clock."""
@@ -208,6 +212,7 @@ class RunCore:
         self._condition = stop_when
         self._schedule = Schedule(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._warner = Warner()
+        self._window = window
         self._bank = DetectorBank(detectors)
         self._policy = policy
         self._turn_policy = policy if isinstance(policy, TurnPolicy) else None
@@ -267,6 +272,18 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
         except Exception as error:  # noqa: BLE001 - a policy may be the caller's code
             self.fail(error, type(self._policy).__name__, now)
+        self._measure(now)
+
+    def _measure(self, now: float) -> None:
+        """A window in which no agent can work is refused before the first model call."""
+        window = self._window
+        if window is None or window.tokens is None or self.stop is not None:
+            return
+        if window.problem is not None:
+            reason = TerminateReason.WINDOW_TOO_SMALL
+            self._decide(Stop(reason, window.problem, "window", limit=TOO_SMALL_TOKENS, value=window.tokens), now)
+        elif window.warning is not None:
+            self._emit(WindowWarning(self.at(now), window.tokens, window.warning))
 
     def begin_turn(self, now: float) -> bool:
         """A stream is about to be opened. False: the run is over, do not open it."""

@@ -36,6 +36,7 @@ from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.conditions import Condition, MaxTurns, Timeout
+from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, ToolError
@@ -90,8 +91,10 @@ class Supervisor:
     time, beside it. `policy`: what follows from a detection; by default the `Ladder`.
     `plan`: the steps of the task. `last_turn`: `None` is off. `max_nudges`: how often missing outputs are asked for. `retries`: of
     failed model calls. `looped_text`: what becomes of text that looped before it goes back to the model.
-    `model_settings` are passed to the provider as they are. `history`: messages that come before the task. `keep_text_chars`: how much
-    of an answer stands in the outcome; all of it, for the history holds it anyway.
+    `model_settings` are passed to the provider as they are. `window`: of the model, in tokens, where the table of known models is not
+    to be believed; a run in one that is too small for an agent ends before the first call.
+    `history`: messages that come before the task. `keep_text_chars`: how much of an answer stands in the outcome; all of it, for the
+    history holds it anyway.
     Detectors, policy and plan are copied for every run.
     """
 
@@ -116,6 +119,7 @@ class Supervisor:
         retries: Retries | None = _DEFAULT,
         looped_text: LoopedText = "trim",
         model_settings: Mapping[str, Any] | None = None,
+        window: Window | int | None = None,
         history: Sequence[Message] = (),
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
@@ -164,6 +168,7 @@ class Supervisor:
         self.retries = Retries() if retries is _DEFAULT else retries or Retries(0)
         self.looped_text: LoopedText = looped_text
         self.model_settings = dict(model_settings or {})
+        self.window = window_of(model.name, config=window)
         self.history = tuple(history)
         self.sinks = check_parts("sinks", sinks, "emit")
         self.clock: Clock = clock or SystemClock()
@@ -239,6 +244,7 @@ class Run:
             parent=caller.core if caller is not None else None,
             judges=supervisor.judges,
             task=_words(task),
+            window=supervisor.window,
         )
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller = _Caller(self._core, self._clock, budgets, supervisors, self._wake)

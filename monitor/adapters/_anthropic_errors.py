@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from monitor.adapters._errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or, says_overflow
+from monitor.adapters._errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
 from monitor.adapters.base import ReportedFailure
+from monitor.context.overflow import says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
@@ -97,7 +98,7 @@ def _kind(word: str | None, status: int, message: str) -> ErrorKind:
     kind = _KINDS.get(word or "") or _kind_by_status(status)
     if kind is ErrorKind.REQUEST and _FILTERED in message:
         return ErrorKind.BLOCKED
-    if kind in {ErrorKind.REQUEST, ErrorKind.UNKNOWN} and (status == _TOO_LARGE or says_overflow(message)):
+    if kind in {ErrorKind.REQUEST, ErrorKind.UNKNOWN} and (status == _TOO_LARGE or says_overflow(message, status=status or None)):
         return ErrorKind.OVERFLOW
     return kind
 

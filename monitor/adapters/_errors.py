@@ -1,4 +1,4 @@
-"""What the SDKs' exceptions have in common: their causes, the transports under them, delays, and how "too long" is said.
+"""What the SDKs' exceptions have in common: their causes, the transports under them, delays.
 
 Decided by names and values along the chain of causes: the same SDK raises errors of aiohttp, httpx or httpx2.
 """
@@ -72,55 +72,6 @@ def header_delay_s(headers: object) -> float | None:
     if milliseconds is not None and math.isfinite(milliseconds):
         return milliseconds / 1000
     return delay_s(said["retry-after"]) if "retry-after" in said else None
-
-
-# --- the prompt does not fit
-
-_NO_OVERFLOW: Final = (
-    r"rate.?limit",
-    r"too many requests",
-    r"throttl",
-    r"tokens? per (?:minute|day|hour)",
-    r"\btpm\b",
-    r"quota",
-    r"billing",
-    r"prompt template",
-    r"context window too small",
-)
-_OVERFLOW: Final = (
-    r"prompt (?:is )?too long",  # Anthropic, Ollama, z.ai
-    r"exceeds? (?:the )?context (?:limit|window)",  # Anthropic: input and max_tokens together; OpenAI
-    r"model_context_window_exceeded",
-    r"too many total text bytes",
-    r"context_length_exceeded",
-    r"maximum context length",  # OpenAI, OpenRouter, DeepSeek, LiteLLM, Mistral
-    r"input tokens exceed the configured limit",
-    r"token count.{0,40}\bexceed",  # Gemini, Bedrock, Copilot
-    r"exceeds the maximum number of (?:input )?tokens",
-    r"input is too long for requested model",  # Bedrock
-    r"maximum prompt length is",  # xAI
-    r"reduce the length of the (?:messages|prompt)",  # Groq
-    r"maximum allowed input length",
-    r"is longer than the model's context length",  # Together
-    r"exceeded model token limit",  # Kimi
-    r"context window (?:limit )?(?:has been )?exceed",  # MiniMax, LiteLLM
-    r"ContextWindowExceededError",
-    r"prompt exceeds max length",  # z.ai
-    r"range of input length should be",  # DashScope
-    r"exceeds the available context size",  # llama.cpp
-    r"context size has been exceeded",
-    r"greater than the context length",  # LM Studio
-    r"the configured context size is",
-    r"token limit exceeded",
-)
-_SAYS_OVERFLOW: Final = re.compile("|".join(_OVERFLOW), re.IGNORECASE | re.DOTALL)
-_SAYS_OTHERWISE: Final = re.compile("|".join(_NO_OVERFLOW), re.IGNORECASE)
-
-
-def says_overflow(message: str) -> bool:
-    """Whether an error message says that the prompt does not fit the model's window. What speaks of rates and quotas never does."""
-    message = message[:_MAX_MESSAGE_CHARS]
-    return _SAYS_OVERFLOW.search(message) is not None and _SAYS_OTHERWISE.search(message) is None
 
 
 # --- reading objects that may be anything: classifying a failure must not fail

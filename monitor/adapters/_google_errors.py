@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor.adapters._errors import attribute, causes, delay_s, has, header_delay_s, kind_by_type, message_of, said_or, says_overflow
+from monitor.adapters._errors import attribute, causes, delay_s, has, header_delay_s, kind_by_type, message_of, said_or
+from monitor.context.overflow import says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
@@ -51,7 +52,7 @@ def _kind_by_code(code: int, message: str, details: str) -> ErrorKind:
     match code:
         case 429:
             return ErrorKind.RATE_LIMITED
-        case 400 if says_overflow(message):
+        case 400 if says_overflow(message, status=code):
             return ErrorKind.OVERFLOW
         case 400 if "API_KEY_INVALID" in details or "API key not valid" in message:
             return ErrorKind.AUTH

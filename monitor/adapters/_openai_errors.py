@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from monitor.adapters._errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or, says_overflow
+from monitor.adapters._errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
 from monitor.adapters.base import ReportedFailure
+from monitor.context.overflow import OverflowKind, read_failure, says_overflow
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
@@ -54,7 +55,6 @@ _CODES: Final = {
 
 _REQUEST_CODE: Final = re.compile(r"(?:invalid|unsupported|unknown|missing|image|empty|failed_to_download)_")
 _TRY_AGAIN: Final = re.compile(r"try again in (?:(\d{1,4})m)?(\d{1,9}(?:\.\d{1,9})?)(ms|s)\b", re.IGNORECASE)
-_TOKENS_A_MINUTE: Final = re.compile(r"limit:? (\d{1,12}),.{0,40}\brequested:? (\d{1,12})", re.IGNORECASE)
 _HTTP: Final = range(400, 600)
 _STATUS: Final = re.compile(r"[45]\d\d", re.ASCII)
 _CLASSES: Final = {
@@ -138,10 +138,11 @@ def _kind(status: int | None, words: list[str | None], message: str) -> ErrorKin
     by_word = next((kind for word in words if word is not None and (kind := _kind_by_word(word)) is not None), None)
     if status == 429:  # noqa: PLR2004 - HTTP
         return by_word if by_word is ErrorKind.AUTH else ErrorKind.RATE_LIMITED
-    if status == 413:  # noqa: PLR2004
-        return _too_large(message)
+    if status == 413:  # noqa: PLR2004 - Groq answers it as well where the tokens of a minute do not suffice
+        too_much = read_failure(message, status=status)
+        return ErrorKind.RATE_LIMITED if too_much and too_much.kind is OverflowKind.RATE_LIMIT else ErrorKind.OVERFLOW
     if status is None or status < 500:  # noqa: PLR2004 - the HTTP classes
-        if by_word is ErrorKind.OVERFLOW or says_overflow(message):
+        if by_word is ErrorKind.OVERFLOW or says_overflow(message, status=status):
             return ErrorKind.OVERFLOW
         if by_word is not None and by_word is not ErrorKind.REQUEST:
             return by_word
@@ -167,12 +168,6 @@ def _by_status(status: int, message: str) -> ErrorKind:
         case _ if status >= 400:  # noqa: PLR2004
             return ErrorKind.REQUEST
     return ErrorKind.UNKNOWN
-
-
-def _too_large(message: str) -> ErrorKind:
-    """413: too many bytes. Groq answers it as well where the tokens of a minute do not suffice, which waiting helps if they ever do."""
-    used = _TOKENS_A_MINUTE.search(message)
-    return ErrorKind.RATE_LIMITED if used is not None and int(used[2]) <= int(used[1]) else ErrorKind.OVERFLOW
 
 
 def _word(value: object) -> str | None:

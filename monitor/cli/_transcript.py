@@ -33,6 +33,7 @@ from monitor.events import (
     ToolWithdrawn,
     TurnEnded,
     TurnStarted,
+    WindowWarning,
 )
 from monitor.sinks.lines import call_in_words, line_of
 
@@ -42,6 +43,7 @@ _MARKS: Mapping[type[Event], tuple[str, str]] = {
     ToolWithdrawn: ("!", "yellow"),
     DetectionRaised: ("!", "yellow"),
     LimitWarning: ("!", "yellow"),
+    WindowWarning: ("!", "yellow"),
     LastTurnStarted: ("!", "yellow"),
     RetryScheduled: ("↻", "yellow"),
     AbortRequested: ("■", "red"),

@@ -17,6 +17,12 @@ from monitor.context.limits import KeepTurns as KeepTurns
 from monitor.context.limits import SessionKind as SessionKind
 from monitor.context.media import DropMedia as DropMedia
 from monitor.context.media import without_media as without_media
+from monitor.context.overflow import OVERFLOW_ROWS as OVERFLOW_ROWS
+from monitor.context.overflow import Overflow as Overflow
+from monitor.context.overflow import OverflowKind as OverflowKind
+from monitor.context.overflow import OverflowRow as OverflowRow
+from monitor.context.overflow import read_answer as read_answer
+from monitor.context.overflow import read_failure as read_failure
 from monitor.context.prepare import prepare as prepare
 from monitor.context.prune import PruneArguments as PruneArguments
 from monitor.context.prune import PruneResults as PruneResults
@@ -32,6 +38,13 @@ from monitor.context.repair import repair as repair
 from monitor.context.report import Repair as Repair
 from monitor.context.report import RepairKind as RepairKind
 from monitor.context.report import RepairReport as RepairReport
+from monitor.context.tokens import ContextMeter as ContextMeter
+from monitor.context.tokens import Size as Size
+from monitor.context.tokens import TokenCount as TokenCount
+from monitor.context.tokens import sizes_by_source as sizes_by_source
+from monitor.context.trigger import Headroom as Headroom
+from monitor.context.trigger import Trigger as Trigger
+from monitor.context.trigger import first_met as first_met
 from monitor.context.truncate import ClipResults as ClipResults
 from monitor.context.truncate import clip as clip
 from monitor.context.truncate import oversized_chars as oversized_chars
@@ -40,18 +53,27 @@ from monitor.context.turns import head_of as head_of
 from monitor.context.turns import user_turns as user_turns
 from monitor.context.validate import validate as validate
 from monitor.context.validate._problem import Problem as Problem
+from monitor.context.window import Window as Window
+from monitor.context.window import WindowSource as WindowSource
+from monitor.context.window import window_of as window_of
 
 __all__ = [
     "COMPACTION",
+    "OVERFLOW_ROWS",
     "ClipResults",
     "Committed",
+    "ContextMeter",
     "Cut",
     "DropMedia",
     "Form",
+    "Headroom",
     "History",
     "HistoryEdit",
     "HistoryLimits",
     "KeepTurns",
+    "Overflow",
+    "OverflowKind",
+    "OverflowRow",
     "Problem",
     "PruneArguments",
     "PruneResults",
@@ -63,23 +85,33 @@ __all__ = [
     "RepairKind",
     "RepairReport",
     "SessionKind",
+    "Size",
     "Stale",
+    "TokenCount",
+    "Trigger",
     "Unread",
+    "Window",
+    "WindowSource",
     "clip",
     "curated",
     "cut_by_share",
     "cut_by_tokens",
     "cut_by_turns",
+    "first_met",
     "head_of",
     "oversized_chars",
     "prepare",
     "propose",
     "read",
+    "read_answer",
+    "read_failure",
     "recorded",
     "reduced",
     "repair",
+    "sizes_by_source",
     "tail_budget",
     "user_turns",
     "validate",
+    "window_of",
     "without_media",
 ]

@@ -39,6 +39,7 @@ from monitor.events import (
     ToolWithdrawn,
     TurnEnded,
     TurnStarted,
+    WindowWarning,
 )
 
 LINE_CHARS = 200
@@ -106,6 +107,8 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return "resumed"
         case LimitWarning(source=source, value=value, limit=limit):
             return f"limit near, {source}: {value:g} of {limit:g}"
+        case WindowWarning(detail=detail):
+            return detail
         case AbortRequested(why=why):
             return f"abort: {why}"
         case StopDecided(stop=stop):

@@ -47,6 +47,7 @@ from monitor.events import (
     ToolWithdrawn,
     TurnEnded,
     TurnStarted,
+    WindowWarning,
 )
 from monitor.judging import Judgement
 from monitor.models import ErrorKind, ModelError
@@ -89,6 +90,7 @@ EVENTS: list[Event] = [
     Paused(0.58),
     Resumed(0.59),
     LimitWarning(0.59, "max_turns", 24, 30),
+    WindowWarning(0.59, 20_000, "the window is small"),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),
     StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),

@@ -26,6 +26,7 @@ from monitor.events import (
     StreamFailed,
     TurnEnded,
     TurnStarted,
+    WindowWarning,
     event_codec,
 )
 from monitor.models import ErrorKind, ModelError
@@ -246,6 +247,7 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (AbortRequested(1.0, "why"), "abort_requested", "DEBUG"),
     (FAILED, "stream_failed", "WARNING"),
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
+    (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (STOPPED, "stop_decided", "WARNING"),
     (SinkFailed(1.0, "JsonlSink", "OSError: disk full"), "sink_failed", "WARNING"),
     (ENDED, "run_terminated", "INFO"),

@@ -1,0 +1,273 @@
+"""What the services say when a request does not fit, as data. Failure answered: every adapter knows two or three of these sentences.
+
+One table for all providers: first what sounds like it and is something else, then the sentences with their numbers, then codes and bare
+statuses. A row of your own goes first: `read_failure(message, rows=(mine, *OVERFLOW_ROWS))`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from monitor.errors import ConfigError
+from monitor.reasons import FinishReason
+from monitor.state import Usage
+
+MAX_MESSAGE_CHARS: Final = 2000
+"""Of a message, so much is read: some services send the whole prompt back."""
+
+
+class OverflowKind(StrEnum):
+    """What a refusal, or a suspicious answer, means for the context."""
+
+    OVERFLOW = "overflow"
+    """The prompt, or the prompt and the room for the answer, has more tokens than the model's window."""
+    BYTES = "bytes"
+    """The request has too many bytes, however few tokens: media and large results are what to take out."""
+    HOPELESS = "hopeless"
+    """This one request asks for more tokens than the account may use in a minute: no waiting helps. It says nothing of the window."""
+    RATE_LIMIT = "rate_limit"
+    """Too much in too short a time: waiting helps, a shorter prompt need not."""
+    OUTPUT_TRUNCATED = "output_truncated"
+    """The answer began, and the end of the window cut it off."""
+    SILENT = "silent"
+    """No error, but the provider counts more than the window, or had no room left for an answer."""
+    OTHER = "other"
+    """It sounds like one of these and is none: a quota, a bill, a wrong setting."""
+
+
+TOO_LONG: Final = frozenset({OverflowKind.OVERFLOW, OverflowKind.BYTES})
+"""The refusals that a shorter request answers."""
+
+_NUMBER: Final = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\s?[KkMm]\b)?"
+_GROUPS: Final = ("used", "limit", "prompt", "answer")
+
+
+@dataclass(slots=True, frozen=True)
+class OverflowRow:
+    """One thing that a service says. All that a row names must hold.
+
+    `phrase`: a regular expression, read without regard to case. `<used>`, `<limit>`, `<prompt>` and `<answer>` in it stand for numbers of
+    tokens: those of the request, the most that are taken, and the two parts of a sum. Raises `ConfigError` for a row that names nothing.
+    """
+
+    provider: str
+    kind: OverflowKind
+    phrase: str | None = None
+    status: tuple[int, ...] = ()
+    """HTTP; any of these."""
+    code: tuple[str, ...] = ()
+    """The provider's own, or its finish reason; any of these, in lower case."""
+    _pattern: re.Pattern[str] | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.phrase is None and not self.status and not self.code:
+            raise ConfigError(f"a row of the overflow table names a phrase, a status or a code: {self}")
+        if self.phrase is None:
+            return
+        pattern = self.phrase
+        for group in _GROUPS:
+            pattern = pattern.replace(f"<{group}>", f"(?P<{group}>{_NUMBER})")
+        try:
+            object.__setattr__(self, "_pattern", re.compile(pattern, re.IGNORECASE | re.DOTALL))
+        except re.error as error:
+            raise ConfigError(f"the phrase {self.phrase!r} is no regular expression: {error}") from error
+
+    def read(self, message: str, status: int | None, code: str | None) -> Overflow | None:
+        """What the row makes of a failure; `None`: it is not about this one."""
+        if (self.status and status not in self.status) or (self.code and (code is None or code.lower() not in self.code)):
+            return None
+        if self._pattern is None:
+            return Overflow(self.kind, self.provider)
+        found = self._pattern.search(message)
+        if found is None:
+            return None
+        said = {group: _tokens(number) for group, number in found.groupdict().items() if number is not None}
+        used = said["prompt"] + said["answer"] if "prompt" in said and "answer" in said else said.get("used")
+        limit = said.get("limit")
+        if self.kind is OverflowKind.HOPELESS and (used is None or limit is None or used <= limit):
+            return None
+        return Overflow(self.kind, self.provider, used, limit)
+
+
+@dataclass(slots=True, frozen=True)
+class Overflow:
+    """What became known of a request that did not fit."""
+
+    kind: OverflowKind
+    provider: str
+    """Whose sentence it was; `any` where several say the same."""
+    used_tokens: int | None = None
+    """How many the provider counted, where it says."""
+    limit_tokens: int | None = None
+    """How many it takes, where it says."""
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The size of the model's window, if that is what `limit_tokens` is: not of what was a limit of rates or of bytes."""
+        return self.limit_tokens if self.kind in {OverflowKind.OVERFLOW, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.SILENT} else None
+
+
+def _rows(kind: OverflowKind, *sentences: tuple[str, str]) -> tuple[OverflowRow, ...]:
+    return tuple(OverflowRow(provider, kind, phrase) for provider, phrase in sentences)
+
+
+_NOT_THE_WINDOW: Final = (
+    *_rows(
+        OverflowKind.HOPELESS,
+        ("groq, openai", r"(?:tokens? per min|\btpm\b).{0,80}?\blimit:? <limit>,.{0,40}?\brequested:? <used>"),
+    ),
+    *_rows(
+        OverflowKind.RATE_LIMIT,
+        ("any", r"rate.?limit"),
+        ("any", r"too many requests"),
+        ("bedrock", r"throttl"),  # "ThrottlingException: Too many tokens, please wait before trying again."
+        ("any", r"tokens? per (?:min(?:ute)?|hour|day)"),
+        ("any", r"\btpm\b"),
+    ),
+    OverflowRow("any", OverflowKind.RATE_LIMIT, status=(429,)),
+    *_rows(
+        OverflowKind.OTHER,
+        ("any", r"quota"),
+        ("any", r"billing"),
+        ("any", r"refus(?:al|ed to answer)"),
+        ("any", r"reasoning is (?:required|mandatory)"),
+        ("any", r"context window (?:is )?too small"),
+        ("any", r"prompt template"),
+    ),
+)
+
+_SENTENCES: Final = _rows(
+    OverflowKind.OVERFLOW,
+    # with both numbers
+    ("anthropic", r"prompt is too long: <used> tokens > <limit> maximum"),
+    ("anthropic", r"exceed context limit: <prompt> \+ <answer> > <limit>"),
+    ("openai", r"maximum context length is <limit> tokens.{0,60}?(?:resulted in|requested(?: about)?) <used>"),
+    ("openai", r"input tokens exceed the configured limit of <limit>.{0,60}?resulted in <used>"),
+    ("google", r"input token count \(?<used>\)? exceeds the maximum number of tokens allowed \(?<limit>"),
+    ("xai", r"maximum prompt length is <limit> but the request contains <used>"),
+    ("together", r"\(?<used> tokens\)? is longer than the model's context length \(?<limit>"),
+    ("mistral", r"prompt contains <used> tokens.{0,20}?too large for model with <limit> maximum context length"),
+    ("copilot", r"token count of <used> exceeds the limit of <limit>"),
+    ("kimi", r"exceeded model token limit: <limit> \(requested: <used>\)"),
+    ("ds4", r"prompt has <used> tokens, but the configured context size is <limit>"),
+    ("llama.cpp", r"\(<used> tokens\) exceeds the available context size \(<limit> tokens\)"),
+    # with the limit
+    ("openai, openrouter, deepseek", r"maximum context length (?:is|of) <limit>"),
+    ("litellm", r"maximum context length \(<limit>\)"),
+    ("mistral", r"too large for model with <limit> maximum context length"),
+    ("poolside", r"maximum allowed input length of <limit>"),
+    ("dashscope", r"range of input length should be \[\d+, <limit>\]"),
+    ("kimi", r"supports only <limit> context"),
+    # without numbers
+    ("anthropic, ollama, z.ai", r"prompt (?:is )?too long"),
+    ("anthropic, openai, minimax", r"exceeds? (?:the )?context (?:limit|window)"),
+    ("openai", r"context_length_exceeded"),
+    ("openai, openrouter, litellm", r"maximum context length"),
+    ("openai", r"input tokens exceed the configured limit"),
+    ("google, bedrock, copilot", r"token count.{0,40}\bexceed"),
+    ("google, bedrock", r"(?:exceeds the maximum|is longer than the maximum|exceeding the maximum) number of (?:input )?tokens"),
+    ("bedrock", r"input is too long for (?:the )?requested model"),
+    ("xai", r"maximum prompt length is"),
+    ("groq", r"reduce the length of the (?:messages|prompt)"),
+    ("poolside", r"maximum allowed input length"),
+    ("together", r"is longer than the model's context length"),
+    ("kimi", r"exceeded model token limit"),
+    ("minimax, litellm", r"context window (?:limit )?(?:has been )?exceed"),
+    ("litellm", r"ContextWindowExceededError"),
+    ("z.ai", r"prompt exceeds max length"),
+    ("dashscope", r"range of input length should be"),
+    ("llama.cpp", r"exceeds the available context size"),
+    ("llama.cpp", r"context size has been exceeded"),
+    ("lm studio", r"greater than the context length"),
+    ("ds4", r"the configured context size is"),
+    ("any", r"token limit exceeded"),
+    ("any", r"(?:prompt|input|request|messages?|context) (?:has|have|contains?|with) too many tokens"),
+    ("any", r"too many tokens in (?:the |your )?(?:prompt|input|request|messages|context)"),
+    ("any", r"(?:上下文|提示词?|输入)(?:窗口|内容)?(?:长度)?(?:过长|超出|超过|超限)"),
+    ("any", r"超[出过]了?(?:模型)?的?最大上下文|请压缩上下文"),
+)
+
+OVERFLOW_ROWS: Final[tuple[OverflowRow, ...]] = (
+    OverflowRow("anthropic, z.ai", OverflowKind.OUTPUT_TRUNCATED, code=("model_context_window_exceeded",)),
+    *_NOT_THE_WINDOW,
+    *_SENTENCES,
+    OverflowRow("z.ai", OverflowKind.OUTPUT_TRUNCATED, r"model_context_window_exceeded"),
+    *_rows(
+        OverflowKind.BYTES,
+        ("anthropic", r"too many total text bytes"),
+        ("anthropic", r"request_too_large"),
+        ("any", r"request entity too large"),
+        ("any", r"(?:request|payload) (?:body )?(?:is )?too large"),
+    ),
+    OverflowRow("openai", OverflowKind.OVERFLOW, code=("context_length_exceeded", "string_above_max_length", "context_window_exceeded")),
+    OverflowRow("z.ai", OverflowKind.OVERFLOW, code=("1261",)),
+    OverflowRow("any", OverflowKind.OVERFLOW, r"\btoo many tokens\b", status=(400, 413, 422)),  # elsewhere it is said of rates as well
+    OverflowRow("anthropic", OverflowKind.BYTES, code=("request_too_large",)),
+    OverflowRow("any", OverflowKind.BYTES, status=(413,)),  # Copilot: "failed to parse request"; Cerebras: no body at all
+)
+"""In order: the first row that holds decides. A bare 400 means nothing: pi once took it for one, and compacted over typing errors."""
+
+
+def read_failure(
+    message: str, *, status: int | None = None, code: str | None = None, rows: Iterable[OverflowRow] = OVERFLOW_ROWS
+) -> Overflow | None:
+    """What a failed call says of the size of the request; `None`: nothing.
+
+    `status`: HTTP, where there was one. `code`: the provider's own word. Never raises on what a provider says.
+    """
+    message = message[:MAX_MESSAGE_CHARS]
+    for row in rows:
+        found = row.read(message, status, code)
+        if found is not None:
+            return found
+    return None
+
+
+def says_overflow(message: str, *, status: int | None = None) -> bool:
+    """Whether a refusal says that a shorter prompt would do. What speaks of rates and quotas never does."""
+    found = read_failure(message, status=status)
+    return found is not None and (found.kind in TOO_LONG or found.kind is OverflowKind.OUTPUT_TRUNCATED)
+
+
+NEARLY_FULL: Final = 0.99
+"""Of the window: what some servers fill before they answer with nothing (Xiaomi MiMo, seen by pi)."""
+
+
+def read_answer(
+    usage: Usage, window_tokens: int | None, *, finish_reason: FinishReason | None, raw_finish_reason: str | None = None
+) -> Overflow | None:
+    """What an answer that came without an error says of the size of its request; `None`: nothing.
+
+    `usage`: of this one call. `window_tokens`: of the model; `None` where it is not known. An answer that was cut off at its own limit,
+    with room left in the window, is no matter of the context.
+    """
+    word = (raw_finish_reason or "").partition(":")[0].strip()
+    for row in OVERFLOW_ROWS:
+        if row.code and row.phrase is None and row.kind is OverflowKind.OUTPUT_TRUNCATED and word.lower() in row.code:
+            return Overflow(row.kind, row.provider, usage.total_tokens or None, window_tokens)
+    if not window_tokens:
+        return None
+    full = window_tokens * NEARLY_FULL
+    if usage.input_tokens > window_tokens:
+        return Overflow(OverflowKind.SILENT, "any", usage.input_tokens, window_tokens)
+    if finish_reason is not FinishReason.LENGTH:
+        return None
+    if usage.output_tokens == 0 and usage.input_tokens >= full:
+        return Overflow(OverflowKind.SILENT, "any", usage.input_tokens, window_tokens)
+    if usage.input_tokens + usage.output_tokens >= full:
+        return Overflow(OverflowKind.OUTPUT_TRUNCATED, "any", usage.input_tokens + usage.output_tokens, window_tokens)
+    return None
+
+
+_UNITS: Final = {"k": 1_000, "m": 1_000_000}
+
+
+def _tokens(number: str) -> int:
+    """`1,048,576`, `256K`. A K is a thousand: where it means 1,024, the smaller number is the safe one."""
+    digits = number.replace(",", "").strip()
+    unit = _UNITS.get(digits[-1].lower(), 1)
+    return int(digits.rstrip("KkMm ")) * unit

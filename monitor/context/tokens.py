@@ -1,0 +1,283 @@
+"""How many tokens the next request will have. Failures answered: counting a history that was rewritten by a report from before, adding up
+whole histories again and again, and estimates that nobody knows how far to trust.
+
+    meter = ContextMeter(history)
+    meter.fixed(instructions, tools)
+    meter.count()                    # TokenCount: before the first call, an estimate
+    meter.sent()                     # the history as it stands goes out
+    meter.reported(usage_report)     # each report of that one call
+    meter.answered()                 # it ended well: the count goes by the report from now on, plus an estimate of what follows
+
+What the provider reports also tells how far off the estimates are with its vocabulary; they are corrected by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from monitor._codec import text_of
+from monitor._tokens import weigh
+from monitor.chunks import ToolCall, ToolResult, UsageReport
+from monitor.context.history import History
+from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.models import ModelRequest, ToolSpec
+from monitor.state import Usage
+
+MESSAGE_TOKENS: Final = 4
+"""What a message, a call or a result costs beside what it says: the marks around it. OpenAI's cookbook counts 3 to 7."""
+IMAGE_TOKENS: Final = 1_600
+"""What Anthropic counts for the largest image that it does not scale down; Gemini 258 a tile, OpenClaw 2,000, pi 1,200."""
+PAGE_TOKENS: Final = 2_000
+"""A page of a document: Anthropic says 1,500 to 3,000; Gemini counts 258."""
+PAGE_BYTES: Final = 50_000
+MOST_DOCUMENT_TOKENS: Final = 25_800
+"""What Gemini CLI takes any PDF for; also one that is only an address."""
+BYTES_PER_TOKEN: Final[Mapping[str, int]] = {"audio": 500, "video": 1_000}
+"""Gemini counts 32 tokens a second of sound (16 kB at 128 kbit/s) and about 300 of video (at 2.4 Mbit/s)."""
+LONG_MEDIA_TOKENS: Final = 20_000
+"""Sound or video that is only an address: about ten minutes of sound, or one of video."""
+HIDDEN_BYTES: Final = 650
+"""What encrypted thinking holds besides the thinking. Codex's number."""
+
+ERROR: Final = 0.35
+"""Share by which 19 of 20 estimates of ASCII text are off at most, before the first report: `monitor._tokens.weigh`."""
+WIDE_ERROR: Final = 1.0
+"""The same, of other scripts and of media."""
+CALIBRATED: Final = 15 / 35
+"""What is left of the error once the provider has reported a prompt: 15 % of ASCII text, measured on the second halves of the same runs."""
+LEAST_TO_LEARN_TOKENS: Final = 500
+"""A shorter prompt says more of the provider's own additions than of its vocabulary."""
+SCALE_BOUNDS: Final = (0.5, 2.0)
+LEAST_BELIEVED: Final = 0.25
+"""A report of less than this share of the estimate counts something else: a prompt cut off in silence, or only what was not cached."""
+
+
+@dataclass(slots=True, frozen=True)
+class Size:
+    """An estimate, in eighths of a token, by how far it can be trusted: text in ASCII, other scripts, media."""
+
+    plain: int = 0
+    other: int = 0
+    media: int = 0
+
+    def __add__(self, more: Size) -> Size:
+        return Size(self.plain + more.plain, self.other + more.other, self.media + more.media)
+
+    def __sub__(self, less: Size) -> Size:
+        return Size(self.plain - less.plain, self.other - less.other, self.media - less.media)
+
+    @property
+    def tokens(self) -> int:
+        """Rounded up."""
+        return -(-(self.plain + self.other + self.media) // 8)
+
+
+@dataclass(slots=True, frozen=True)
+class TokenCount:
+    """Tokens of a request: the best guess, and between what bounds 19 of 20 lie."""
+
+    tokens: int
+    low: int
+    high: int
+    reported: int = 0
+    """How many of `tokens` the provider counted itself."""
+
+
+def total_tokens(usage: Usage | UsageReport) -> int | None:
+    """Tokens of one call, prompt and answer: the reported total, else the sum of what was read, cached, written and answered.
+
+    (Of a `Usage` the input includes what came from a cache and what was put there.) `None`: nothing was reported, or only zeros.
+    """
+    return usage.total_tokens or (usage.input_tokens or 0) + (usage.output_tokens or 0) or None
+
+
+# --- how large a thing is
+
+
+def size_of_text(text: str) -> Size:
+    """Any text: prose, code, JSON."""
+    return Size(*weigh(text))
+
+
+def size_of_media(media: Media) -> Size:
+    """By its kind and, where it is there, the length of its data."""
+    kind, _, subtype = media.mime_type.lower().partition("/")
+    data_bytes = None if media.data is None else len(media.data) * 3 // 4
+    if kind == "text" and data_bytes is not None:
+        return Size(media=2 * data_bytes)
+    if kind in BYTES_PER_TOKEN:
+        tokens = LONG_MEDIA_TOKENS if data_bytes is None else data_bytes // BYTES_PER_TOKEN[kind]
+    elif kind == "application" and subtype != "octet-stream":
+        pages = math.inf if data_bytes is None else 1 + data_bytes // PAGE_BYTES
+        tokens = int(min(MOST_DOCUMENT_TOKENS, pages * PAGE_TOKENS))
+    else:
+        tokens = IMAGE_TOKENS
+    return Size(media=8 * (tokens + MESSAGE_TOKENS))
+
+
+def size_of_result(result: ToolResult) -> Size:
+    """A tool's answer, with its name and the id that joins it to its call."""
+    return _MARKS + size_of_text(result.name) + size_of_text(result.text)
+
+
+def size_of_results(message: Message) -> Size:
+    """What the tools answered to this message."""
+    return sum(map(size_of_result, message.results), Size()) if isinstance(message, AssistantMessage) else Size()
+
+
+def size_of_message(message: Message) -> Size:
+    """A message with its calls and their results."""
+    parts = sum(map(_size_of_part, message.content), _MARKS)
+    return parts + size_of_results(message)
+
+
+def size_of_tools(tools: Iterable[ToolSpec]) -> Size:
+    """What tools are declared with."""
+    return sum((size_of_text(tool.name + tool.description + text_of(tool.parameters)) + _MARKS for tool in tools), Size())
+
+
+def sizes_by_source(request: ModelRequest) -> dict[str, Size]:
+    """What a request is made of: system, tools, user, assistant, reasoning, calls, results, media. Linear in its size."""
+    sizes = dict.fromkeys(("system", "tools", "user", "assistant", "reasoning", "calls", "results", "media"), Size())
+    sizes["system"] = size_of_text(request.instructions or "")
+    sizes["tools"] = size_of_tools(request.tools)
+    for message in request.messages:
+        speaker = "user" if isinstance(message, UserMessage) else "assistant"
+        sizes[speaker] += _MARKS
+        for part in message.content:
+            sizes[_SOURCES.get(type(part), speaker)] += _size_of_part(part)
+        sizes["results"] += size_of_results(message)
+    return sizes
+
+
+_MARKS: Final = Size(plain=8 * MESSAGE_TOKENS)
+_SOURCES: Final[Mapping[type, str]] = {Reasoning: "reasoning", ToolCall: "calls", Media: "media"}
+
+
+def _size_of_part(part: Text | Reasoning | ToolCall | Media) -> Size:
+    match part:
+        case Text(text):
+            return size_of_text(text)
+        case Reasoning("", str() as hidden):  # encrypted thinking, as long as what it hides
+            return Size(other=2 * max(0, len(hidden) * 3 // 4 - HIDDEN_BYTES))
+        case Reasoning(text):
+            return size_of_text(text)
+        case Media():
+            return size_of_media(part)
+    return _MARKS + size_of_text(part.name) + size_of_text(text_of(part.arguments))
+
+
+# --- how full the context is
+
+
+@dataclass(slots=True, frozen=True)
+class _Sent:
+    """The request that is on its way, or that was answered last."""
+
+    messages: int
+    """How many it had."""
+    edits: int
+    """How many edits the history had had by then."""
+    fixed: Size
+    prompt: Size
+    """Instructions and tools included."""
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """As the provider counts them: what is in its total alone (prompts of its own tools) is prompt."""
+        return max(self.usage.input_tokens, self.usage.total_tokens - self.usage.output_tokens)
+
+
+class ContextMeter:
+    """Tokens of the next request of one conversation, brought up to date at the cost of what is new in `history`."""
+
+    def __init__(self, history: History, *, instructions: str | None = None, tools: Sequence[ToolSpec] = ()) -> None:
+        self._history = history
+        self._fixed = Size()
+        self._totals = [Size()]
+        """Before each message, and behind the last: everything up to there."""
+        self._edits = len(history.edits)
+        self._sent: _Sent | None = None
+        self._answered: _Sent | None = None
+        self._scale: float | None = None
+        self.fixed(instructions, tools)
+
+    def fixed(self, instructions: str | None, tools: Sequence[ToolSpec] = ()) -> None:
+        """What every request carries besides the history. Again when it changes."""
+        self._fixed = size_of_text(instructions or "") + size_of_tools(tools)
+
+    @property
+    def scale(self) -> float:
+        """By how much the provider's count was above the estimate, the last time that it reported; 1 before that."""
+        return 1.0 if self._scale is None else self._scale
+
+    def forget(self) -> None:
+        """Another model goes on with the conversation: reports of this one say nothing of how that one counts."""
+        self._sent = self._answered = self._scale = None
+
+    def sent(self) -> None:
+        """The history as it stands now is sent. Also for every further attempt: what was reported of one that failed is void."""
+        self._catch_up()
+        self._sent = _Sent(len(self._totals) - 1, self._edits, self._fixed, self._fixed + self._totals[-1])
+
+    def reported(self, report: UsageReport) -> None:
+        """What the provider says of the call that was sent; running totals. Not of several calls together."""
+        if self._sent is not None:
+            self._sent = replace(self._sent, usage=self._sent.usage.merged(report))
+
+    def answered(self) -> None:
+        """The call that was sent ended well. Not for one that failed or was aborted: then the report before it goes on counting."""
+        sent, self._sent = self._sent, None
+        if sent is None or sent.prompt_tokens <= LEAST_BELIEVED * sent.prompt.tokens:
+            return
+        self._answered = sent
+        if sent.prompt.tokens >= LEAST_TO_LEARN_TOKENS:
+            least, most = SCALE_BOUNDS
+            self._scale = min(most, max(least, sent.prompt_tokens / sent.prompt.tokens))
+
+    def count(self, pending: Sequence[Message] = ()) -> TokenCount:
+        """Of the request that would be sent now, with `pending` behind the history.
+
+        By the newest report of a call that ended well, if no message that it counted has been rewritten since; what came after it, or
+        everything, is estimated.
+        """
+        self._catch_up()
+        estimated = sum(map(size_of_message, pending), Size())
+        known = self._answered
+        if known is None or any(edit.start < known.messages for edit in self._history.edits[known.edits :]):
+            self._answered = None
+            return self._counted(0, self._fixed + self._totals[-1] + estimated)
+        estimated += self._fixed - known.fixed + self._totals[-1] - self._totals[known.messages]
+        counted = known.prompt_tokens
+        behind = (*self._history.messages[known.messages : known.messages + 1], *pending)
+        answer = behind[0] if behind else None
+        if not isinstance(answer, UserMessage):  # the answer itself, which the report counts as well
+            counted += known.usage.output_tokens
+        if isinstance(answer, AssistantMessage):
+            estimated += size_of_results(answer) - size_of_message(answer)
+            if not any(isinstance(part, Reasoning) for part in answer.content):  # it will not be sent again
+                counted -= known.usage.reasoning_tokens
+        return self._counted(counted, estimated)
+
+    def _counted(self, reported: int, estimated: Size) -> TokenCount:
+        left = 1.0 if self._scale is None else CALIBRATED
+        scaled = math.ceil(estimated.tokens * self.scale)
+        plain, wide = abs(estimated.plain) / 8, (abs(estimated.other) + abs(estimated.media)) / 8
+        error = math.ceil((ERROR * plain + WIDE_ERROR * wide) * left * self.scale)
+        tokens = max(0, reported + scaled)
+        return TokenCount(tokens, max(0, tokens - error), tokens + error, min(reported, tokens))
+
+    def _catch_up(self) -> None:
+        """Weigh what is new. An edit has changed nothing before its start; what stands behind is weighed again."""
+        edits = self._history.edits
+        if len(edits) > self._edits:
+            unchanged = min(edit.start for edit in edits[self._edits :])
+            del self._totals[unchanged + 1 :]
+            self._edits = len(edits)
+        if len(self._totals) <= len(self._history):
+            for message in self._history.messages[len(self._totals) - 1 :]:
+                self._totals.append(self._totals[-1] + size_of_message(message))

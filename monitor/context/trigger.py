@@ -1,0 +1,104 @@
+"""When a context is too full. Failure answered: formulas that turn to 0, after which every answer counts as an overflow.
+
+A `Headroom` says how much of a window may be used; a `Trigger` says what must be true before the context is made smaller. The formulas
+are those of known agents; what they get wrong at the edges is mended here for all of them:
+
+- a model whose greatest answer is as large as its window (many are) keeps a part of the window for the prompt;
+- a limit of the prompt that is as large as the window leaves room for the answer all the same;
+- a window that is not known is never said to be full: the provider's refusal will tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from monitor._numbers import is_finite, is_whole
+from monitor.context.window import Window
+from monitor.errors import ConfigError
+
+
+@dataclass(slots=True, frozen=True)
+class Headroom:
+    """How much of a window a prompt may use: `share` of what is left when the reserve is taken off.
+
+    `reserve_tokens`: kept for the answer; `None`: the greatest answer that the model gives. `prompt_reserve_tokens`: kept free below a
+    limit of the prompt alone, where there is one; no more than the greatest answer. `most_reserved`: share of the window that a reserve
+    never goes beyond.
+    """
+
+    share: float = 1.0
+    reserve_tokens: int | None = None
+    prompt_reserve_tokens: int = 20_000
+    most_reserved: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not (is_finite(self.share) and 0 < self.share <= 1) or not (is_finite(self.most_reserved) and 0 <= self.most_reserved < 1):
+            raise ConfigError(f"shares of a window are above 0 and at most 1, and what is reserved is below 1, not {self}")
+        for tokens in (self.reserve_tokens, self.prompt_reserve_tokens):
+            if tokens is not None and not (is_whole(tokens) and tokens >= 0):
+                raise ConfigError(f"a reserve is a number of tokens, not {tokens!r}")
+
+    def usable(self, window: Window) -> int | None:
+        """How many tokens a prompt may have; `None`: the window is not known. Never 0."""
+        output = window.max_output_tokens
+        reserve = self.reserve_tokens if self.reserve_tokens is not None else output or 0
+        room = []
+        if window.context_tokens is not None:
+            room.append(self._left(window.context_tokens, reserve))
+        if window.input_tokens is not None:
+            least = self.prompt_reserve_tokens if output is None else min(self.prompt_reserve_tokens, output)
+            room.append(self._left(window.input_tokens, least))
+        return max(1, math.floor(min(room) * self.share + 1e-6)) if room else None
+
+    def _left(self, limit: int, reserve: int) -> float:
+        return limit - min(reserve, limit * self.most_reserved)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Trigger:
+    """What must be true before the context is made smaller: all that is named.
+
+    `headroom`: the context has come to it. `tokens`, `messages`: there are at least so many. Raises `ConfigError` for one that names
+    nothing, and for what is no positive number.
+    """
+
+    headroom: Headroom | None = None
+    tokens: int | None = None
+    messages: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.headroom is None and self.tokens is None and self.messages is None:
+            raise ConfigError("a Trigger names a headroom, tokens or messages; leave it out to have none")
+        if self.headroom is not None and not isinstance(self.headroom, Headroom):
+            raise ConfigError(f"Trigger.headroom takes a Headroom, not {self.headroom!r}")
+        for name, least in (("tokens", self.tokens), ("messages", self.messages)):
+            if least is not None and not (is_whole(least) and least > 0):
+                raise ConfigError(f"Trigger.{name} takes a whole number above 0, not {least!r}")
+
+    def met(self, *, tokens: int, messages: int, window: Window) -> bool:
+        """Whether the context of so many tokens and messages is too full for `window`."""
+        if self.headroom is not None:
+            usable = self.headroom.usable(window)
+            if usable is None or tokens < usable:
+                return False
+        return (self.tokens is None or tokens >= self.tokens) and (self.messages is None or messages >= self.messages)
+
+
+def first_met(triggers: Iterable[Trigger], *, tokens: int, messages: int, window: Window) -> Trigger | None:
+    """The first of several that is met; `None`: none is, or there are none."""
+    return next((trigger for trigger in triggers if trigger.met(tokens=tokens, messages=messages, window=window)), None)
+
+
+DEFAULT: Final = Headroom(0.85)
+"""Ours: 85 % of what is left beside the greatest answer, which takes at most a quarter."""
+OPENCODE: Final = Headroom(most_reserved=0.75)
+"""Window less the greatest answer; below a limit of the prompt, 20,000 tokens or the greatest answer less."""
+PI: Final = Headroom(reserve_tokens=16_384, prompt_reserve_tokens=16_384, most_reserved=0.75)
+OPENCLAW: Final = Headroom(reserve_tokens=20_000)
+"""20,000 tokens less, at most a quarter of the window."""
+CLAUDE_CODE: Final = Headroom(0.92, reserve_tokens=0, prompt_reserve_tokens=0)
+GEMINI_CLI: Final = Headroom(0.70, reserve_tokens=0, prompt_reserve_tokens=0)
+CODEX: Final = Headroom(0.90, reserve_tokens=0, prompt_reserve_tokens=0)

@@ -1,0 +1,155 @@
+"""How much a model takes, and who says so. Failure answered: a wrong limit nobody can trace, and runs that compact from the first word.
+
+    window = monitor.window_of("google:gemini-2.5-pro", agent_cap=200_000)
+    window.context_tokens, window.source, window.problem, window.warning
+
+A number that was not stated for this very model says that it is a default; where there is none, the window is unknown, and only the
+provider's refusal tells that it is full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from monitor._numbers import is_whole
+from monitor.context.known_models import DATE, family_of, limits_of
+from monitor.errors import ConfigError
+
+TOO_SMALL_TOKENS: Final = 16_000
+"""Below this an agent's instructions, tools and one result leave no room to work: refused. OpenClaw's number."""
+SMALL_TOKENS: Final = 32_000
+"""Below this it works badly: a warning. OpenClaw's number."""
+
+
+def _check(name: str, tokens: object) -> None:
+    if tokens is not None and not (is_whole(tokens) and tokens > 0):
+        raise ConfigError(f"{name} is a number of tokens above 0, or None where it is not known, not {tokens!r}")
+
+
+class WindowSource(StrEnum):
+    """Who said how large the window is."""
+
+    CONFIG = "config"
+    """The caller."""
+    MODEL = "model"
+    """The table of known models."""
+    AGENT_CAP = "agent_cap"
+    """The caller, who allows this agent less than its model has."""
+    LEARNED = "learned"
+    """The provider, when it refused a request."""
+    DEFAULT = "default"
+    """Nobody: it is what models of this kind have."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True, frozen=True)
+class Window:
+    """The limits of one model, in tokens. `None`: not known.
+
+    Raises `ConfigError` for what is no positive number of tokens.
+    """
+
+    context_tokens: int | None
+    """Prompt and answer together."""
+    max_output_tokens: int | None = None
+    input_tokens: int | None = None
+    """The prompt alone, where the provider has a limit for it."""
+    source: WindowSource = WindowSource.CONFIG
+    note: str = ""
+    """Where the number is from, for people."""
+
+    def __post_init__(self) -> None:
+        for name in ("context_tokens", "max_output_tokens", "input_tokens"):
+            _check(f"Window.{name}", getattr(self, name))
+
+    @property
+    def tokens(self) -> int | None:
+        """The most that a prompt may ever have."""
+        if self.context_tokens is None or self.input_tokens is None:
+            return self.context_tokens or self.input_tokens
+        return min(self.context_tokens, self.input_tokens)
+
+    @property
+    def problem(self) -> str | None:
+        """Why no run should begin; `None`: nothing stands against it."""
+        if self.tokens is None or self.tokens >= TOO_SMALL_TOKENS:
+            return None
+        return f"the window is {self._described()}, and an agent needs at least {TOO_SMALL_TOKENS:,}; {self._remedy()}"
+
+    @property
+    def warning(self) -> str | None:
+        """What the user should know before a run begins."""
+        if self.tokens is None or not TOO_SMALL_TOKENS <= self.tokens < SMALL_TOKENS:
+            return None
+        return f"the window is {self._described()}; below {SMALL_TOKENS:,} an agent soon forgets what it did: {self._remedy()}"
+
+    def learned(self, tokens: int) -> Window:
+        """The window after its provider has refused a request and stated its limit: it can only be smaller than was thought."""
+        _check("the learned limit", tokens)
+        if self.tokens is not None and tokens >= self.tokens:
+            return self
+        before = "it was not known before" if self.tokens is None else f"it was thought to be {self.tokens:,}"
+        return self._lowered(tokens, WindowSource.LEARNED, f"the provider's own error states it; {before}")
+
+    def _lowered(self, tokens: int, source: WindowSource, note: str) -> Window:
+        prompt = None if self.input_tokens is None else min(self.input_tokens, tokens)
+        return replace(self, context_tokens=tokens, input_tokens=prompt, source=source, note=note)
+
+    def _described(self) -> str:
+        return f"{self.tokens:,} tokens ({self.source.value}{': ' if self.note else ''}{self.note})"
+
+    def _remedy(self) -> str:
+        match self.source:
+            case WindowSource.AGENT_CAP:
+                return "raise the cap of this agent"
+            case WindowSource.CONFIG:
+                return "configure a larger one if the model has it"
+        return "choose another model, or have its server serve it with a larger one"
+
+
+UNKNOWN: Final = Window(
+    None, source=WindowSource.UNKNOWN, note="no table knows the model; give its window to have the context kept inside it"
+)
+"""Of a model that nobody knows: only the provider's refusal tells that the context is full."""
+
+
+def window_of(
+    model_name: str | None, *, config: Window | int | None = None, agent_cap: int | None = None, default_tokens: int | None = None
+) -> Window:
+    """The window of a model: as configured, else as the table of known models has it, else a default, and never above `agent_cap`.
+
+    `config`: the caller's own knowledge; it goes before the table, in both directions, until the provider contradicts. `default_tokens`:
+    for a model that neither the table knows nor is named like a known family; without it, the window of such a model is unknown.
+    Raises `ConfigError` for what is no number of tokens.
+    """
+    _check("agent_cap", agent_cap)
+    _check("default_tokens", default_tokens)
+    window = _stated(model_name, config)
+    if window is None:
+        window = UNKNOWN if default_tokens is None else Window(default_tokens, source=WindowSource.DEFAULT, note="no table knows the model")
+    if agent_cap is not None and (window.tokens is None or agent_cap < window.tokens):
+        note = "the window itself is not known" if window.tokens is None else f"the window itself is {window.tokens:,}"
+        window = window._lowered(agent_cap, WindowSource.AGENT_CAP, note)  # noqa: SLF001 - the class stands above
+    return window
+
+
+def _stated(model_name: str | None, config: Window | int | None) -> Window | None:
+    if isinstance(config, Window):
+        return config
+    known = None
+    if model_name is not None:
+        limits, family = limits_of(model_name), family_of(model_name)
+        if limits is not None:
+            known = Window(limits.context, limits.output, limits.prompt, WindowSource.MODEL, f"the table of {DATE}")
+        elif family is not None:
+            note = f"the table of {DATE} does not know {model_name!r}; it is taken for a {family[0].rstrip('-')} model"
+            known = Window(family[1].context, family[1].output, family[1].prompt, WindowSource.DEFAULT, note)
+    if config is None:
+        return known
+    _check("the window", config)
+    if known is None:
+        return Window(config)
+    prompt = known.input_tokens if known.context_tokens is None or config <= known.context_tokens else None
+    return Window(config, known.max_output_tokens, prompt and min(prompt, config))
