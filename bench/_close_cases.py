@@ -50,6 +50,8 @@ class Case:
     def __init__(self) -> None:
         self.wrong: list[str] = []
         self.decided_at: float | None = None
+        self.may_ask_nothing = False
+        """The end may come before the request has been sent."""
         self.events = MemorySink()
         self._stamp = _Stamp()
         self._watched: monitor.Watch[Any] | None = None
