@@ -358,7 +358,7 @@ class SourceStream(Generic[T]):
     @property
     def _innermost(self) -> Any:
         """As far as the source has been opened."""
-        return next(one for one in (self._iterator, self._opened, self._source) if one is not None)
+        return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
 
     def _look_behind(self) -> None:
         """A pending read is about to be interrupted. What its source reads from is known now, and not when the generators are gone."""
