@@ -305,7 +305,9 @@ async def _one_ending(row: Row, play: Callable[[Case], Awaitable[None]], reason:
     await case.unless_hung(play(case))
     case.check(reason)
     seen_ms = None
-    if not case.may_ask_nothing or await _was_asked(server, number):
+    if case.may_ask_nothing and not await _was_asked(server, number):
+        row.unasked += 1
+    else:
         seen_ms = await _seen_after_ms(case, server, number)
         case.expect(that=seen_ms is not None, what_else="the server never saw it")
     usable = await _usable(endings.sdk, endings.client)
@@ -485,7 +487,7 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
     if row.transport is None:
         return data
     times = {"p50_ms": round(median(row.ms), 3), "p99_ms": round(_p99(row.ms), 3)} if row.ms else {"p50_ms": None, "p99_ms": None}
-    return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable} | times
+    return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable, "unasked": row.unasked} | times
 
 
 def measure(*, runs: int, floods: int, races: int) -> Results:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Sequence
 from traceback import walk_tb
 from types import TracebackType
@@ -103,7 +104,7 @@ def responses_behind(source: object, adapter: StreamAdapter | None) -> list[Any]
 
     Any SDK, because a generator or an opening function of the caller's own may yield what it likes, or nothing yet.
     """
-    finders: list[Any] = [_by_module(module) for module in _BY_MODULE]
+    finders: list[Any] = [_by_module(module) for module in _BY_MODULE if module in sys.modules]  # no other's objects can be here
     adapters = [adapter, *(finder(0) for finder in finders if not isinstance(adapter, finder))]
     found = [response for one in adapters if hasattr(one, "responses") for response in cast("Any", one).responses(source)]
     return list({id(response): response for response in found}.values())
