@@ -172,8 +172,12 @@ class Wait(Protocol):
 
 def make_wait(run: Deadlined, clock: Clock) -> Wait:
     """The wait for the running event loop."""
-    native: Any = current_token().native_token
-    return AsyncioWait(run, clock, native) if isinstance(native, asyncio.AbstractEventLoop) else TrioWait(run, clock, native)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        token: Any = current_token().native_token
+        return TrioWait(run, clock, token)
+    return AsyncioWait(run, clock, loop)
 
 
 class _Alarmed(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from monitor.assignment import Assignment
 from monitor.pauses import Pauses
 from monitor.spending import NOTHING, Spending
-from monitor.state import Phase, RunState
+from monitor.state import Phase, RunState, moment
 from monitor.tally import ErrorStreak, TurnTally
 
 
@@ -56,7 +56,7 @@ class Counters:
         streaming = self.phase == "streaming"
         usage, cost_usd = spending.total(tally.usage if streaming else NOTHING)
         outputs, plan = (assignment.outputs, assignment.plan) if assignment is not None else (None, None)
-        return RunState(
+        return moment(
             elapsed_s=now - self.began,
             phase=self.phase,
             turns=self.turns - void,
