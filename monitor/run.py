@@ -250,7 +250,7 @@ class RunCore:
             result = ToolResult(call or "", "", text, is_error)
         self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
-        self._look(now, waiting=False, warn=True)
+        self._look(now, waiting=False)
 
     def end_turn(
         self,
