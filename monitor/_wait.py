@@ -171,7 +171,7 @@ class Wait(Protocol):
 
 
 def make_wait(run: Deadlined, clock: Clock) -> Wait:
-    """The wait for the running event loop."""
+    """The wait for the running event loop. Its alarm is set by `follow`, when the run's deadline is planned."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -191,7 +191,6 @@ class _Alarmed(ABC):
         self._alarm: Alarm | None = None
         self._set_for = math.inf
         self.pending: Any = None
-        self.follow()
 
     @abstractmethod
     def interrupt(self) -> None: ...
