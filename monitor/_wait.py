@@ -171,10 +171,16 @@ class Wait(Protocol):
 
 
 def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = lambda: None) -> Wait:
-    """The wait for the running event loop. `before`: called just before a pending read is interrupted."""
-    native: Any = current_token().native_token
-    wait = AsyncioWait if isinstance(native, asyncio.AbstractEventLoop) else TrioWait
-    return wait(run, clock, before, native)
+    """The wait for the running event loop. `before`: called just before a pending read is interrupted.
+
+    Its alarm is set by `follow`, when the run's deadline is planned.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        token: Any = current_token().native_token
+        return TrioWait(run, clock, before, token)
+    return AsyncioWait(run, clock, before, loop)
 
 
 class _Alarmed(ABC):
@@ -189,7 +195,6 @@ class _Alarmed(ABC):
         self._alarm: Alarm | None = None
         self._set_for = math.inf
         self.pending: Any = None
-        self.follow()
 
     @abstractmethod
     def interrupt(self) -> None: ...

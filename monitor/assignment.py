@@ -12,6 +12,7 @@ from typing import Any
 
 from monitor.answers import Answer
 from monitor.chunks import ToolCall
+from monitor.events import Event, OutputEmitted, PlanUpdated
 from monitor.models import ToolSpec
 from monitor.outputs import Outputs, Terminate
 from monitor.plan import PlanState
@@ -58,6 +59,14 @@ class Assignment:
         for part in (self.outputs, self.plan, self.terminate):
             if part is not None and call.name == part.spec.name:
                 return part.call(call.arguments)
+        return None
+
+    def news(self, call: ToolCall, at_s: float, turn: int) -> Event | None:
+        """What is to be told of a call that was answered, and not by an error."""
+        if self.outputs is not None and call.name == self.outputs.spec.name and (last := self.outputs.last) is not None:
+            return OutputEmitted(at_s, turn, last.name, last.json, last.overwritten)
+        if self.plan is not None and call.name == self.plan.spec.name:
+            return PlanUpdated(at_s, turn, self.plan.render())
         return None
 
     def reached(self) -> Stop | None:

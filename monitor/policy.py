@@ -105,13 +105,25 @@ class Ladder:
     - the same loop again takes the next step: its tool is withdrawn, then comes one last turn with `final_tools`, then the stop. A
       suspicion never ends a run: it goes as far as the tool. After the last turn was given, any loop is the stop;
     - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs with every finding, because a stream
-      that loops is still being written; also where its evidence looks different each time, as that of a plan with a counter does;
+      that loops is still being written; also where its evidence looks different each time, as that of a plan with a counter does. But
+      a loop that was only suspected before in the same turn has been told nobody yet: it is one warning, made surer;
     - a loop that was not seen before starts at the bottom, as long as there are nudges left (`max_nudges` in a run);
     - `clean_turns` turns without any finding forgive everything, but what a judge found, which takes three times as many;
     - what has come `give_up` times as often as it takes to be sure ends the run whatever the step: a flood within one turn.
     """
 
-    __slots__ = ("_acted", "_clean", "_clean_turns", "_final_tools", "_give_up", "_last_given", "_max_nudges", "_nudges", "_strikes")
+    __slots__ = (
+        "_acted",
+        "_clean",
+        "_clean_turns",
+        "_final_tools",
+        "_give_up",
+        "_last_given",
+        "_max_nudges",
+        "_nudges",
+        "_strikes",
+        "_suspected",
+    )
 
     def __init__(
         self, *, max_nudges: int = 3, clean_turns: int | None = 5, final_tools: tuple[str, ...] = (), give_up: int | None = 4
@@ -136,6 +148,7 @@ class Ladder:
         self._clean = -1
         self._acted = False
         self._last_given = False
+        self._suspected = False  # in this turn's text; the nudge for that has not been read
 
     def decide(self, detection: Detection) -> Verdict:
         """The next step for this loop."""
@@ -148,13 +161,18 @@ class Ladder:
                 return stop_for(detection)
         if self._acted and not written:
             return Continue()
-        verdict = self._step(detection)
         self._acted = True
+        if detection.level == "loop" and written and self._suspected:
+            self._suspected = False
+            self._watch(_signature(detection), 1)
+            return Nudge(nudge_text(detection))
+        verdict = self._step(detection)
+        self._suspected |= detection.level == "suspect" and written and isinstance(verdict, Nudge)
         return verdict
 
     def turn_started(self) -> None:
         """What was said has been read. A turn without a finding, up to the results of its calls, counts towards forgiveness."""
-        self._acted = False
+        self._acted = self._suspected = False
         self._clean += 1
         if self._clean_turns is None or self._clean < self._clean_turns:
             return
@@ -165,7 +183,7 @@ class Ladder:
         self._strikes, self._nudges, self._last_given = judged, len(judged), self._last_given and bool(judged)
 
     def _step(self, detection: Detection) -> Verdict:
-        signature = f"{detection.kind}:{detection.evidence.xxhash}"
+        signature = _signature(detection)
         taken = self._strikes.pop(signature, 0)
         tool = tool_of(detection)
         if taken == 0 and self._nudges >= self._max_nudges:
@@ -197,21 +215,26 @@ class Ladder:
     def snapshot(self) -> dict[str, Any]:
         """Strikes by loop, nudges, clean turns."""
         return {
-            "version": 1,
+            "version": 2,
             "strikes": dict(self._strikes),
             "nudges": self._nudges,
             "clean": self._clean,
             "acted": self._acted,
             "last_given": self._last_given,
+            "suspected": self._suspected,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on as if never interrupted."""
-        if state.get("version") != 1:
-            raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 1")
+        if state.get("version") != 2:  # noqa: PLR2004 - the one that `snapshot` writes
+            raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 2")
         self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
         self._nudges, self._clean = int(state["nudges"]), int(state["clean"])
-        self._acted, self._last_given = bool(state["acted"]), bool(state["last_given"])
+        self._acted, self._last_given, self._suspected = bool(state["acted"]), bool(state["last_given"]), bool(state["suspected"])
+
+
+def _signature(detection: Detection) -> str:
+    return f"{detection.kind}:{detection.evidence.xxhash}"
 
 
 def tool_of(detection: Detection) -> str | None:

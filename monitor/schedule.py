@@ -51,12 +51,14 @@ class Schedule:
         if self._condition is not None:
             deadline_s = self._condition.deadline(state)
             self.deadline_s = math.inf if deadline_s is None else deadline_s
-            headrooms += [self._condition.token_headroom(state), self._tokens_for(self._condition.cost_headroom(state))]
+            headrooms.append(self._condition.token_headroom(state))
+            if self.price is not None:
+                headrooms.append(self._tokens_for(self._condition.cost_headroom(state)))
         for budget in self._budgets:
             tokens, usd = budget.remaining_tokens, budget.remaining_usd
             if tokens is not None or usd is not None:
                 headrooms += [tokens, self._tokens_for(usd), BUDGET_LOOK_TOKENS]
-        headroom = min((room for room in headrooms if room is not None), default=None)
+        headroom = min([room for room in headrooms if room is not None], default=None)
         self._headroom_eighths = None if headroom is None else 8 * headroom
 
     def _tokens_for(self, usd: float | None) -> int | None:

@@ -209,6 +209,7 @@ class SourceStream(Generic[T]):
         self._wait = wait = make_wait(self._core, self._clock, self._look_behind)
         self._core.replanned = wait.follow
         self._began = self._core.begin_turn(self._now())
+        wait.follow()
         return wait
 
     async def _open(self) -> T:

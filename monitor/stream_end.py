@@ -33,6 +33,24 @@ class StreamEnd:
     """It is no good end of a run, but the model may well be asked to go on: its output limit, or its loop, cut it off."""
 
 
+def stream_end(
+    tally: TurnTally,
+    *,
+    finished: bool,
+    error: BaseException | None,
+    model_error: ModelError | None,
+    cut: Detection | None,
+    must_finish: bool,
+    blank: bool,
+) -> StreamEnd:
+    """How a stream ended of which `tally` came. `finished`: by itself; else it failed, or was left, perhaps for the loop `cut`."""
+    if model_error is not None:
+        return failed(error, model_error)
+    if cut is not None or not finished:
+        return left(cut)
+    return ended(tally, must_finish=must_finish, blank=blank)
+
+
 def failed(error: BaseException | None, model_error: ModelError) -> StreamEnd:
     """The model call failed."""
     wait = f"; it asks to wait {model_error.retry_after_s:g} s" if model_error.retry_after_s is not None else ""
@@ -47,7 +65,7 @@ def left(cut: Detection | None) -> StreamEnd:
     return StreamEnd(Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller"), left=True)
 
 
-def finished(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
+def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
     """It came to its own end. `must_finish`: it should have said why. `blank`: nothing can be seen of the answer that is owed."""
     finish = tally.finish
     if finish is None and must_finish:

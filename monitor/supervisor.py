@@ -540,6 +540,7 @@ class Run:
         try:
             if self._is_over():
                 return False
+            wait.follow()
             wait.enter()
             try:
                 await work()

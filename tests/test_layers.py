@@ -33,6 +33,7 @@ CORE = VOCABULARY | {
     *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices", "digest", "suspicion"),
     *("assignment", "bank", "stream_end", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
     *("panel", "preflight", "warner"),
+    *("counters", "limits", "recovery", "run_end", "running_turn", "verdict_queue"),
 }
 """The modules that are arithmetic: what they answer depends on what they are given and on nothing else."""
 

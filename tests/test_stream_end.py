@@ -7,7 +7,7 @@ import pytest
 from monitor.chunks import TurnFinished
 from monitor.models import ErrorKind, ModelError
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.stream_end import failed, finished, left
+from monitor.stream_end import ended, failed, left
 from monitor.tally import TurnTally
 from monitor.verdicts import Detection, Evidence
 
@@ -45,8 +45,8 @@ def test_a_stream_that_was_left_for_its_loop_may_go_on():
 
 
 def test_a_stream_without_an_end_is_a_failed_attempt_where_it_should_have_one():
-    assert finished(tally("half", finish=None), must_finish=False, blank=False).failure is None
-    end = finished(tally("half", finish=None), must_finish=True, blank=False)
+    assert ended(tally("half", finish=None), must_finish=False, blank=False).failure is None
+    end = ended(tally("half", finish=None), must_finish=True, blank=False)
     assert end.failure is not None
     assert (end.failure.reason, end.void) == (TerminateReason.TRUNCATED, True)
 
@@ -60,19 +60,19 @@ def test_a_stream_without_an_end_is_a_failed_attempt_where_it_should_have_one():
     ],
 )
 def test_a_bad_finish_is_classed(finish: FinishReason, reason: TerminateReason, *, void: bool, may_go_on: bool):
-    end = finished(tally("text", finish=finish), must_finish=True, blank=False)
+    end = ended(tally("text", finish=finish), must_finish=True, blank=False)
     assert end.failure is not None
     assert (end.failure.reason, end.void, end.may_go_on) == (reason, void, may_go_on)
 
 
 def test_an_answer_that_cannot_be_seen_is_a_failed_attempt():
-    end = finished(tally(" "), must_finish=True, blank=True)
+    end = ended(tally(" "), must_finish=True, blank=True)
     assert end.failure is not None
     assert (end.failure.reason, end.void) == (TerminateReason.INVALID_STREAM, True)
-    assert finished(tally(" "), must_finish=True, blank=False).failure is None
+    assert ended(tally(" "), must_finish=True, blank=False).failure is None
 
 
 def test_thoughts_alone_are_no_answer_and_the_reason_says_so():
-    end = finished(tally("", thought=99), must_finish=True, blank=True)
+    end = ended(tally("", thought=99), must_finish=True, blank=True)
     assert end.failure is not None
     assert "it thought, and said nothing" in end.failure.detail

@@ -154,14 +154,31 @@ class AnyOf(_Composition):
                 first, first_at = stop, since
         return None if first is None else self._with_tree(first, state, first.source)
 
+    # Asked at every look, so loops and no generators.
+
     def deadline(self, state: RunState) -> float | None:
-        return min((d for part in self.parts if (d := part.deadline(state)) is not None), default=None)
+        earliest: float | None = None
+        for part in self.parts:
+            due = part.deadline(state)
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     def token_headroom(self, state: RunState) -> int | None:
-        return min((h for part in self.parts if (h := part.token_headroom(state)) is not None), default=None)
+        least: int | None = None
+        for part in self.parts:
+            room = part.token_headroom(state)
+            if room is not None and (least is None or room < least):
+                least = room
+        return least
 
     def cost_headroom(self, state: RunState) -> float | None:
-        return min((h for part in self.parts if (h := part.cost_headroom(state)) is not None), default=None)
+        least: float | None = None
+        for part in self.parts:
+            room = part.cost_headroom(state)
+            if room is not None and (least is None or room < least):
+                least = room
+        return least
 
 
 @dataclass(frozen=True)

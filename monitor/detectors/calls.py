@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from monitor._hashing import canonical_json, identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
@@ -33,9 +33,8 @@ OFFSETS_SHOWN = 20
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 
-@dataclass(slots=True, frozen=True)
-class CallKey:
-    """What makes two calls the same: the hash first, then length and the beginning of the text."""
+class CallKey(NamedTuple):
+    """What makes two calls the same: the hash first, then length and the beginning of the text. A tuple, as keys are compared often."""
 
     xxhash: str = ""
     length: int = 0
@@ -161,8 +160,9 @@ class CallDetector:
     def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
         action = action_of(chunk.arguments)
         policy = self._policy_of(chunk.name, action)
-        key = policy.key_of(chunk.arguments)
-        text = f"{chunk.name}({canonical_json(chunk.arguments) if key is None else key})"
+        key = _canonical(chunk.arguments) if policy.loop_key is None else policy.key_of(chunk.arguments)
+        exempt = policy.exempt or key is None
+        text = f"{chunk.name}({_canonical(chunk.arguments) if key is None or exempt else key})"
         xxhash = identity(text)
         if chunk.id and self._seen.get(chunk.id) == xxhash:
             return NOTHING
@@ -170,7 +170,7 @@ class CallDetector:
             self._before_turn = self._everything()
         if self._batch_answered:
             self._next_batch()
-        call = Called(self._calls, chunk.name, self._batch, text, xxhash, policy, key is None)
+        call = Called(self._calls, chunk.name, self._batch, text, xxhash, policy, exempt)
         remember(self._seen, chunk.id, xxhash)
         remember(self._waiting, chunk.id, Asked(call.index, chunk.name, action, call.batch))
         self._calls += 1
@@ -235,10 +235,29 @@ def remember(kept: dict[str, Any], key: str, value: object, limit: int = CALLS_K
 
 def plain(state: Any) -> dict[str, Any]:
     """A slots dataclass of JSON values as a dict that shares nothing with it. Taken before each turn, so faster than `asdict`."""
-    return {name: _plain(getattr(state, name)) for name in state.__slots__}
+    return {
+        name: value[:] if isinstance(value, list) else value._asdict() if isinstance(value, CallKey) else value
+        for name in state.__slots__
+        for value in (getattr(state, name),)
+    }
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return value[:]
-    return plain(value) if isinstance(value, CallKey) else value
+_Flat: TypeAlias = tuple[tuple[tuple[object, object], ...], list[type], str]
+_FLAT = frozenset({str, int, float, bool, type(None)})
+_latest: _Flat = ((), [], "{}")
+"""The items of the arguments that were seen last, the types of their values, and their canonical form."""
+
+
+def _canonical(arguments: object) -> str:
+    """`canonical_json`. Each detector asks for it in turn, so the last answer is kept, for arguments that can be compared by a glance."""
+    global _latest  # noqa: PLW0603 - one tuple, put in its place whole
+    if type(arguments) is not dict:
+        return canonical_json(arguments)
+    items, types = tuple(arguments.items()), [*map(type, arguments.values())]
+    known_items, known_types, known = _latest
+    if types == known_types and items == known_items:
+        return known
+    form = canonical_json(arguments)
+    if _FLAT.issuperset(types) and {str}.issuperset(map(type, arguments)):
+        _latest = items, types, form
+    return form

@@ -124,7 +124,7 @@ class ToolCallCycle(CallDetector):
         """The shortest unit that the newest calls repeat, with one foreign call left out if need be."""
         items = self._items
         newest = items[-1].key if items else None
-        if all(item.key != newest for item in items[:-1]):
+        if newest not in [item.key for item in items[:-1]]:
             return NOTHING
         alike = max(self._max_period + 1, ALIKE_CALLS)  # a unit is no longer than `max_period`, not all equal, and one call may be foreign
         if all(item.key == newest for item in items[-alike:]):

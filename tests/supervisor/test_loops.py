@@ -19,6 +19,7 @@ pytestmark = pytest.mark.anyio
 INTRO = "Let me think about what to do with it. "
 WORDS = SENTENCE.rstrip(". ")
 LOOP = [INTRO, *[SENTENCE] * 60]
+# Its fourth copy is a suspicion and the fifth is sure: two detections.
 TRAIL = (monitor.DetectionRaised, monitor.Nudged, monitor.ToolWithdrawn, monitor.LastTurnStarted, monitor.StopDecided, monitor.TurnStarted)
 
 
@@ -71,7 +72,7 @@ async def test_the_first_detection_of_a_text_loop_cuts_the_stream_and_gives_one_
     told = run.told(1)
     assert "You are repeating yourself" in told
     assert "check the configuration file again to be sure" in told
-    assert run.kinds(*TRAIL) == ["TurnStarted", "DetectionRaised", "Nudged", "TurnStarted", "StopDecided"]
+    assert run.kinds(*TRAIL) == ["TurnStarted", "DetectionRaised", "DetectionRaised", "Nudged", "TurnStarted", "StopDecided"]
 
 
 @pytest.mark.feature("GL-08")
@@ -83,9 +84,9 @@ async def test_the_same_loop_again_gets_a_last_turn_and_then_the_run_ends():
     assert outcome.source == outcome.evidence.detector
     assert all(stream.closed and stream.pulled < 20 for stream in run.model.streams)
     assert run.kinds(*TRAIL) == [
-        *["TurnStarted", "DetectionRaised", "Nudged"],
-        *["TurnStarted", "DetectionRaised", "LastTurnStarted"],
-        *["TurnStarted", "DetectionRaised", "StopDecided"],
+        *["TurnStarted", "DetectionRaised", "DetectionRaised", "Nudged"],
+        *["TurnStarted", "DetectionRaised", "DetectionRaised", "LastTurnStarted"],
+        *["TurnStarted", "DetectionRaised", "DetectionRaised", "StopDecided"],
     ]
 
 
@@ -93,7 +94,16 @@ async def test_the_same_loop_again_gets_a_last_turn_and_then_the_run_ends():
 async def test_without_a_last_turn_the_second_detection_ends_the_run():
     run = await drive(LOOP, LOOP, last_turn=None)
     assert (run.outcome.reason, len(run.requests)) == (Reason.LOOP_DETECTED, 2)
-    assert run.kinds(*TRAIL) == ["TurnStarted", "DetectionRaised", "Nudged", "TurnStarted", "DetectionRaised", "StopDecided"]
+    assert run.kinds(*TRAIL) == [
+        "TurnStarted",
+        "DetectionRaised",
+        "DetectionRaised",
+        "Nudged",
+        "TurnStarted",
+        "DetectionRaised",
+        "DetectionRaised",
+        "StopDecided",
+    ]
 
 
 @pytest.mark.feature("GL-08")
