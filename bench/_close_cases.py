@@ -50,6 +50,8 @@ class Case:
     def __init__(self) -> None:
         self.wrong: list[str] = []
         self.decided_at: float | None = None
+        self.may_ask_nothing = False
+        """The end may come before the request has been sent."""
         self.events = MemorySink()
         self._stamp = _Stamp()
         self._watched: monitor.Watch[Any] | None = None
@@ -169,6 +171,8 @@ class Row:
     wrong: int = 0
     what: Counter[str] = field(default_factory=Counter)
     usable: int = 0
+    unasked: int = 0
+    """Runs that ended before the request had been sent: there is nothing for the server to see."""
     ms: list[float] = field(default_factory=list)
     """How long after the decision the server saw the client leave, where it did."""
 

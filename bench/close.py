@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import sys
 import threading
 import time
@@ -56,7 +57,10 @@ PACKAGES = (*dict.fromkeys(package for sdk in SDKS for package in sdk.packages),
 RUNS = 20
 GOAL_MS = 50.0
 IDLE_S = 0.05
+OPENING_S = 0.02
+"""The first moments of a stream: connecting, asking, the headers, the first object."""
 DEADLINE_S = 0.06
+ON_ITS_WAY_S = 0.01
 
 
 _console = Console(width=150)
@@ -111,6 +115,7 @@ class Endings:
         self.sdk = sdk
         self.server = server
         self.client = client
+        self._chance = random.Random(7)
 
     def _ask(self, script: str) -> Any:
         """What opens the stream of a script. A request names its script: it is the prompt."""
@@ -209,6 +214,41 @@ class Endings:
         task = asyncio.create_task(read_cancelled(case, case.watch(self._ask("stalls"))))
         await cancelled_by(case, task, case.when_waiting(partial(task.cancel, "the caller's own")))
 
+    def _while_opening(self, case: Case) -> float:
+        """A moment of the opening, in seconds from its beginning. It may be so early that nothing was asked yet."""
+        case.may_ask_nothing = True
+        return self._chance.uniform(0.0005, OPENING_S)
+
+    async def _at_some_moment(self, case: Case, action: Callable[[], object]) -> None:
+        await anyio.sleep(self._while_opening(case))
+        case.decide()
+        action()
+
+    async def abort_opening(self, case: Case) -> None:
+        """`abort()` from another task, while the stream opens."""
+        async with anyio.create_task_group() as group, case.watch(self._ask("stalls")) as watched:
+            group.start_soon(self._at_some_moment, case, watched.abort)
+            await case.read(watched)
+
+    async def deadline_opening(self, case: Case) -> None:
+        """The run takes too long, while the stream opens."""
+        async with case.watch(self._ask("stalls"), stop_when=monitor.Timeout(self._while_opening(case))) as watched:
+            await case.read(watched)
+
+    async def outer_scope_opening(self, case: Case) -> None:
+        """A scope around it all is cancelled, while the stream opens."""
+        async with anyio.create_task_group() as group:
+            with anyio.CancelScope() as scope:
+                async with case.watch(self._ask("stalls")) as watched:
+                    group.start_soon(self._at_some_moment, case, scope.cancel)
+                    await case.read(watched)
+        case.expect(that=scope.cancelled_caught, what_else="the cancellation was swallowed")
+
+    async def native_cancel_opening(self, case: Case) -> None:
+        """The reading task is cancelled, as asyncio does it, while the stream opens."""
+        task = asyncio.create_task(read_cancelled(case, case.watch(self._ask("stalls"))))
+        await cancelled_by(case, task, self._at_some_moment(case, partial(task.cancel, "the caller's own")))
+
     async def detector_crash(self, case: Case) -> None:
         """A detector raises."""
         async with case.watch(self._ask("busy"), detectors=[_CrashingDetector()]) as watched:
@@ -236,6 +276,11 @@ class Endings:
         yield "outer scope cancelled", self.outer_scope, TerminateReason.CANCELLED
         if on_asyncio():
             yield "native task.cancel()", self.native_cancel, TerminateReason.CANCELLED
+        yield "abort while opening", self.abort_opening, TerminateReason.ABORTED
+        yield "deadline while opening", self.deadline_opening, TerminateReason.TIMEOUT
+        yield "outer scope cancelled while opening", self.outer_scope_opening, TerminateReason.CANCELLED
+        if on_asyncio():
+            yield "native task.cancel() while opening", self.native_cancel_opening, TerminateReason.CANCELLED
         yield "crash of a detector", self.detector_crash, TerminateReason.ERROR
         yield "crash of a sink, then detection", self.sink_crash, TerminateReason.LOOP_DETECTED
 
@@ -259,14 +304,24 @@ async def _one_ending(row: Row, play: Callable[[Case], Awaitable[None]], reason:
     case, number = Case(), len(server.requests)
     await case.unless_hung(play(case))
     case.check(reason)
-    seen_ms = await _seen_after_ms(case, server, number)
-    case.expect(that=seen_ms is not None, what_else="the server never saw it")
+    seen_ms = None
+    if case.may_ask_nothing and not await _was_asked(server, number):
+        row.unasked += 1
+    else:
+        seen_ms = await _seen_after_ms(case, server, number)
+        case.expect(that=seen_ms is not None, what_else="the server never saw it")
     usable = await _usable(endings.sdk, endings.client)
     case.expect(that=usable, what_else="the client is not usable")
     row.add(case)
     row.usable += usable
     if seen_ms is not None:
         row.ms.append(seen_ms)
+
+
+async def _was_asked(server: LocalServer, number: int) -> bool:
+    """What was sent just before the end may still be on its way."""
+    await anyio.sleep(ON_ITS_WAY_S)
+    return len(server.requests) > number
 
 
 async def _seen_after_ms(case: Case, server: LocalServer, number: int) -> float | None:
@@ -432,7 +487,7 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
     if row.transport is None:
         return data
     times = {"p50_ms": round(median(row.ms), 3), "p99_ms": round(_p99(row.ms), 3)} if row.ms else {"p50_ms": None, "p99_ms": None}
-    return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable} | times
+    return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable, "unasked": row.unasked} | times
 
 
 def measure(*, runs: int, floods: int, races: int) -> Results:

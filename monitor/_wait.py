@@ -170,20 +170,22 @@ class Wait(Protocol):
         ...
 
 
-def make_wait(run: Deadlined, clock: Clock) -> Wait:
-    """The wait for the running event loop."""
+def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = lambda: None) -> Wait:
+    """The wait for the running event loop. `before`: called just before a pending read is interrupted."""
     native: Any = current_token().native_token
-    return AsyncioWait(run, clock, native) if isinstance(native, asyncio.AbstractEventLoop) else TrioWait(run, clock, native)
+    wait = AsyncioWait if isinstance(native, asyncio.AbstractEventLoop) else TrioWait
+    return wait(run, clock, before, native)
 
 
 class _Alarmed(ABC):
     """The part that both have: an alarm that follows the run's deadline and interrupts the pending read."""
 
-    __slots__ = ("_alarm", "_clock", "_run", "_set_for", "pending")
+    __slots__ = ("_alarm", "_before", "_clock", "_run", "_set_for", "pending")
 
-    def __init__(self, run: Deadlined, clock: Clock) -> None:
+    def __init__(self, run: Deadlined, clock: Clock, before: Callable[[], object]) -> None:
         self._run = run
         self._clock = clock
+        self._before = before
         self._alarm: Alarm | None = None
         self._set_for = math.inf
         self.pending: Any = None
@@ -226,8 +228,8 @@ class AsyncioWait(_Alarmed):
 
     __slots__ = ("_again", "_base", "_cancels", "_loop", "unsettled")
 
-    def __init__(self, run: Deadlined, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(run, clock)
+    def __init__(self, run: Deadlined, clock: Clock, before: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(run, clock, before)
         self._loop = loop
         self._base = 0
         self._cancels = 0
@@ -259,6 +261,7 @@ class AsyncioWait(_Alarmed):
             # It is running, not waiting: a cancellation now would strike whatever it awaits next, perhaps the caller's code.
             self._loop.call_soon(self._look)
             return
+        self._before()
         self.unsettled = True
         self._cancels += 1
         task.cancel()
@@ -276,10 +279,10 @@ class TrioWait(_Alarmed):
 
     unsettled = True
 
-    def __init__(self, run: Deadlined, clock: Clock, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, run: Deadlined, clock: Clock, before: Callable[[], object], token: trio.lowlevel.TrioToken) -> None:
         import trio  # noqa: PLC0415 - only a program that runs on trio needs it
 
-        super().__init__(run, clock)
+        super().__init__(run, clock, before)
         self._scope_type = trio.CancelScope
         self._finished = trio.RunFinishedError
         self._token = token
@@ -294,6 +297,7 @@ class TrioWait(_Alarmed):
 
     def interrupt(self) -> None:
         if self.pending is not None:
+            self._before()
             self.pending.cancel()
 
     def wake(self) -> None:

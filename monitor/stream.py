@@ -20,7 +20,15 @@ import anyio
 
 from monitor._wait import Clock, Wait, make_wait
 from monitor.adapters._plain import TextAdapter
-from monitor.adapters.base import AdapterFactory, ReportedFailure, StreamAdapter, find_adapter, find_adapter_of_source
+from monitor.adapters.base import (
+    AdapterFactory,
+    ReportedFailure,
+    StreamAdapter,
+    comes_from_sdk,
+    find_adapter,
+    find_adapter_of_source,
+    responses_behind,
+)
 from monitor.chunks import Chunk
 from monitor.closing import Closing, close_source
 from monitor.errors import ConfigError
@@ -59,6 +67,7 @@ class SourceStream(Generic[T]):
         "_finished",
         "_index",
         "_iterator",
+        "_left",
         "_listener",
         "_model_error",
         "_now",
@@ -69,6 +78,7 @@ class SourceStream(Generic[T]):
         "_requests",
         "_source",
         "_turn",
+        "_untold",
         "_wait",
     )
 
@@ -103,6 +113,8 @@ class SourceStream(Generic[T]):
         self._began = False
         self._finished = False
         self._cut = False  # a read was left by a cancellation, which ends a generator: its end is no good end
+        self._left: list[Any] = []  # open responses, found when a read was interrupted or failed
+        self._untold = False  # a read was left where nothing tells what it left open
         self._error: Exception | None = None
         self._model_error: ModelError | None = None
         self._entered = False
@@ -152,6 +164,8 @@ class SourceStream(Generic[T]):
             item = await self._read()
         except BaseException as error:
             item = _NOTHING
+            if not isinstance(error, StopAsyncIteration):
+                self._look_behind_after(error)
             if not wait.leave(error) and not self._ended_by(error):
                 raise
         else:
@@ -192,7 +206,7 @@ class SourceStream(Generic[T]):
     def _start(self) -> Wait:
         if not self._entered:
             raise ConfigError("enter the stream before reading it: async with ... as watched: async for chunk in watched")
-        self._wait = wait = make_wait(self._core, self._clock)
+        self._wait = wait = make_wait(self._core, self._clock, self._look_behind)
         self._core.replanned = wait.follow
         self._began = self._core.begin_turn(self._now())
         return wait
@@ -203,6 +217,7 @@ class SourceStream(Generic[T]):
         if callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__"):
             source = source()
         if inspect.isawaitable(source):
+            self._opened = source
             source = await source
         self._opened = source
         if not hasattr(source, "__anext__"):
@@ -315,8 +330,12 @@ class SourceStream(Generic[T]):
 
     def _needs_finish(self) -> bool:
         """A stream of which nothing came may be known by its source."""
-        adapter = self._adapter or (self._factory(self._index) if self._factory is not None else None)
+        adapter = self._known_adapter()
         return adapter is not None and adapter.needs_finish
+
+    def _known_adapter(self) -> StreamAdapter | None:
+        """Also of a stream whose first object came too late to be decoded."""
+        return self._adapter or (self._factory(self._index) if self._factory is not None else None)
 
     def _settle(self, now: float) -> None:
         """What the end of the source says about the turn, unless the run's end is what ended it."""
@@ -336,17 +355,44 @@ class SourceStream(Generic[T]):
         """A stream may fail before its first object: then the error tells whose it is."""
         return self._adapter or (self._factory or find_adapter(error) or TextAdapter)(self._index)
 
+    @property
+    def _innermost(self) -> Any:
+        """As far as the source has been opened."""
+        return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
+
+    def _look_behind(self) -> None:
+        """A pending read is about to be interrupted. What its source reads from is known now, and not when the generators are gone."""
+        self._left += self._responses_behind(self._innermost)
+
+    def _look_behind_after(self, error: BaseException) -> None:
+        """A read was left by `error`, and what it left open is in the frames that it went through, if it had a name there."""
+        trace = error.__traceback__
+        self._left += self._responses_behind(trace)
+        knows_better = self._left or comes_from_sdk(trace) or not inspect.isasyncgen(self._iterator)
+        self._untold = not knows_better and self._adapter is not None and self._adapter.drains
+
+    def _responses_behind(self, source: object) -> list[Any]:
+        try:
+            return responses_behind(source, self._adapter)
+        except Exception:  # noqa: BLE001 - an adapter may be the caller's code, and nothing may keep a read from being interrupted
+            return []
+
     async def _close(self, since: float) -> None:
         """Close the source. A cancellation that strikes meanwhile goes on, but not before the source is closed."""
-        source = self._source if self._iterator is None else self._iterator
+        source = self._innermost
         closing = Closing(note="closing was interrupted by a cancellation")
         struck: BaseException | None = None
         for _ in range(CLOSE_ATTEMPTS):
             try:
-                closing = await close_source(source, holder=self._opened, adapter=self._adapter, grace_s=self._close_grace_s)
+                closing = await close_source(
+                    source, holder=self._opened, left=self._left, adapter=self._known_adapter(), grace_s=self._close_grace_s
+                )
                 break
             except anyio.get_cancelled_exc_class() as cancellation:
                 struck = cancellation
+        if self._untold and closing.note is None:
+            closing = Closing(closing.chunks_dropped, "an exception left the generator around the SDK's stream, which may still be open")
+        self._left = []
         self._core.source_closed(
             self._now(), since=since, closed=closing.note is None, chunks_dropped=closing.chunks_dropped, note=closing.note
         )

@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 import monitor
+from monitor.adapters._plain import TextAdapter
 from monitor.testing import Do, FakeClock, ScriptedStream
 
 pytestmark = pytest.mark.anyio
@@ -717,6 +718,74 @@ async def test_a_task_that_has_opened_the_stream_already_gives_it_up_to_be_close
     async with monitor.watch(task):
         pass
     assert source.closed
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_task_that_still_opens_the_stream_is_over_when_the_run_is(anyio_backend: str) -> None:
+    asked = asyncio.Event()
+    let_go = []
+
+    async def opens() -> Source:
+        try:
+            asked.set()
+            await anyio.sleep_forever()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            let_go.append(True)
+        raise AssertionError
+
+    task = asyncio.create_task(opens())
+    await asked.wait()
+    async with monitor.watch(task) as watched:
+        pass
+    assert let_go == [True]
+    assert watched.outcome.closed
+
+
+async def test_a_stream_of_the_wrong_kind_that_was_opened_is_closed() -> None:
+    closed = []
+
+    class Synchronous:
+        def __next__(self) -> str:
+            raise AssertionError
+
+        def close(self) -> None:
+            closed.append(True)
+
+    async def opens() -> Any:
+        return Synchronous()
+
+    async def read() -> None:
+        async with monitor.watch(opens) as watched:
+            async for _ in watched:
+                pass
+
+    with pytest.raises(monitor.ConfigError, match="use the asynchronous client"):
+        await read()
+    assert closed == [True]
+
+
+async def test_an_adapter_that_crashes_while_it_looks_behind_does_not_keep_a_read_from_being_interrupted() -> None:
+    class Crashes(TextAdapter):
+        def responses(self, source: object) -> list[Any]:
+            raise RuntimeError("the adapter crashes")
+
+    async def stalls() -> AsyncIterator[str]:
+        yield "a"
+        await anyio.sleep_forever()
+
+    clock = FakeClock()
+    watch = monitor.watch(stalls(), adapter=Crashes, clock=clock, stop_when=monitor.Timeout(10))
+    async with anyio.create_task_group() as group, watch as watched:
+        async for _ in watched:
+            group.start_soon(_advance, clock)
+    assert watch.outcome.reason is Reason.TIMEOUT
+
+
+async def _advance(clock: FakeClock) -> None:
+    await anyio.wait_all_tasks_blocked()
+    clock.advance(20)
 
 
 async def test_a_function_that_opens_streams_is_not_closed_itself() -> None:

@@ -1,27 +1,37 @@
-"""What a suspended async generator holds. Only CPython tells; elsewhere nothing is found."""
+"""What a suspended async generator or coroutine holds, and what an exception left in the frames of its traceback.
+
+Only CPython tells; elsewhere nothing is found.
+"""
 
 from __future__ import annotations
 
 import gc
-import inspect
 from collections.abc import Callable
+from types import AsyncGeneratorType, CoroutineType, FrameType, TracebackType
 from typing import Any, Final
 
 from monitor.adapters._errors import attribute
 
+_NESTS: Final = (AsyncGeneratorType, CoroutineType, FrameType, TracebackType)
 _MAX_STEPS: Final = 2_000
 """Objects looked at; about 50 are needed."""
 
 
 def held_behind(source: object, wanted: Callable[[object], Any]) -> list[Any]:
-    """What `wanted` makes of the objects that a nest of suspended generators holds, where that is not `None`."""
-    seen, waiting, found = {id(source)}, [source], list[Any]()
+    """What `wanted` makes of the objects in a nest of suspended generators and coroutines, or in a traceback, where that is not `None`.
+
+    Only frames that are over tell: not that of whoever caught the exception, nor his caller's. What a function shares with others (a
+    cell) is passed over, because it may be in use. Any other `source` than those tells nothing.
+    """
+    seen, waiting, found = {id(source)}, [source] if isinstance(source, _NESTS) else [], list[Any]()
     while waiting and len(seen) < _MAX_STEPS:
-        for held in gc.get_referents(waiting.pop()):
-            if id(held) in seen:
+        holder = waiting.pop()
+        caller = holder.f_back if isinstance(holder, FrameType) else None
+        for held in gc.get_referents(holder):
+            if id(held) in seen or held is caller:
                 continue
             seen.add(id(held))
-            if inspect.isasyncgen(held) or inspect.isframe(held):
+            if isinstance(held, _NESTS):
                 waiting.append(held)
             elif (one := wanted(held)) is not None:
                 found.append(one)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Sequence
-from typing import Protocol
+from traceback import walk_tb
+from types import TracebackType
+from typing import Any, Protocol, cast
 
 from monitor.adapters._plain import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
@@ -21,8 +24,8 @@ class StreamAdapter(Protocol):
     """Reads one stream. It may have two methods more, which only save time:
 
     - `plain_text(item) -> str | None`: the text of an object that is one piece of visible text and nothing else;
-    - `responses(source) -> Sequence`: the SDK's own response objects behind a stream that `drains`, which close the connection at
-      once by `aclose()` or `close()`; empty where they cannot be found.
+    - `responses(source) -> Sequence`: the SDK's own response objects behind a suspended generator or coroutine, or in the frames of a
+      traceback, which close the connection at once by `aclose()` or `close()`; empty where they cannot be found.
 
     And one fact more: `requests`, the model calls that the SDK is known to have made inside the stream, where it may make several.
     """
@@ -94,6 +97,22 @@ def find_adapter_of_source(source: object) -> AdapterFactory | None:
         frame = source.ag_frame
         return _by_module(str(frame.f_globals.get("__name__", ""))) if frame is not None else None
     return _by_module(type(source).__module__)
+
+
+def responses_behind(source: object, adapter: StreamAdapter | None) -> list[Any]:
+    """What any SDK holds open behind a suspended generator or coroutine, or in the frames of a traceback.
+
+    Any SDK, because a generator or an opening function of the caller's own may yield what it likes, or nothing yet.
+    """
+    finders: list[Any] = [_by_module(module) for module in _BY_MODULE if module in sys.modules]  # no other's objects can be here
+    adapters = [adapter, *(finder(0) for finder in finders if not isinstance(adapter, finder))]
+    found = [response for one in adapters if hasattr(one, "responses") for response in cast("Any", one).responses(source)]
+    return list({id(response): response for response in found}.values())
+
+
+def comes_from_sdk(trace: TracebackType | None) -> bool:
+    """Whether an exception came through an SDK's own code, which lets go of its connection then."""
+    return any(_by_module(str(frame.f_globals.get("__name__", ""))) is not None for frame, _ in walk_tb(trace))
 
 
 def _by_module(module: str) -> AdapterFactory | None:

@@ -269,11 +269,15 @@ def test_what_python_itself_tells_is_classed_alike_everywhere(adapter: type[Any]
 SDKS = ("google", "openai", "anthropic", "httpx", "httpx2", "aiohttp", "requests", "trio")
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_importing_an_adapter_imports_no_sdk(module: str):
-    program = f"import sys, {module}; print(*sorted({{name.split('.')[0] for name in sys.modules}} & set({SDKS!r})))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
-    assert done.stdout.split() == []
+def test_importing_an_adapter_imports_no_sdk():
+    program = f"""\
+import importlib, sys
+for module in {MODULES!r}:
+    importlib.import_module(module)
+    imported = {{name.split(".")[0] for name in sys.modules}} & set({SDKS!r})
+    assert not imported, (module, imported)
+"""
+    subprocess.run([sys.executable, "-c", program], timeout=50, check=True)
 
 
 @pytest.mark.parametrize(("prefix", "place"), _BY_MODULE.items())

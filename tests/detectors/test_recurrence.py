@@ -19,7 +19,7 @@ from tests.detectors.benign import BENIGN
 from tests.detectors.test_content_repetition import CUTS, found, prose
 from tests.detectors.test_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
 
-MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
+MANY = settings(max_examples=max(60, settings.default.max_examples if settings.default else 0))
 
 
 def words(chars: int, seed: int = 7) -> str:

@@ -1,0 +1,272 @@
+"""Law 4 in the moments in which nobody owns the connection: the stream is opening, or an exception has just left whoever read it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+import monitor
+from monitor.adapters.base import responses_behind
+from monitor.testing import FakeClock, anthropic_steps, gemini_steps, openai_steps
+from monitor.testing._server import LocalServer, Scripts
+from monitor.testing._steps import Send, Stall
+from monitor.testing.anthropic_server import LocalAnthropic
+from monitor.testing.gemini_server import LocalGemini
+from monitor.testing.openai_server import LocalOpenAI
+from tests.adapters import anthropic_sdk, google_sdk, openai_sdk
+
+pytestmark = [
+    pytest.mark.anyio,
+    google_sdk.sdk_warnings,
+    openai_sdk.aiohttp_warnings,
+    # httpcore2 leaves one to the collector on trio
+    pytest.mark.filterwarnings("ignore:Async generator .* was garbage collected:ResourceWarning"),
+]
+
+Reason = monitor.TerminateReason
+CLOSE_S = 0.5
+"""Far above what bench.close measures: a busy test machine is no bug, a connection that stays open is."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One way in which an SDK streams."""
+
+    name: str
+    server: Callable[[Scripts], LocalServer]
+    client: Callable[..., AbstractAsyncContextManager[Any]]
+    opens: Callable[[Any], Awaitable[AsyncIterator[Any]]]
+    text: Callable[[str], dict[str, Any]]
+
+    @contextmanager
+    def serve(self) -> Iterator[LocalServer]:
+        """Every answer begins, and then stalls."""
+        with self.server([[Send(self.text("one ")), Send(self.text("two ")), Stall()]]) as server:
+            yield server
+
+
+WIRES = [
+    Wire("google", LocalGemini, google_sdk.sdk, google_sdk.stream, gemini_steps.text),
+    Wire("openai chat", LocalOpenAI, openai_sdk.sdk, openai_sdk.stream, openai_steps.text),
+    Wire("openai responses", LocalOpenAI, openai_sdk.sdk, partial(openai_sdk.stream, api="responses"), openai_steps.response_text),
+    Wire("anthropic", LocalAnthropic, anthropic_sdk.sdk, anthropic_sdk.stream, anthropic_steps.text),
+    Wire("anthropic helper", LocalAnthropic, anthropic_sdk.sdk, anthropic_sdk.helper, anthropic_steps.text),
+]
+
+each_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name.replace(" ", "-"))
+each_place = pytest.mark.parametrize(
+    ("transport", "anyio_backend"), [("aiohttp", "asyncio"), ("httpx2", "asyncio"), ("httpx2", "trio")], ids=str
+)
+
+
+class _LateClock(FakeClock):
+    """Jumps as soon as the server was asked, and rings nothing: the first object arrives when it is too late."""
+
+    def __init__(self, server: LocalServer) -> None:
+        super().__init__()
+        self._server = server
+
+    def now(self) -> float:
+        return 1000.0 if self._server.requests else 0.0
+
+
+async def _gone(server: LocalServer, outcome: monitor.Outcome) -> None:
+    """It said so, and it is so."""
+    assert outcome.closed
+    await server.wait_closed_async(timeout_s=CLOSE_S)
+
+
+async def _read(watch: monitor.Watch[Any]) -> monitor.Outcome:
+    async with watch as watched:
+        async for _ in watched:
+            pass
+    return watch.outcome
+
+
+async def _read_until_aborted(watch: monitor.Watch[Any], moment: anyio.Event) -> monitor.Outcome:
+    async def abort() -> None:
+        await moment.wait()
+        watch.abort("enough")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(abort)
+        outcome = await _read(watch)
+    assert outcome.reason is Reason.ABORTED
+    return outcome
+
+
+@each_wire
+@each_place
+async def test_a_stream_whose_first_object_comes_too_late_is_closed(wire: Wire, transport: str, anyio_backend: str) -> None:
+    with wire.serve() as server:
+        async with wire.client(server, transport) as client:
+            watch = monitor.watch(wire.opens(client), clock=_LateClock(server), stop_when=monitor.FirstChunkTimeout(10))
+            outcome = await _read(watch)
+            assert outcome.reason is Reason.IDLE_TIMEOUT
+            assert watch.turn.text == ""
+            await _gone(server, outcome)
+
+
+@each_wire
+@each_place
+async def test_an_opening_that_has_the_stream_already_is_closed_when_it_is_interrupted(
+    wire: Wire, transport: str, anyio_backend: str
+) -> None:
+    moment = anyio.Event()
+
+    async def opens(client: Any) -> AsyncIterator[Any]:
+        stream = await wire.opens(client)
+        await anext(stream)
+        moment.set()
+        await anyio.sleep_forever()
+        return stream
+
+    with wire.serve() as server:
+        async with wire.client(server, transport) as client:
+            await _gone(server, await _read_until_aborted(monitor.watch(partial(opens, client)), moment))
+
+
+@each_wire
+@each_place
+async def test_a_wrapper_that_is_interrupted_at_its_own_work_leaves_nothing_open(wire: Wire, transport: str, anyio_backend: str) -> None:
+    moment = anyio.Event()
+
+    async def wrapped(client: Any) -> AsyncIterator[Any]:
+        async for item in await wire.opens(client):
+            moment.set()
+            await anyio.sleep_forever()
+            yield item
+
+    with wire.serve() as server:
+        async with wire.client(server, transport) as client:
+            await _gone(server, await _read_until_aborted(monitor.watch(wrapped(client)), moment))
+
+
+@each_wire
+@each_place
+async def test_a_wrapper_that_fails_leaves_nothing_open_that_has_a_name(wire: Wire, transport: str, anyio_backend: str) -> None:
+    async def wrapped(client: Any) -> AsyncIterator[Any]:
+        stream = await wire.opens(client)
+        async for item in stream:
+            yield item
+            raise ValueError("the wrapper's own")
+
+    with wire.serve() as server:
+        async with wire.client(server, transport) as client:
+            outcome = await _read(monitor.watch(wrapped(client)))
+            assert isinstance(outcome.error, ValueError)
+            await _gone(server, outcome)
+
+
+@each_wire
+async def test_a_wrapper_that_fails_and_has_no_name_for_its_stream_is_not_called_closed(wire: Wire) -> None:
+    async def wrapped(client: Any) -> AsyncIterator[Any]:
+        async for item in await wire.opens(client):
+            yield item
+            raise ValueError("the wrapper's own")
+
+    sink = monitor.MemorySink()
+    with wire.serve() as server:
+        async with wire.client(server) as client:
+            outcome = await _read(monitor.watch(wrapped(client), sinks=[sink]))
+            assert isinstance(outcome.error, ValueError)
+            assert not outcome.closed
+    (closed,) = [event for event in sink.events if isinstance(event, monitor.StreamClosed)]
+    assert closed.note is not None
+    assert "may still be open" in closed.note
+
+
+@each_wire
+@each_place
+async def test_a_wrapper_that_yields_something_else_is_closed_with_what_it_wraps(wire: Wire, transport: str, anyio_backend: str) -> None:
+    async def wrapped(client: Any) -> AsyncIterator[str]:
+        async for item in await wire.opens(client):
+            yield type(item).__name__
+
+    with wire.serve() as server:
+        async with wire.client(server, transport) as client:
+            async with monitor.watch(wrapped(client)) as watched:
+                async for _ in watched:
+                    break
+            await _gone(server, watched.outcome)
+
+
+@each_wire
+@each_place
+async def test_a_foreign_cancellation_of_an_opening_goes_on_and_leaves_nothing_open(wire: Wire, transport: str, anyio_backend: str) -> None:
+    async def opens(client: Any) -> AsyncIterator[Any]:
+        stream = await wire.opens(client)
+        await anext(stream)
+        scope.cancel()
+        await anyio.sleep_forever()
+        return stream
+
+    with wire.serve() as server:
+        async with wire.client(server, transport) as client:
+            watch = monitor.watch(partial(opens, client))
+            with anyio.CancelScope() as scope:
+                await _read(watch)
+                raise AssertionError
+            assert watch.outcome.reason is Reason.CANCELLED
+            await _gone(server, watch.outcome)
+
+
+@each_place
+async def test_a_google_stream_that_the_service_fails_in_the_middle_is_closed(transport: str, anyio_backend: str) -> None:
+    failure = {"error": {"code": 500, "message": "it broke", "status": "INTERNAL"}}
+    with LocalGemini([[gemini_steps.text("a"), failure, Stall()]]) as server:
+        async with google_sdk.sdk(server, transport) as client:
+            outcome = await _read(monitor.watch(google_sdk.stream(client)))
+            assert outcome.reason is Reason.ERROR
+            await _gone(server, outcome)
+
+
+@each_place
+async def test_another_stream_of_the_caller_is_left_alone(transport: str, anyio_backend: str) -> None:
+    wire = WIRES[1]
+    moment = anyio.Event()
+
+    async def opens(client: Any) -> AsyncIterator[Any]:
+        stream = await wire.opens(client)
+        moment.set()
+        await anyio.sleep_forever()
+        return stream
+
+    with wire.serve() as server:
+        async with wire.client(server, transport) as client:
+            other = await wire.opens(client)
+            await _gone(server, await _read_until_aborted(monitor.watch(partial(opens, client)), moment))
+            assert [await anext(other), await anext(other)]
+            assert server.requests[0].closed is None
+            await other.close()  # type: ignore[attr-defined]
+
+
+async def test_only_the_frames_that_an_exception_has_left_are_looked_through() -> None:
+    wire = WIRES[1]
+
+    async def fails(client: Any) -> None:
+        inner = await wire.opens(client)
+        raise ValueError(f"holding {type(inner).__name__}")
+
+    async def reads(client: Any) -> list[Any]:
+        mine = await wire.opens(client)
+        try:
+            await fails(client)
+        except ValueError as error:
+            found = responses_behind(error.__traceback__, None)
+            assert mine not in found
+            return [*found, mine]
+        raise AssertionError
+
+    with wire.serve() as server:
+        async with wire.client(server) as client:
+            found, mine = await reads(client)
+            assert found is not mine
+            for stream in (found, mine):
+                await stream.close()
