@@ -79,6 +79,7 @@ from monitor.errors import ToolError as ToolError
 from monitor.events import AbortRequested as AbortRequested
 from monitor.events import AttemptRetried as AttemptRetried
 from monitor.events import ChunkReceived as ChunkReceived
+from monitor.events import ContextFull as ContextFull
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
@@ -188,6 +189,7 @@ __all__ = [
     "Condition",
     "ConfigError",
     "ContentRepetition",
+    "ContextFull",
     "ContextMeter",
     "Continue",
     "CostLimit",

@@ -256,6 +256,18 @@ class WindowWarning:
 
 
 @dataclass(slots=True, frozen=True)
+class ContextFull:
+    """The context has come to what may be used of the model's window. Told once, until it has been made smaller."""
+
+    at_s: float
+    turn: int
+    tokens: int
+    usable_tokens: int
+    detail: str
+    """How that is known: by an estimate before a call, by the provider's count after it, by an answer that was cut off."""
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -335,6 +347,7 @@ Event: TypeAlias = (
     | Resumed
     | LimitWarning
     | WindowWarning
+    | ContextFull
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -368,6 +381,7 @@ EVENT_TYPES = (
     Resumed,
     LimitWarning,
     WindowWarning,
+    ContextFull,
     AbortRequested,
     StopDecided,
     StreamClosed,

@@ -36,12 +36,16 @@ from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.conditions import Condition, MaxTurns, Timeout
+from monitor.context.fullness import Full, Fullness
+from monitor.context.history import History
 from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, ToolError
 from monitor.events import (
+    AttemptRetried,
     ChunkReceived,
+    ContextFull,
     Event,
     Nudged,
     RetryScheduled,
@@ -169,7 +173,7 @@ class Supervisor:
         self.looped_text: LoopedText = looped_text
         self.model_settings = dict(model_settings or {})
         self.window = window_of(model.name, config=window)
-        self.history = tuple(history)
+        self.history = History(history).messages  # also refuses a result without its call
         self.sinks = check_parts("sinks", sinks, "emit")
         self.clock: Clock = clock or SystemClock()
         self.keep_text_chars = keep_text_chars
@@ -249,8 +253,9 @@ class Run:
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller = _Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
-        self.history: list[Message] = [*supervisor.history, first]
-        """The messages of the run so far. Do not change it while the run goes on."""
+        self._history = History((*supervisor.history, first))
+        self._fullness = Fullness(self._history, supervisor.window)
+        self._retried_inside = False  # the provider's count of the turn is of several attempts
         if plan is not None and (step := self._assignment.first_step()) is not None:
             self._say(step)
         self._phase: RunPhase = "idle"
@@ -276,6 +281,11 @@ class Run:
         if self._outcome is None:
             raise ConfigError("the outcome is known when the run has ended")
         return self._outcome
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages of the run so far, as the model is shown them."""
+        return self._history.messages
 
     def abort(self, why: str = "aborted") -> None:
         """End the run now: whatever it is waiting for is interrupted, the connection closed. From any task, thread or signal handler."""
@@ -396,6 +406,7 @@ class Run:
                             async for _ in stream:
                                 if self._events:
                                     yield
+                        self._after_call(stream.turn)
                         yield
                         calls = self._begin_calls(stream.turn, results)
                         if self._events:
@@ -440,12 +451,14 @@ class Run:
         """The next model call, as a stream that is opened by its first read."""
         supervisor = self._supervisor
         request = ModelRequest(
-            messages=tuple(self.history),
+            messages=self._history.messages,
             instructions=supervisor.instructions,
             tools=tuple(self._offered()),
             tool_choice=supervisor.tool_choice,
             settings=supervisor.model_settings,
         )
+        self._retried_inside = False
+        self._tell(self._fullness.before_call(request.instructions, request.tools))
         model = supervisor.model
         return SourceStream(
             lambda: model.stream(request),
@@ -456,6 +469,17 @@ class Run:
             index=self._count_stream(),
             listener=self._heard if self._streams else None,
         )
+
+    def _after_call(self, turn: Turn) -> None:
+        if not self._retried_inside and turn.number:
+            well = turn.stopped is None and turn.finish_reason is not None
+            self._tell(
+                self._fullness.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
+            )
+
+    def _tell(self, full: Full | None) -> None:
+        if full is not None:
+            self._emit(ContextFull(self._at(), self._core.turns, full.tokens, full.usable_tokens, full.detail))
 
     def _offered(self) -> Iterator[ToolSpec]:
         """The tools of the next call: the run's own and the caller's, but for what was withdrawn."""
@@ -498,7 +522,7 @@ class Run:
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
-            self.history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
+            self._history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
 
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
@@ -566,7 +590,7 @@ class Run:
 
     def _say(self, text: str) -> None:
         """One user message, at the end: what the provider has cached of the history stays good."""
-        self.history.append(UserMessage((Text(text),)))
+        self._history.append(UserMessage((Text(text),)))
 
     def _count_stream(self) -> int:
         self._streams_opened += 1
@@ -579,6 +603,8 @@ class Run:
         self._events.append(ChunkReceived(self._at(), self._core.turns, chunk))
 
     def _emit(self, event: Event) -> None:
+        if isinstance(event, AttemptRetried):
+            self._retried_inside = True
         if self._streams:
             self._events.append(event)
         self._sinks.emit(event)

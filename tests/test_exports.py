@@ -75,7 +75,7 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
     [
         "watch Guard Watched",
         "MaxTurns Timeout IdleTimeout FirstChunkTimeout MaxModelCalls MaxToolCalls TokenLimit MaxConsecutiveErrors Predicate Condition",
-        "CostLimit ToolCalled OutputsComplete PlanComplete TaskDone Budget Price LimitWarning WindowWarning",
+        "CostLimit ToolCalled OutputsComplete PlanComplete TaskDone Budget Price LimitWarning WindowWarning ContextFull",
         "TextDelta ReasoningDelta ToolCallDelta ToolCall ToolResult UsageReport TurnFinished StreamRetried",
         "Outcome TerminateReason FinishReason Turn Usage RunState Detection Evidence",
         "Continue Nudge WithdrawTool Compact LastTurn Stop Met",

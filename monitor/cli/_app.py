@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import monitor
+from monitor.cli.context import context
 from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
 from monitor.cli.judge_eval import judge_eval
@@ -53,6 +54,10 @@ def agent_monitor(
       agent-monitor doctor
 
     \b
+    A conversation that was kept: does it fit, is it in order, what could go:
+      agent-monitor context request.json --model google:gemini-2.5-flash
+
+    \b
     Watch what a real model writes, with a Gemini key:
       GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
 
@@ -68,3 +73,4 @@ app.command()(run)
 app.command()(scan)
 app.command()(doctor)
 app.command()(judge_eval)
+app.command()(context)

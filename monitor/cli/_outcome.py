@@ -28,6 +28,7 @@ _CODES: Final = {
     TerminateReason.IDLE_TIMEOUT: LIMIT,
     TerminateReason.CONDITION_MET: LIMIT,
     TerminateReason.CONSECUTIVE_ERRORS: LIMIT,
+    TerminateReason.WINDOW_TOO_SMALL: LIMIT,
     TerminateReason.LOOP_DETECTED: LOOP,
     TerminateReason.MISSING_OUTPUTS: MISSING,
     TerminateReason.RATE_LIMITED: PROVIDER,

@@ -15,6 +15,7 @@ from monitor.cli._outcome import failed
 from monitor.events import (
     AbortRequested,
     ChunkReceived,
+    ContextFull,
     DetectionRaised,
     Event,
     LastTurnStarted,
@@ -44,6 +45,7 @@ _MARKS: Mapping[type[Event], tuple[str, str]] = {
     DetectionRaised: ("!", "yellow"),
     LimitWarning: ("!", "yellow"),
     WindowWarning: ("!", "yellow"),
+    ContextFull: ("!", "yellow"),
     LastTurnStarted: ("!", "yellow"),
     RetryScheduled: ("↻", "yellow"),
     AbortRequested: ("■", "red"),

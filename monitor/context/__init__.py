@@ -8,6 +8,8 @@ from monitor.context.cut import cut_by_tokens as cut_by_tokens
 from monitor.context.cut import cut_by_turns as cut_by_turns
 from monitor.context.cut import tail_budget as tail_budget
 from monitor.context.forms import Form as Form
+from monitor.context.fullness import Full as Full
+from monitor.context.fullness import Fullness as Fullness
 from monitor.context.history import Committed as Committed
 from monitor.context.history import History as History
 from monitor.context.history import HistoryEdit as HistoryEdit
@@ -66,6 +68,8 @@ __all__ = [
     "Cut",
     "DropMedia",
     "Form",
+    "Full",
+    "Fullness",
     "Headroom",
     "History",
     "HistoryEdit",

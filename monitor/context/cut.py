@@ -11,9 +11,9 @@ from typing import Final
 
 from monitor._numbers import is_finite, is_whole
 from monitor.chunks import ToolCall
-from monitor.context._size import message_tokens
 from monitor.context.history import HistoryEdit
 from monitor.context.reduction import Messages, MessageTokens, check_number
+from monitor.context.tokens import message_tokens
 from monitor.context.turns import COMPACTION, newest_turns
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, Reasoning, UserMessage

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from monitor._numbers import is_whole
-from monitor.context._size import message_tokens
 from monitor.context.history import History, HistoryEdit
+from monitor.context.tokens import message_tokens
 from monitor.context.turns import head_of
 from monitor.errors import ConfigError
 from monitor.messages import Message

@@ -134,6 +134,11 @@ def size_of_message(message: Message) -> Size:
     return parts + size_of_results(message)
 
 
+def message_tokens(message: Message) -> int:
+    """Estimated tokens of a message with its calls and their results. Linear in its size."""
+    return size_of_message(message).tokens
+
+
 def size_of_tools(tools: Iterable[ToolSpec]) -> Size:
     """What tools are declared with."""
     return sum((size_of_text(tool.name + tool.description + text_of(tool.parameters)) + _MARKS for tool in tools), Size())

@@ -12,6 +12,7 @@ from monitor.events import (
     AbortRequested,
     AttemptRetried,
     ChunkReceived,
+    ContextFull,
     DetectionRaised,
     Event,
     FirstChunk,
@@ -109,6 +110,8 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return f"limit near, {source}: {value:g} of {limit:g}"
         case WindowWarning(detail=detail):
             return detail
+        case ContextFull(detail=detail):
+            return f"context full: {detail}"
         case AbortRequested(why=why):
             return f"abort: {why}"
         case StopDecided(stop=stop):

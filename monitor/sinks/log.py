@@ -8,9 +8,19 @@ from typing import Any
 import structlog
 
 from monitor._codec import tag_of
-from monitor.events import Event, LimitWarning, RunTerminated, SinkFailed, StopDecided, StreamFailed, WindowWarning, event_codec
+from monitor.events import (
+    ContextFull,
+    Event,
+    LimitWarning,
+    RunTerminated,
+    SinkFailed,
+    StopDecided,
+    StreamFailed,
+    WindowWarning,
+    event_codec,
+)
 
-_LOUD = (LimitWarning, WindowWarning, StopDecided, StreamFailed, SinkFailed)
+_LOUD = (LimitWarning, WindowWarning, ContextFull, StopDecided, StreamFailed, SinkFailed)
 
 
 class LogSink:

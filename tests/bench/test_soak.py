@@ -59,7 +59,9 @@ def test_a_library_that_forgets_results_is_found_out(monkeypatch: pytest.MonkeyP
     def forgetful(self: Run, results: dict[str, monitor.ToolResult]) -> None:
         record(self, results)
         if isinstance(last := self.history[-1], monitor.AssistantMessage):
-            self.history[-1] = monitor.AssistantMessage(last.content)
+            end = len(self.history)
+            less = (monitor.AssistantMessage(last.content),)
+            self._history.commit(monitor.HistoryEdit(self._history.version, end - 1, end, less, "forget"))
 
     monkeypatch.setattr(Run, "_record", forgetful)
     assert any("without its result" in violation for violation in _wrong("tool: slow"))

@@ -284,7 +284,13 @@ def ended(reason: TerminateReason, *, ok: bool = False, source: str = "x") -> Ou
     ("code", "reasons"),
     [
         (1, "terminated"),
-        (3, "max_turns model_call_limit tool_call_limit token_limit cost_limit timeout idle_timeout condition_met consecutive_errors"),
+        (
+            3,
+            (
+                "max_turns model_call_limit tool_call_limit token_limit cost_limit timeout idle_timeout condition_met consecutive_errors"
+                " window_too_small"
+            ),
+        ),
         (4, "loop_detected"),
         (5, "missing_outputs"),
         (6, "rate_limited prompt_too_long blocked invalid_stream truncated"),

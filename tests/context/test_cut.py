@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, ConfigError, Message, Reasoning, Text, ToolCall
 from monitor.context import COMPACTION, Cut, cut_by_share, cut_by_tokens, cut_by_turns, tail_budget
+from monitor.context.tokens import MESSAGE_TOKENS
 from tests.context.talk import IMAGE, ran, said, tokens, user
 
 
 def of(size: int) -> AssistantMessage:
     """A model message of so many tokens."""
-    return said(tokens(size))
+    return said(tokens(size - MESSAGE_TOKENS))
 
 
 def ask(size: int = 100) -> Message:
-    return user(tokens(size))
+    return user(tokens(size - MESSAGE_TOKENS))
 
 
 THREE = (ask(), of(900), ask(), of(900), ask(), of(900))
@@ -107,7 +108,7 @@ def test_c3_what_fits_is_not_cut():
 
 
 def test_c4_a_cut_inside_a_turn_says_where_the_turn_begins():
-    assert cut_by_tokens((ask(), of(10), ask(), of(10), ran(tokens(500)), of(10)), 300) == Cut(4, 2, 512)
+    assert cut_by_tokens((ask(), of(10), ask(), of(10), ran(tokens(500)), of(10)), 300) == Cut(4, 2, 525)
 
 
 @pytest.mark.feature("AC-03")

@@ -26,7 +26,7 @@ from monitor.context import (
     reduced,
     validate,
 )
-from monitor.context._size import MEDIA_TOKENS, message_tokens
+from monitor.context.tokens import IMAGE_TOKENS, MESSAGE_TOKENS, message_tokens
 from monitor.messages import AssistantMessage
 from tests.context.dirty import histories
 from tests.context.talk import IMAGE, ran, said, tokens, user
@@ -102,11 +102,12 @@ def test_in_memory_the_same_reducers_make_a_request():
 
 
 def test_the_size_of_a_message_is_that_of_all_its_parts():
-    assert message_tokens(user(tokens(10), IMAGE)) == 10 + MEDIA_TOKENS
+    assert message_tokens(user(tokens(10), IMAGE)) == 10 + IMAGE_TOKENS + 2 * MESSAGE_TOKENS
     turn = AssistantMessage(
         (Reasoning(tokens(5)), Text(tokens(7)), ToolCall("1", "look", {"a": "b"})), (ToolResult("1", "look", tokens(3)),)
     )
-    assert message_tokens(turn) == 5 + 7 + 1 + 3 + 3
+    arguments = 4  # 25 eighths, rounded up
+    assert message_tokens(turn) == 5 + 7 + 1 + arguments + 1 + 3 + 3 * MESSAGE_TOKENS  # of the message, the call, the result
 
 
 # --- laws

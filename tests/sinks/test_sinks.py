@@ -16,6 +16,7 @@ from monitor.chunks import ToolCall
 from monitor.errors import StoreError
 from monitor.events import (
     AbortRequested,
+    ContextFull,
     DetectionRaised,
     Event,
     LimitWarning,
@@ -248,6 +249,7 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (FAILED, "stream_failed", "WARNING"),
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
+    (ContextFull(1.0, 3, 90_000, 85_000, "85,000 may be used"), "context_full", "WARNING"),
     (STOPPED, "stop_decided", "WARNING"),
     (SinkFailed(1.0, "JsonlSink", "OSError: disk full"), "sink_failed", "WARNING"),
     (ENDED, "run_terminated", "INFO"),

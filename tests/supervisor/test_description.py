@@ -123,7 +123,7 @@ async def test_history_settings_and_a_task_with_an_image_are_sent_as_they_are():
     request = run.requests[0]
     assert request.messages == (*before, task)
     assert request.settings == {"temperature": 0.5}
-    assert run.run.history[:3] == [*before, task]
+    assert run.run.history[:3] == (*before, task)
 
 
 async def test_a_request_is_not_changed_by_what_comes_after_it():

@@ -101,7 +101,7 @@ async def _exhaust(run: AsyncIterator[monitor.Event]) -> None:
         pass
 
 
-def check_history(history: list[monitor.Message]) -> None:
+def check_history(history: tuple[monitor.Message, ...]) -> None:
     """Every call has its result, in the order of the calls, and no turn stands there twice."""
     seen: set[str] = set()
     for message in history:

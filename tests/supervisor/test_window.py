@@ -6,8 +6,10 @@ import pytest
 
 import monitor
 from monitor.context.window import WindowSource, window_of
-from monitor.testing import FakeClock, ScriptedModel, ScriptedStream
-from tests.supervisor.driving import Drive, Reason
+from monitor.testing import FakeClock, ScriptedModel, ScriptedStream, call
+from tests.supervisor.driving import Drive, Reason, look
+
+Report = monitor.UsageReport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("CL-01")]
 
@@ -72,3 +74,47 @@ async def test_what_is_no_window_is_refused_at_once():
             monitor.Guard(window=bad)  # type: ignore[arg-type]
         with pytest.raises(monitor.ConfigError, match="number of tokens above 0"):
             Drive("x", window=bad)
+
+
+# --- a conversation that fills it
+
+
+@pytest.mark.feature("OC-04")
+async def test_before_a_turn_what_is_sent_is_measured():
+    run = await Drive("done", task="word" * 90_000, window=100_000).go()
+    (full,) = run.of(monitor.ContextFull)
+    assert full.usable_tokens == 85_000
+    assert full.tokens > 90_000
+    assert "the next request has about" in full.detail
+    kinds = run.kinds(monitor.ContextFull, monitor.FirstChunk)
+    assert kinds == ["ContextFull", "FirstChunk"]
+    assert run.outcome.ok
+
+
+@pytest.mark.feature("OC-04")
+async def test_when_a_stream_finishes_the_provider_s_count_is_looked_at():
+    run = await Drive([call("look", q="x"), Report(86_000, 10)], ["done", Report(87_000, 10)], tools=[look], window=100_000).go()
+    (full,) = run.of(monitor.ContextFull)
+    assert (full.turn, full.tokens) == (1, 86_010)
+    assert run.kinds(monitor.ContextFull, monitor.ToolStarted) == ["ContextFull", "ToolStarted"]
+
+
+@pytest.mark.feature("OC-04")
+async def test_of_a_window_that_is_not_known_and_of_room_enough_nothing_is_said():
+    for window in (None, 100_000):
+        run = await Drive(["done", Report(84_000, 10)], window=window).go()
+        assert run.of(monitor.ContextFull) == []
+
+
+@pytest.mark.feature("OC-04")
+async def test_what_the_provider_counted_of_two_attempts_is_not_taken_for_one():
+    answer = ["half", Report(60_000, 10), monitor.StreamRetried("the SDK tries again"), "whole", Report(60_000, 10)]
+    run = await Drive(answer, window=100_000).go()
+    assert run.outcome.usage.input_tokens == 120_000
+    assert run.of(monitor.ContextFull) == []
+
+
+async def test_a_history_with_a_result_that_has_no_call_is_refused():
+    orphan = monitor.AssistantMessage((monitor.Text("x"),), (monitor.ToolResult("1", "look", "found"),))
+    with pytest.raises(monitor.ConfigError, match="a result without its call"):
+        Drive("x", history=[monitor.UserMessage((monitor.Text("hi"),)), orphan])

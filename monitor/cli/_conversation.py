@@ -1,0 +1,208 @@
+"""A conversation from a file, in whatever form it was kept: a provider's messages or a whole request as JSON, or JSON lines of messages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from monitor.context import Form, RawMessage, read
+from monitor.errors import AdapterError, ConfigError
+from monitor.messages import Message, message_codec
+from monitor.models import ToolSpec
+from monitor.transcripts.corpus import GZIP_MAGIC
+
+STDIN: Final = "-"
+NEUTRAL: Final = "neutral"
+Kept: TypeAlias = Form | Literal["neutral"]
+"""In whose words a conversation is kept; `neutral`: in ours, as `monitor.message_codec` writes them."""
+FORMS: Final[tuple[Kept, ...]] = (*get_args(Form), NEUTRAL)
+
+_MESSAGES: Final = ("messages", "contents", "input", "history")
+"""Where a request has them."""
+_OWN: Final = frozenset({"user_message", "assistant_message"})
+_ITEM_PARTS: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
+_BLOCKS: Final = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
+_CHAT_ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "function"})
+
+
+@dataclass(slots=True, frozen=True)
+class Conversation:
+    """What the file says."""
+
+    form: Kept
+    given: Sequence[Mapping[str, Any]]
+    """The messages as they stand there."""
+    instructions: str | None = None
+    """The system prompt, where the request has a place for it beside the messages."""
+    tools: tuple[ToolSpec, ...] = ()
+    model: str | None = None
+
+
+def read_conversation(file: str, form: str | None = None) -> tuple[Conversation, tuple[RawMessage | Message, ...]]:
+    """`file` (`-`: stdin), plain or gzipped, and its messages before any repair.
+
+    Raises `ConfigError` for what cannot be read, and where no form fits.
+    """
+    if form is not None and form not in FORMS:
+        raise ConfigError(f"--form {form}: it is one of {', '.join(FORMS)}")
+    try:
+        conversation = _conversation(_parsed(_text(file)), form)
+        return conversation, tuple(_messages(conversation))
+    except ConfigError as error:
+        raise ConfigError(f"{'stdin' if file == STDIN else file}: {error}") from None
+
+
+# --- reading
+
+
+def _text(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        if data.startswith(GZIP_MAGIC):
+            data = gzip.decompress(data)
+        return data.decode("utf-8-sig")
+    except (EOFError, zlib.error) as error:
+        raise ConfigError(f"it is damaged: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError("it is no text in UTF-8") from None
+
+
+def _parsed(text: str) -> Any:
+    """One JSON document, or one a line."""
+    if not text.strip():
+        raise ConfigError("it is empty")
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        whole = error
+    except RecursionError:
+        raise ConfigError("it is nested too deeply") from None
+    found: list[Any] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                found.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise ConfigError(f"line {number} is no JSON: {error}" if found else f"it is no JSON: {whole}") from None
+    return found
+
+
+def _conversation(data: Any, form: str | None) -> Conversation:
+    request: Mapping[str, Any] = {}
+    if isinstance(data, list) and len(data) == 1 and _messages_of(data[0]) is not None:
+        data = data[0]  # one request, as a line of a log
+    if isinstance(data, Mapping) and (found := _messages_of(data)) is not None:
+        request, data = data, found
+    elif isinstance(data, Mapping):
+        data = [data]  # a line of one message
+    if isinstance(data, str):
+        data = [{"role": "user", "content": data}]
+    if not isinstance(data, list):
+        raise ConfigError(f"a conversation is a list of messages or a request with one, not {type(data).__name__}")
+    for index, one in enumerate(data):
+        if not isinstance(one, Mapping):
+            raise ConfigError(f"message {index} is {type(one).__name__}, not an object")
+        if _messages_of(one) is not None:
+            raise ConfigError(f"record {index} is a whole conversation; give one, e.g. tail -n 1 FILE | agent-monitor context -")
+    if not data:
+        raise ConfigError("there are no messages in it")
+    kept = next((one for one in FORMS if one == form), None) or _detected(request, data)
+    settings = request.get("config")
+    fields = {**(settings if isinstance(settings, Mapping) else {}), **request}
+    system = (fields.get(name) for name in ("system", "instructions", "systemInstruction", "system_instruction"))
+    model = fields.get("model")
+    return Conversation(
+        kept,
+        data,
+        "\n\n".join(filter(None, map(_words, system))) or None,
+        tuple(_tools(fields.get("tools"))),
+        model if isinstance(model, str) and model else None,
+    )
+
+
+def _messages_of(data: object) -> Any:
+    """The messages of a request; `None` for what is no request."""
+    if not isinstance(data, Mapping) or "role" in data or "type" in data:
+        return None
+    return next((data[name] for name in _MESSAGES if isinstance(data.get(name), list | str)), None)
+
+
+def _words(system: object) -> str:
+    match system:
+        case str():
+            return system
+        case Mapping():
+            return _words(system.get("text", system.get("parts")))
+        case list():
+            return "\n\n".join(filter(None, map(_words, system)))
+    return ""
+
+
+def _tools(given: object) -> Iterator[ToolSpec]:
+    """What the request declares, whatever its provider calls it: for its size."""
+    for one in given if isinstance(given, list) else ():
+        if not isinstance(one, Mapping):
+            continue
+        declared = _first(one, "functionDeclarations", "function_declarations")
+        if isinstance(declared, list):
+            yield from _tools(declared)
+            continue
+        function = one.get("function")
+        fields = function if isinstance(function, Mapping) else one
+        schema = _first(fields, "parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema")
+        name, described = _first(fields, "name", "type"), fields.get("description")
+        yield ToolSpec(str(name or ""), str(described or ""), schema if isinstance(schema, Mapping) else {})
+
+
+def _first(fields: Mapping[str, Any], *names: str) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+def _messages(conversation: Conversation) -> Iterator[RawMessage | Message]:
+    try:
+        if conversation.form != NEUTRAL:
+            yield from read(conversation.form, conversation.given)
+            return
+    except AdapterError as error:
+        raise ConfigError(f"{error}; it was read as {conversation.form}, --form says another one") from None
+    for index, data in enumerate(conversation.given):
+        try:
+            yield message_codec.from_dict(data)
+        except ValueError as error:
+            raise ConfigError(f"message {index}: {error}") from None
+
+
+# --- whose words it is in
+
+
+def _detected(request: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Kept:
+    """By what only one of the forms has; what all have in common is taken for OpenAI's chat."""
+    types = {one["type"] for one in messages if isinstance(one.get("type"), str)}
+    parts = {kind for one in messages for kind in _part_types(one.get("content"))}
+    if types and types <= _OWN:
+        return NEUTRAL
+    if "contents" in request or any("parts" in one for one in messages):
+        return "gemini"
+    if "input" in request or types - {"message"} or parts & _ITEM_PARTS:
+        return "openai-responses"
+    if "system" in request or "anthropic_version" in request or parts & _BLOCKS:
+        return "anthropic"
+    if any("tool_results" in one or ("text" in one and "content" not in one) for one in messages):
+        raise ConfigError("this looks like a recording for agent-monitor scan: its calls have no ids, and no provider takes it")
+    if all(one.get("role") in _CHAT_ROLES for one in messages):
+        return "openai-chat"
+    raise ConfigError(f"nobody's messages are like these; --form says which they are: {', '.join(FORMS)}")
+
+
+def _part_types(content: object) -> Iterable[str]:
+    if isinstance(content, list):
+        return (one["type"] for one in content if isinstance(one, Mapping) and isinstance(one.get("type"), str))
+    return ()

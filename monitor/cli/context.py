@@ -1,0 +1,316 @@
+"""`agent-monitor context`: a recorded conversation as a model would be shown it, and what would be done to it before."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from monitor.cli import _view
+from monitor.cli._conversation import FORMS, NEUTRAL, Conversation, read_conversation
+from monitor.cli._outcome import count
+from monitor.context import (
+    ClipResults,
+    ContextMeter,
+    DropMedia,
+    Form,
+    History,
+    Problem,
+    PruneArguments,
+    PruneResults,
+    RawMessage,
+    Reducer,
+    Reduction,
+    RepairReport,
+    TokenCount,
+    Window,
+    propose,
+    repair,
+    sizes_by_source,
+    user_turns,
+    validate,
+    window_of,
+)
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Message, UserMessage
+from monitor.messages import Text as Words
+from monitor.models import ModelRequest
+
+NOT_AS_IT_STANDS: Final = 1
+MOST_LINES: Final = 20
+"""Of repairs and of problems; `--json` has all."""
+
+Fits: TypeAlias = Literal["yes", "perhaps", "no", "unknown"]
+
+_TARGETS: Final[Mapping[str, Form]] = {
+    "google": "gemini",
+    "openai": "openai-chat",
+    "openai-responses": "openai-responses",
+    "anthropic": "anthropic",
+}
+"""The form in which a provider's models are asked."""
+_BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
+    "gemini": ("monitor.adapters.google_model", "to_contents"),
+    "openai-chat": ("monitor.adapters._openai_history", "to_messages"),
+    "openai-responses": ("monitor.adapters._openai_history", "to_input"),
+    "anthropic": ("monitor.adapters.anthropic_model", "to_messages"),
+}
+"""What the models themselves send a history with. They need no SDK."""
+_NEXT: Final = UserMessage((Words("(what the user says next)"),))
+"""A conversation in which the model has had the last word is shown to it when the user goes on."""
+_STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
+
+
+@dataclass(slots=True, frozen=True)
+class _Problem:
+    """A rule of a form that is broken. `index` is `None` where it is none of one message."""
+
+    form: Form
+    index: int | None
+    rule: str
+    message: str
+
+
+@dataclass(slots=True, frozen=True)
+class _Looked:
+    """Everything there is to say."""
+
+    conversation: Conversation
+    messages: tuple[Message, ...]
+    """As the model would be shown them: repaired."""
+    report: RepairReport
+    problems: Sequence[_Problem]
+    """Of the messages as they stand in the file."""
+    left: Sequence[_Problem]
+    """Of the repaired ones, as they would be sent."""
+    tokens: Mapping[str, int]
+    """By source."""
+    count: TokenCount
+    window: Window
+    reductions: Mapping[str, Reduction | None]
+
+    @property
+    def fits(self) -> Fits:
+        """Whether the model takes so much."""
+        most = self.window.tokens
+        if most is None:
+            return "unknown"
+        if self.count.tokens > most:
+            return "perhaps" if self.count.low <= most else "no"
+        return "yes" if self.count.high <= most else "perhaps"
+
+    @property
+    def ok(self) -> bool:
+        """It can be sent as it stands."""
+        return not (self.report or self.problems or self.left or self.fits == "no" or self.window.problem)
+
+
+def context(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")],
+    *,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="For this model: its form, its window. google:gemini-2.5-flash")
+    ] = None,
+    window: Annotated[int | None, typer.Option("--window", min=1, metavar="N", help="The window in tokens, if you know it better.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a recorded conversation as a model would see it: tokens by source, whether it fits, what is wrong with it, what could go.
+
+    \b
+    FILE holds messages of OpenAI (chat or responses), Anthropic or Gemini, or a
+    whole request with its instructions and tools, as JSON; or JSON lines of one
+    message each, of a provider or as monitor.message_codec writes them.
+
+    \b
+    Examples:
+      agent-monitor context request.json
+      agent-monitor context chat.json --model google:gemini-2.5-flash
+      agent-monitor context history.jsonl.gz --form anthropic --window 200000
+      tail -n 1 requests.jsonl | agent-monitor context - --json
+
+    \b
+    Tokens are estimated, without a tokenizer; the range is what 19 of 20
+    estimates lie in. No model is asked and nothing leaves the machine.
+
+    \b
+    Exit code: 0 it can be sent as it stands; 1 it needs a repair, breaks a rule
+    of its form, or does not fit; 2 the file cannot be read.
+    """  # noqa: D301 - \b keeps the lines of an example apart
+    console = _view.stdout()
+    with _view.tidy_exit():
+        looked = _look(*read_conversation(file, form), model, window)
+        if as_json:
+            print(json.dumps(_as_json(looked)))
+        else:
+            _show(console, looked)
+        raise typer.Exit(0 if looked.ok else NOT_AS_IT_STANDS)
+
+
+def _look(conversation: Conversation, raw: tuple[RawMessage | Message, ...], model: str | None, window_tokens: int | None) -> _Looked:
+    own = None if conversation.form == NEUTRAL else conversation.form
+    target = _target(model) or own
+    window = window_of(model or conversation.model, config=window_tokens)
+    messages, report = repair(raw, form=target)
+    instructions = "\n\n".join(filter(None, (conversation.instructions, report.instructions))) or None
+    history = History(messages)
+    ahead = (_NEXT,) if messages and isinstance(messages[-1], AssistantMessage) and not messages[-1].results else ()
+    sizes = sizes_by_source(ModelRequest(messages, instructions, conversation.tools))
+    return _Looked(
+        conversation,
+        messages,
+        report,
+        [] if own is None else _named(own, validate(own, [*conversation.given, *_sent(own, ahead)])),
+        [problem for one in ((target,) if target else get_args(Form)) for problem in _left(one, (*messages, *ahead))] if messages else [],
+        {source: size.tokens for source, size in sizes.items()},
+        ContextMeter(history, instructions=instructions, tools=conversation.tools).count(),
+        window,
+        _reductions(history, window),
+    )
+
+
+def _target(model: str | None) -> Form | None:
+    return None if model is None else _TARGETS.get(model.partition(":")[0])
+
+
+def _named(form: Form, problems: Sequence[Problem]) -> list[_Problem]:
+    return [_Problem(form, one.index, one.rule, one.message) for one in problems]
+
+
+def _left(form: Form, messages: tuple[Message, ...]) -> list[_Problem]:
+    """What the service would refuse them for, as the model of that form sends them."""
+    try:
+        return _named(form, validate(form, _sent(form, messages)))
+    except ConfigError as error:
+        return [_Problem(form, None, "media", str(error))]
+
+
+def _sent(form: Form, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    module, name = _BUILDERS[form]
+    sent: list[dict[str, Any]] = getattr(importlib.import_module(module), name)(messages)
+    return sent
+
+
+def _reductions(history: History, window: Window) -> dict[str, Reduction | None]:
+    each: dict[str, Reducer] = {
+        "results that are too long": ClipResults.oversized(window.tokens),
+        "old results": PruneResults(),
+        "old arguments": PruneArguments(),
+        "old media": DropMedia(),
+    }
+    return {**{name: propose(history, one) for name, one in each.items()}, "all together": propose(history, *each.values())}
+
+
+# ------------------------------------------------------------------ for people
+
+
+def _show(console: Console, looked: _Looked) -> None:
+    conversation = looked.conversation
+    turns = count(len(user_turns(looked.messages)), "user turn")
+    rows: list[tuple[str, str | Text]] = [
+        ("form", f"{conversation.form}, {count(len(conversation.given), 'record')}"),
+        ("shown", f"{count(len(looked.messages), 'message')} in {turns}, {count(len(conversation.tools), 'tool')}"),
+        ("tokens", f"about {looked.count.tokens:,}; between {looked.count.low:,} and {looked.count.high:,}"),
+        ("window", _view.on_one_line(_window(looked.window))),
+        ("fits", Text(_fits(looked), style=_STYLES[looked.fits])),
+    ]
+    if (said := looked.window.problem or looked.window.warning) is not None:
+        rows.append(("but", Text(_view.on_one_line(said), style="red" if looked.window.problem else "yellow")))
+    _view.card(console, "the context", rows, style="cyan")
+    _view.heading(console, "tokens by source")
+    table = _view.table(console, "source", "tokens", "share")
+    total = sum(looked.tokens.values())
+    for source, tokens in looked.tokens.items():
+        if tokens:
+            table.add_row(source, f"{tokens:,}", f"{tokens / total:.0%}")
+    console.print(table)
+    _view.heading(console, "what could go")
+    table = _view.table(console, "reduction", "saves", "in messages", "cached prefix ends before", "is read again")
+    for name, reduction in looked.reductions.items():
+        if reduction is None:
+            table.add_row(name, "nothing")
+        else:
+            cells = (f"{reduction.saved_tokens:,}", f"{reduction.changed:,}", f"message {reduction.breaks_at}")
+            table.add_row(name, *cells, f"{reduction.reread_tokens:,}")
+    console.print(table)
+    _show_list(console, "repairs", [f"{one.index}  {one.kind.value}  {one.note}" for one in looked.report.repairs], "None: it is in order.")
+    own = "It breaks no rule of its form." if conversation.form != NEUTRAL else "Of a neutral history every form is made anew."
+    _show_list(console, "problems as it stands", _lines(looked.problems), own)
+    _show_list(console, "problems when repaired", _lines(looked.left), "None.")
+
+
+def _window(window: Window) -> str:
+    if window.tokens is None:
+        return "not known; --model or --window says it"
+    answer = "" if window.max_output_tokens is None else f", an answer may have {window.max_output_tokens:,}"
+    return f"{window.tokens:,}{answer} ({window.source.value}{': ' if window.note else ''}{window.note})"
+
+
+def _fits(looked: _Looked) -> str:
+    most = looked.window.tokens
+    if most is None:
+        return "unknown"
+    share = f"{looked.count.tokens / most:.1%} of the window"
+    match looked.fits:
+        case "no":
+            return f"no: {looked.count.tokens - most:,} tokens too many"
+        case "perhaps":
+            return f"perhaps: {share}, and the estimate is not sure enough"
+    return f"yes: {share}; {most - looked.count.tokens:,} are left"
+
+
+def _lines(problems: Sequence[_Problem]) -> list[str]:
+    return [f"{one.form}  {'' if one.index is None else one.index}  {one.rule}  {one.message}" for one in problems]
+
+
+def _show_list(console: Console, title: str, lines: Sequence[str], nothing: str) -> None:
+    _view.heading(console, title)
+    for line in lines[:MOST_LINES] or [nothing]:
+        console.print(_view.on_one_line(line), soft_wrap=True)
+    if len(lines) > MOST_LINES:
+        console.print(f"(and {len(lines) - MOST_LINES:,} more; --json has them)")
+
+
+# ------------------------------------------------------------------ for programs
+
+
+def _as_json(looked: _Looked) -> dict[str, Any]:
+    window = looked.window
+    return {
+        "ok": looked.ok,
+        "form": looked.conversation.form,
+        "records": len(looked.conversation.given),
+        "messages": len(looked.messages),
+        "user_turns": len(user_turns(looked.messages)),
+        "tools": len(looked.conversation.tools),
+        "tokens": {"total": looked.count.tokens, "low": looked.count.low, "high": looked.count.high, "by_source": dict(looked.tokens)},
+        "window": {"tokens": window.tokens, "max_output_tokens": window.max_output_tokens, "source": window.source.value}
+        | {"note": window.note, "problem": window.problem, "warning": window.warning},
+        "fits": looked.fits,
+        "reductions": {name: None if one is None else _reduction_as_json(one) for name, one in looked.reductions.items()},
+        "repairs": [{"index": one.index, "kind": one.kind.value, "note": one.note} for one in looked.report.repairs],
+        "problems": list(map(_problem_as_json, looked.problems)),
+        "problems_when_repaired": list(map(_problem_as_json, looked.left)),
+    }
+
+
+def _reduction_as_json(one: Reduction) -> dict[str, Any]:
+    return {
+        "kind": one.edit.kind,
+        "saved_tokens": one.saved_tokens,
+        "changed": one.changed,
+        "breaks_at": one.breaks_at,
+        "reread_tokens": one.reread_tokens,
+    }
+
+
+def _problem_as_json(one: _Problem) -> dict[str, Any]:
+    return {"form": one.form, "index": one.index, "rule": one.rule, "message": one.message}

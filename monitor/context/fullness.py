@@ -1,0 +1,86 @@
+"""Whether a conversation has come to what may be used of its window: before each call, and when an answer has come.
+
+Failure answered: a provider that refuses the request, or cuts off the answer, or reads only a part of the prompt and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from monitor.chunks import UsageReport
+from monitor.context.history import History
+from monitor.context.overflow import OverflowKind, read_answer
+from monitor.context.tokens import ContextMeter, total_tokens
+from monitor.context.trigger import DEFAULT, Headroom
+from monitor.context.window import Window
+from monitor.models import ToolSpec
+from monitor.reasons import FinishReason
+from monitor.state import Usage
+
+
+@dataclass(slots=True, frozen=True)
+class Full:
+    """The context has come to what may be used of the window, or beyond."""
+
+    tokens: int
+    usable_tokens: int
+    detail: str
+    """For people: how that is known."""
+
+
+class Fullness:
+    """Watches one conversation with one model. In a window that is not known nothing is ever full, and nothing is measured.
+
+    The same is told once: again when the context has been made smaller in between. What a call costs here does not grow with the history.
+    """
+
+    def __init__(self, history: History, window: Window, headroom: Headroom = DEFAULT) -> None:
+        self._window_tokens = window.tokens
+        self._usable = headroom.usable(window)
+        self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
+        self._meter = ContextMeter(history)
+        self._told = False
+
+    def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
+        """The history is about to be sent as it stands, with these."""
+        if self._usable is None:
+            return None
+        fixed = (instructions, tuple(tools))
+        if fixed != self._fixed:
+            self._fixed = fixed
+            self._meter.fixed(*fixed)
+        count = self._meter.count()
+        self._meter.sent()
+        return self._told_once(count.tokens, f"the next request has about {count.tokens:,} tokens ({count.low:,} to {count.high:,})")
+
+    def after_call(
+        self, usage: Usage, *, well: bool, finish_reason: FinishReason | None = None, raw_finish_reason: str | None = None
+    ) -> Full | None:
+        """The answer has come. `usage`: of this one call, as the provider counts it. `well`: it is complete, and no error."""
+        if self._usable is None or not usage.input_tokens:
+            return None
+        self._meter.reported(
+            UsageReport(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens, usage.cached_tokens, usage.total_tokens)
+        )
+        if well:
+            self._meter.answered()
+        tokens = total_tokens(usage) or 0
+        overflow = read_answer(usage, self._window_tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason)
+        if overflow is not None and overflow.kind in _SAID:
+            self._told = True
+            return Full(tokens, self._usable, _SAID[overflow.kind])
+        return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
+
+    def _told_once(self, tokens: int, detail: str) -> Full | None:
+        full = self._usable is not None and tokens >= self._usable
+        told, self._told = self._told, full
+        if not full or told or self._usable is None:
+            return None
+        return Full(tokens, self._usable, f"{detail}; {self._usable:,} of the window's {self._window_tokens:,} may be used")
+
+
+_SAID = {
+    OverflowKind.SILENT: "the provider answered a prompt that fills the window: it may not have read all of it",
+    OverflowKind.OUTPUT_TRUNCATED: "the answer was cut off at the end of the window",
+}
