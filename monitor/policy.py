@@ -106,12 +106,24 @@ class Ladder:
       suspicion never ends a run: it goes as far as the tool. After the last turn was given, any loop is the stop;
     - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs with every finding, because a stream
       that loops is still being written; also where its evidence looks different each time, as that of a plan with a counter does;
+    - text that was suspected and then is a sure loop in the same turn is one finding: the model has not read the nudge yet;
     - a loop that was not seen before starts at the bottom, as long as there are nudges left (`max_nudges` in a run);
     - `clean_turns` turns without any finding forgive everything, but what a judge found, which takes three times as many;
     - what has come `give_up` times as often as it takes to be sure ends the run whatever the step: a flood within one turn.
     """
 
-    __slots__ = ("_acted", "_clean", "_clean_turns", "_final_tools", "_give_up", "_last_given", "_max_nudges", "_nudges", "_strikes")
+    __slots__ = (
+        "_acted",
+        "_clean",
+        "_clean_turns",
+        "_final_tools",
+        "_give_up",
+        "_last_given",
+        "_max_nudges",
+        "_nudges",
+        "_strikes",
+        "_suspected",
+    )
 
     def __init__(
         self, *, max_nudges: int = 3, clean_turns: int | None = 5, final_tools: tuple[str, ...] = (), give_up: int | None = 4
@@ -136,6 +148,7 @@ class Ladder:
         self._clean = -1
         self._acted = False
         self._last_given = False
+        self._suspected = False
 
     def decide(self, detection: Detection) -> Verdict:
         """The next step for this loop."""
@@ -148,13 +161,18 @@ class Ladder:
                 return stop_for(detection)
         if self._acted and not written:
             return Continue()
+        if self._suspected and written and detection.level == "loop":
+            self._suspected = False
+            self._watch(_signature(detection), max(1, self._strikes.pop(_signature(detection), 0)))
+            return Nudge(nudge_text(detection))
         verdict = self._step(detection)
         self._acted = True
+        self._suspected = written and detection.level == "suspect" and isinstance(verdict, Nudge)
         return verdict
 
     def turn_started(self) -> None:
         """What was said has been read. A turn without a finding, up to the results of its calls, counts towards forgiveness."""
-        self._acted = False
+        self._acted = self._suspected = False
         self._clean += 1
         if self._clean_turns is None or self._clean < self._clean_turns:
             return
@@ -165,7 +183,7 @@ class Ladder:
         self._strikes, self._nudges, self._last_given = judged, len(judged), self._last_given and bool(judged)
 
     def _step(self, detection: Detection) -> Verdict:
-        signature = f"{detection.kind}:{detection.evidence.xxhash}"
+        signature = _signature(detection)
         taken = self._strikes.pop(signature, 0)
         tool = tool_of(detection)
         if taken == 0 and self._nudges >= self._max_nudges:
@@ -203,6 +221,7 @@ class Ladder:
             "clean": self._clean,
             "acted": self._acted,
             "last_given": self._last_given,
+            "suspected": self._suspected,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -212,6 +231,11 @@ class Ladder:
         self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
         self._nudges, self._clean = int(state["nudges"]), int(state["clean"])
         self._acted, self._last_given = bool(state["acted"]), bool(state["last_given"])
+        self._suspected = bool(state.get("suspected", False))
+
+
+def _signature(detection: Detection) -> str:
+    return f"{detection.kind}:{detection.evidence.xxhash}"
 
 
 def tool_of(detection: Detection) -> str | None:

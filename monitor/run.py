@@ -79,6 +79,9 @@ T = TypeVar("T")
 HOLD_CHARS = 256
 """Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
 
+PIECE_CHARS = 65_536
+"""A longer text is shown to the detectors in pieces, so that one in which the run ends is not read to its end: a second a megabyte."""
+
 _WRITTEN = ("text", "reasoning", "arguments")
 """Channels in which a loop goes on for as long as the stream does."""
 _LIMITS = frozenset(
@@ -864,6 +867,8 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
             return
         for detection in found:
+            if self.ends_stream and detection.channel in _WRITTEN:
+                break  # in smaller pieces it would not have come any more
             self._take(detection, now)
 
     def _take(self, detection: Detection, now: float) -> None:
@@ -902,6 +907,8 @@ class RunCore:
             if self._abort_why is None:  # the user's abort wins
                 self._decide(verdict, now)
         elif not isinstance(verdict, Continue):
+            if detection is not None and isinstance(verdict, Nudge) and self._nudged_while_writing(detection):
+                self._verdicts.pop()  # nobody has read it: one message is enough
             self._verdicts.append(verdict)
             if detection is None:
                 return
@@ -909,6 +916,16 @@ class RunCore:
             if self._cuts and self._phase == "streaming" and detection.level == "loop" and detection.channel in _WRITTEN:
                 self._cut = detection
                 self.ends_stream = True
+
+    def _nudged_while_writing(self, detection: Detection) -> bool:
+        """The latest verdict is a nudge for what the same detector saw before in the same running text."""
+        before = self._found.evidence if self._found is not None and self._verdicts else None
+        return (
+            isinstance(before, Detection)
+            and isinstance(self._verdicts[-1], Nudge)
+            and (before.detector, before.channel) == (detection.detector, detection.channel)
+            and detection.channel in _WRITTEN
+        )
 
     def _tell_policy(self, now: float) -> None:
         if self._turn_policy is not None:
@@ -923,7 +940,10 @@ class RunCore:
         if text:
             if self._supervised:
                 self._reply.add_text(text)
-            self._find(self._bank.text, text, now)
+            for start in range(0, len(text), PIECE_CHARS):
+                self._find(self._bank.text, text[start : start + PIECE_CHARS], now)
+                if self.stop is not None:
+                    break  # the run is over: nobody reads the rest of a flood
             self._spend(self._tally.count(text), now)
         self._free_chars = min(self._schedule.free_chars, self._bank.need, HOLD_CHARS)
 
