@@ -31,7 +31,7 @@ import anyio.lowlevel
 
 from monitor._codec import to_plain
 from monitor._numbers import is_finite
-from monitor._wait import Clock, SystemClock, Wait, make_wait
+from monitor._wait import Clock, Wait, make_wait
 from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
@@ -49,7 +49,7 @@ from monitor.events import (
     ToolStarted,
     ToolWithdrawn,
 )
-from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, ending_by, must_know_price
+from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, clock_of, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
 from monitor.judge_tasks import JudgeTasks
 from monitor.judges.base import as_judges
@@ -140,9 +140,9 @@ class Supervisor:
         _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
         _check_choice("looped_text", looped_text, get_args(LoopedText))
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
-        for message in history:
-            if not isinstance(message, Message):
-                raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
+        if model_settings is not None and not isinstance(model_settings, Mapping):
+            raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
+        _check_history(history)
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
@@ -171,7 +171,7 @@ class Supervisor:
         self.window = window_of(model.name, config=window)
         self.history = tuple(history)
         self.sinks = check_parts("sinks", sinks, "emit")
-        self.clock: Clock = clock or SystemClock()
+        self.clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
         self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
 
@@ -636,6 +636,14 @@ def _not_carried_out(call: ToolCall) -> ToolResult:
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
+
+
+def _check_history(given: object) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"history takes a list of messages, not {given!r}")
+    for message in given:
+        if not isinstance(message, Message):
+            raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
 
 
 def _check_last_turn(given: object) -> None:
