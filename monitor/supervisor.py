@@ -83,8 +83,9 @@ _DEFAULT: Any = object()
 class Supervisor:
     """What a run is to do, with what, and within which limits.
 
-    `model`: any `Model`, e.g. `monitor.model("google:gemini-2.5-flash")`. `instructions`: the system prompt, a template whose
-    `variables` are filled in. `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`. `outputs`: what the run
+    `model`: any `Model`, e.g. `monitor.model("google:gemini-2.5-flash")`. `instructions`: the system prompt, in which
+    `${name}` is filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`.
+    `outputs`: what the run
     must emit, as a dict of types or a pydantic model class. `stop_when`: a condition. `budget`: tokens and money, shared with
     whoever else is given it. `prices`: a `Price`, or one for each model name, for `CostLimit` and budgets in US dollars.
     `detectors`: a list replaces the default ones, `None` is off. `judge`: who looks at the run from time to
