@@ -75,12 +75,19 @@ class UsageReport:
     total_tokens: int | None = None
 
 
+_FINISH_REASONS = frozenset(FinishReason)
+
+
 @dataclass(slots=True, frozen=True)
 class TurnFinished:
     """The model closed its turn. `raw_finish_reason` is the provider's own word, with its message if it sent one."""
 
     finish_reason: FinishReason
     raw_finish_reason: str | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.finish_reason) is str and self.finish_reason in _FINISH_REASONS:  # a stream of the caller's may say "done"
+            object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))
 
 
 @dataclass(slots=True, frozen=True)

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 import anyio
 
 from monitor._codec import text_of
+from monitor._numbers import is_finite, is_whole
 from monitor._wait import Clock, SystemClock
 from monitor.adapters.base import AdapterFactory
 from monitor.assignment import MAX_NUDGES, Assignment
@@ -101,11 +102,15 @@ class Guard:
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
+        if price is not None and not isinstance(price, Price):
+            raise ConfigError(f"price takes a monitor.Price, not {price!r}")
+        if task is not None and not isinstance(task, str):
+            raise ConfigError(f"task is what the user asked for, as a text, not {task!r}")
         must_know_price(price, stop_when, budget, "the model", "price=monitor.Price(...)")
         self.outputs = Outputs(outputs) if outputs is not None else None
         """What is declared and what was emitted; `None`: nothing is declared."""
         self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
-        self._clock: Clock = clock or SystemClock()
+        self._clock = clock_of(clock)
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
         self._core = RunCore(
             stop_when=stop_when,
@@ -296,6 +301,8 @@ def watch(
     stop_when: Condition | None = None,
     detectors: Sequence[Detector] | None = _DEFAULT,
     policy: Policy | None = None,
+    budget: Budget | None = None,
+    price: Price | None = None,
     sinks: Sequence[EventSink] = (),
     adapter: AdapterFactory | None = None,
     clock: Clock | None = None,
@@ -314,6 +321,8 @@ def watch(
         stop_when=stop_when,
         detectors=detectors,
         policy=policy,
+        budget=budget,
+        price=price,
         sinks=sinks,
         clock=clock,
         keep_text_chars=keep_text_chars,
@@ -364,12 +373,12 @@ def must_know_price(price: Price | None, stop_when: Condition | None, budget: Bu
 
 def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_nudges: int | None) -> None:
     """Raise `ConfigError` for a bound that is none."""
-    if keep_text_chars is not None and keep_text_chars < 0:
-        raise ConfigError(f"keep_text_chars is {keep_text_chars}; give None to keep all of the text")
-    if close_grace_s is not None and not close_grace_s > 0:
-        raise ConfigError(f"close_grace_s is {close_grace_s}; give None for no bound")
-    if max_nudges is not None and max_nudges < 0:
-        raise ConfigError(f"max_nudges is {max_nudges}; give 0 or more, or None for no bound")
+    if keep_text_chars is not None and not (is_whole(keep_text_chars) and keep_text_chars >= 0):
+        raise ConfigError(f"keep_text_chars is {keep_text_chars!r}; give a whole number, or None to keep all of the text")
+    if close_grace_s is not None and not (is_finite(close_grace_s) and close_grace_s > 0):
+        raise ConfigError(f"close_grace_s is {close_grace_s!r}; give seconds above 0, or None for no bound")
+    if max_nudges is not None and not (is_whole(max_nudges) and max_nudges >= 0):
+        raise ConfigError(f"max_nudges is {max_nudges!r}; give 0 or more, or None for no bound")
 
 
 def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
@@ -378,6 +387,14 @@ def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
         raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
     for part in given:
         check_part(name, part, method)
+    return given
+
+
+def clock_of(given: Clock | None) -> Clock:
+    """The clock that was given, checked, or the system's."""
+    if given is None:
+        return SystemClock()
+    check_part("clock", given, "call_at")
     return given
 
 

@@ -45,7 +45,7 @@ from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.recovery import Recovery
 from monitor.reply import LoopedText, Part
 from monitor.run_end import LIMITS, outcome_of, undecided_end
-from monitor.running_turn import RunningTurn, is_written_loop
+from monitor.running_turn import WRITTEN, RunningTurn, is_written_loop
 from monitor.spending import NOTHING
 from monitor.state import RunState, Usage
 from monitor.stream_end import StreamEnd, stream_end
@@ -57,6 +57,9 @@ T = TypeVar("T")
 
 HOLD_CHARS = 256
 """Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
+
+PIECE_CHARS = 65_536
+"""A longer text is shown to the detectors in pieces, so that one in which the run ends is not read to its end: a second a megabyte."""
 
 SAME_MOMENT_S = 0.001
 """Looks with nothing between them, and no more time than this, in seconds, are one."""
@@ -639,6 +642,8 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
             return
         for detection in found:
+            if self.ends_stream and detection.channel in WRITTEN:
+                break  # in smaller pieces it would not have come any more
             self._take(detection, now)
 
     def _take(self, detection: Detection, now: float) -> None:
@@ -679,7 +684,10 @@ class RunCore:
         running = self._running
         text = running.take_text()
         if text:
-            self._find(self._bank.text, text, now)
+            for start in range(0, len(text), PIECE_CHARS):
+                self._find(self._bank.text, text[start : start + PIECE_CHARS], now)
+                if self.stop is not None:
+                    break  # the run is over: nobody reads the rest of a flood
             self._spend(running.tally.count(text), now)
         self._free_chars = min(self._limits.free_chars, self._bank.need, HOLD_CHARS)
 

@@ -9,13 +9,13 @@ from monitor.reply import LoopedText, Part, Reply, loop_start
 from monitor.tally import TurnTally
 from monitor.verdicts import Channel, Detection, Stop
 
-_WRITTEN = ("text", "reasoning", "arguments")
+WRITTEN = ("text", "reasoning", "arguments")
 """Channels in which a loop goes on for as long as the stream does."""
 
 
 def is_written_loop(detection: Detection) -> bool:
     """A loop that goes on for as long as the stream does."""
-    return detection.level == "loop" and detection.channel in _WRITTEN
+    return detection.level == "loop" and detection.channel in WRITTEN
 
 
 class RunningTurn:

@@ -31,7 +31,7 @@ import anyio.lowlevel
 
 from monitor._codec import to_plain
 from monitor._numbers import is_finite
-from monitor._wait import Clock, SystemClock, Wait, make_wait
+from monitor._wait import Clock, Wait, make_wait
 from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
@@ -53,7 +53,7 @@ from monitor.events import (
     ToolStarted,
     ToolWithdrawn,
 )
-from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, ending_by, must_know_price
+from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, clock_of, ending_by, must_know_price
 from monitor.instructions import render, run_instructions
 from monitor.judge_tasks import JudgeTasks
 from monitor.judges.base import as_judges
@@ -87,8 +87,9 @@ _DEFAULT: Any = object()
 class Supervisor:
     """What a run is to do, with what, and within which limits.
 
-    `model`: any `Model`, e.g. `monitor.model("google:gemini-2.5-flash")`. `instructions`: the system prompt, a template whose
-    `variables` are filled in. `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`. `outputs`: what the run
+    `model`: any `Model`, e.g. `monitor.model("google:gemini-2.5-flash")`. `instructions`: the system prompt, in which
+    `${name}` is filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`.
+    `outputs`: what the run
     must emit, as a dict of types or a pydantic model class. `stop_when`: a condition. `budget`: tokens and money, shared with
     whoever else is given it. `prices`: a `Price`, or one for each model name, for `CostLimit` and budgets in US dollars.
     `detectors`: a list replaces the default ones, `None` is off. `judge`: who looks at the run from time to
@@ -144,9 +145,9 @@ class Supervisor:
         _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
         _check_choice("looped_text", looped_text, get_args(LoopedText))
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
-        for message in history:
-            if not isinstance(message, Message):
-                raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
+        if model_settings is not None and not isinstance(model_settings, Mapping):
+            raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
+        _check_history(history)
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
@@ -175,7 +176,7 @@ class Supervisor:
         self.window = window_of(model.name, config=window)
         self.history = History(history).messages  # also refuses a result without its call
         self.sinks = check_parts("sinks", sinks, "emit")
-        self.clock: Clock = clock or SystemClock()
+        self.clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
         self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
 
@@ -663,6 +664,14 @@ def _not_carried_out(call: ToolCall) -> ToolResult:
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
+
+
+def _check_history(given: object) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"history takes a list of messages, not {given!r}")
+    for message in given:
+        if not isinstance(message, Message):
+            raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
 
 
 def _check_last_turn(given: object) -> None:

@@ -84,6 +84,31 @@ async def test_a_delta_of_100_mb_is_read_like_any_other(anyio_backend: str) -> N
     assert outcome.ok
 
 
+async def test_a_flood_in_one_delta_is_not_read_beyond_where_the_run_ends() -> None:
+    class Counting(monitor.ContentRepetition):
+        fed = 0
+
+        def feed_of(self, channel: Any) -> Any:
+            feed = super().feed_of(channel)
+            assert feed is not None
+            counted, inner = self, feed.feed
+
+            class Feed:
+                need = 1
+
+                def feed(self, text: str) -> Any:
+                    counted.fed += len(text)
+                    return inner(text)
+
+            return Feed()
+
+    detector = Counting()
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream("x" * 10_000_000, "after"), detectors=[detector])
+    assert [len(piece) for piece in seen] == [10_000_000]
+    assert outcome.reason is monitor.TerminateReason.LOOP_DETECTED
+    assert detector.fed < 100_000
+
+
 @pytest.mark.parametrize("arguments", ['{"half": ', None, 3, {"a": float("nan")}, {"a": {1, 2}}, "\ud83d"])
 async def test_arguments_that_are_no_json_object_do_not_break_the_run(arguments: Any) -> None:
     calls = [monitor.ToolCall(f"c{n}", "tool", arguments) for n in range(3)]

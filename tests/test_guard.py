@@ -462,12 +462,35 @@ async def test_a_result_that_is_an_object_looks_the_same_each_time() -> None:
         ({"sinks": [print]}, r"has no emit\(\)"),
         ({"detectors": [monitor.ContentRepetition(), monitor.ContentRepetition()]}, "two detectors"),
         ({"keep_text_chars": -5}, "keep_text_chars"),
+        ({"keep_text_chars": "all"}, "keep_text_chars"),
         ({"close_grace_s": -1}, "close_grace_s"),
+        ({"close_grace_s": "2"}, "close_grace_s"),
+        ({"max_nudges": 1.5}, "max_nudges"),
+        ({"price": 3}, "price"),
+        ({"task": 3}, "task"),
+        ({"clock": 3}, "clock"),
     ],
 )
 async def test_arguments_are_checked_where_they_are_given(options: dict[str, Any], says: str) -> None:
     with pytest.raises(monitor.ConfigError, match=says):
         monitor.Guard(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"stop_when": monitor.CostLimit(0.01)}, Reason.COST_LIMIT),
+        ({"budget": monitor.Budget(usd=0.01)}, Reason.COST_LIMIT),
+        ({"budget": monitor.Budget(tokens=10)}, Reason.TOKEN_LIMIT),
+    ],
+)
+async def test_a_run_of_one_stream_has_limits_on_tokens_and_money_too(options: dict[str, Any], reason: Reason) -> None:
+    words = ScriptedStream(*(f"word {n} " for n in range(1_000)))
+    async with monitor.watch(words, price=monitor.Price(1_000, 1_000), **options) as watched:
+        async for _ in watched:
+            pass
+    assert watched.outcome.reason is reason
+    assert words.pulled < 100
 
 
 async def test_a_watched_stream_is_read_once() -> None:

@@ -98,6 +98,21 @@ def test_text_has_no_tool_to_withdraw_and_climbs_while_it_is_being_written():
     assert [type(policy.decide(detection("loop"))).__name__ for _ in range(3)] == ["Nudge", "LastTurn", "Stop"]
 
 
+@pytest.mark.feature("GL-08")
+def test_text_that_was_suspected_and_then_is_sure_is_one_finding_as_long_as_the_model_has_not_read_the_nudge():
+    policy = Ladder()
+    assert [type(policy.decide(detection(level))).__name__ for level in ("suspect", "loop", "loop")] == ["Nudge", "Nudge", "LastTurn"]
+    policy.reset()
+    assert each_turn(policy, detection("suspect"), detection("loop")) == ["Nudge", "LastTurn"]
+
+
+def test_a_suspicion_of_this_turn_outlasts_a_snapshot():
+    policy, other = Ladder(), Ladder()
+    policy.decide(detection("suspect"))
+    other.restore(policy.snapshot())
+    assert isinstance(other.decide(detection("loop")), Nudge)
+
+
 def test_text_whose_evidence_is_never_the_same_twice_is_stopped_while_it_is_being_written():
     """A plan with a counter, or a sentence that is seen from another of its words on each time."""
     policy = Ladder()

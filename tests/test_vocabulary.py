@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import errors
-from monitor.chunks import UsageReport
+from monitor.chunks import TurnFinished, UsageReport, check
 from monitor.errors import AdapterError, ConfigError, MissingExtra, MonitorError, RecordedError, RunFailed, StoreError, ToolError
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, succeeded
@@ -230,3 +230,14 @@ def test_a_total_may_be_more_than_its_parts():
 
 def test_a_node_of_a_tree_is_a_value():
     assert hash(Met("a", met=True, parts=(Met("b", met=False),))) == hash(Met("a", met=True, parts=(Met("b", met=False),)))
+
+
+def test_a_finish_reason_may_be_given_by_its_word():
+    finished = TurnFinished("length")  # type: ignore[arg-type]
+    assert finished == TurnFinished(FinishReason.LENGTH)
+    assert finished.finish_reason is FinishReason.LENGTH
+
+
+def test_a_word_that_is_no_finish_reason_is_no_chunk():
+    with pytest.raises(AdapterError, match="finish_reason is 'whatever'"):
+        check(TurnFinished("whatever"))  # type: ignore[arg-type]

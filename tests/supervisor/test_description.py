@@ -86,6 +86,10 @@ async def test_a_tool_with_required_parameters_is_taken_as_it_is(row: str):
         ({"tools": [look, look]}, "look"),
         ({"keep_text_chars": -1}, "keep_text_chars"),
         ({"close_grace_s": 0}, "close_grace_s"),
+        ({"clock": 3}, "clock"),
+        ({"max_nudges": True}, "max_nudges"),
+        ({"model_settings": 3}, "model_settings"),
+        ({"history": None}, "history"),
         ({"instructions": 3}, "instructions"),
     ],
 )

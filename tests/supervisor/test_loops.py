@@ -19,7 +19,8 @@ pytestmark = pytest.mark.anyio
 INTRO = "Let me think about what to do with it. "
 WORDS = SENTENCE.rstrip(". ")
 LOOP = [INTRO, *[SENTENCE] * 60]
-# Its fourth copy is a suspicion and the fifth is sure: two detections.
+LOOPED = ["TurnStarted", "DetectionRaised", "DetectionRaised"]
+"""A turn in whose text a loop is suspected, and is sure one copy later."""
 TRAIL = (monitor.DetectionRaised, monitor.Nudged, monitor.ToolWithdrawn, monitor.LastTurnStarted, monitor.StopDecided, monitor.TurnStarted)
 
 
@@ -72,7 +73,20 @@ async def test_the_first_detection_of_a_text_loop_cuts_the_stream_and_gives_one_
     told = run.told(1)
     assert "You are repeating yourself" in told
     assert "check the configuration file again to be sure" in told
-    assert run.kinds(*TRAIL) == ["TurnStarted", "DetectionRaised", "DetectionRaised", "Nudged", "TurnStarted", "StopDecided"]
+    assert run.kinds(*TRAIL) == [*LOOPED, "Nudged", "TurnStarted", "StopDecided"]
+
+
+@pytest.mark.feature("GL-08")
+@pytest.mark.parametrize("chars", [1, 7, 64, 300, 10_000])
+async def test_a_text_loop_gets_the_same_one_chance_however_the_provider_cuts_the_text(chars: int):
+    """Also where a single chunk holds the suspicion, the loop, and fifty copies more."""
+    text = "".join(LOOP)
+    pieces = [text[start : start + chars] for start in range(0, len(text), chars)]
+    run = await drive(pieces, call("look", q="x"), "It is noon.", tools=[look])
+    assert (run.outcome.reason, run.outcome.recovered_from) == (Reason.GOAL, None)
+    assert run.kinds(*TRAIL) == [*LOOPED, "Nudged", "TurnStarted", "TurnStarted", "StopDecided"]
+    assert run.told(1).count("You are repeating yourself") == 1
+    assert run.offered(1) == ["terminate", "look"]
 
 
 @pytest.mark.feature("GL-08")
@@ -84,9 +98,9 @@ async def test_the_same_loop_again_gets_a_last_turn_and_then_the_run_ends():
     assert outcome.source == outcome.evidence.detector
     assert all(stream.closed and stream.pulled < 20 for stream in run.model.streams)
     assert run.kinds(*TRAIL) == [
-        *["TurnStarted", "DetectionRaised", "DetectionRaised", "Nudged"],
-        *["TurnStarted", "DetectionRaised", "DetectionRaised", "LastTurnStarted"],
-        *["TurnStarted", "DetectionRaised", "DetectionRaised", "StopDecided"],
+        *[*LOOPED, "Nudged"],
+        *[*LOOPED, "LastTurnStarted"],
+        *[*LOOPED, "StopDecided"],
     ]
 
 
@@ -94,16 +108,7 @@ async def test_the_same_loop_again_gets_a_last_turn_and_then_the_run_ends():
 async def test_without_a_last_turn_the_second_detection_ends_the_run():
     run = await drive(LOOP, LOOP, last_turn=None)
     assert (run.outcome.reason, len(run.requests)) == (Reason.LOOP_DETECTED, 2)
-    assert run.kinds(*TRAIL) == [
-        "TurnStarted",
-        "DetectionRaised",
-        "DetectionRaised",
-        "Nudged",
-        "TurnStarted",
-        "DetectionRaised",
-        "DetectionRaised",
-        "StopDecided",
-    ]
+    assert run.kinds(*TRAIL) == [*LOOPED, "Nudged", *LOOPED, "StopDecided"]
 
 
 @pytest.mark.feature("GL-08")
