@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -96,3 +97,12 @@ def test_links_between_pages_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:
+    page = (ROOT / "docs" / "supervisor.md").read_text()
+    named = set(re.findall(r"`([A-Z]\w+)`", page))
+    events = {kind.__name__ for kind in get_args(monitor.Event)}
+    conditions = {name for name, thing in vars(monitor).items() if isinstance(thing, type) and issubclass(thing, monitor.Condition)}
+    assert events - named == set()
+    assert conditions - named == {"Condition"}
