@@ -46,7 +46,7 @@ PEER_CHARS = {1: 60_000, 4: 16_000, 16: 40_000, 64: 60_000, 256: 100_000, 4096: 
 TOKENS = re.compile(r"\s?[A-Za-z]{1,8}|\d{1,3}|\s+|[^\sA-Za-z\d]")
 """Word and punctuation pieces, like the tokens that some providers send one by one."""
 GOALS: dict[int | str, float] = {4: 500, 16: 100, 64: 100, 256: 100, 4096: 100}
-"""Characters per second on prose, ours over the peer's (research/performance.md, section 5)."""
+"""Characters per second on prose, ours over the peer's."""
 GOALS_ALL: dict[int | str, float] = {4: 200}
 """The same with every default detector."""
 GOAL_WORST_US = 5.0

@@ -131,6 +131,8 @@ class Supervisor:
         keep_text_chars: int | None = None,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
+        if isinstance(model, str):
+            raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
         check_part("model", model, "stream")
         if stop_when is not None and not isinstance(stop_when, Condition):
             raise ConfigError(f"stop_when takes a condition such as monitor.MaxTurns(30), not {stop_when!r}")

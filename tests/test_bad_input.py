@@ -285,3 +285,14 @@ async def test_a_flood_that_can_only_be_drained_is_given_up_on_and_not_called_cl
             break
     assert not watched.outcome.closed
     assert 0 < watched.outcome.chunks_after_decision <= 256
+
+
+async def test_text_in_a_stream_of_chunks_is_told_how_to_be_one() -> None:
+    _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.TextDelta("Hm. "), "text"))
+    assert outcome.reason is Reason.INVALID_STREAM
+    assert "expected a chunk of monitor, got str; yield TextDelta(...) for text" in outcome.detail
+
+
+async def test_the_name_of_a_model_is_not_a_model() -> None:
+    with pytest.raises(monitor.ConfigError, match=r"write monitor\.model\('google:gemini-2\.5-flash'\)"):
+        monitor.Supervisor("google:gemini-2.5-flash")  # type: ignore[arg-type]

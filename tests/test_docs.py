@@ -7,8 +7,10 @@ import re
 import runpy
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import monitor
@@ -96,3 +98,32 @@ def test_links_between_pages_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:
+    page = (ROOT / "docs" / "supervisor.md").read_text()
+    named = set(re.findall(r"`([A-Z]\w+)`", page))
+    events = {kind.__name__ for kind in get_args(monitor.Event)}
+    conditions = {name for name, thing in vars(monitor).items() if isinstance(thing, type) and issubclass(thing, monitor.Condition)}
+    assert events - named == set()
+    assert conditions - named == {"Condition"}
+
+
+def test_the_recording_of_the_page_of_the_command_plays(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    lines = re.findall(r'^    (\{"(?:type|at)".*)$', page, re.MULTILINE)
+    (tmp_path / "run.jsonl").write_text("\n".join(lines))
+    played = CliRunner().invoke(app, ["run", "x", "--model", f"replay:{tmp_path / 'run.jsonl'}", "--max-turns", "1", "--last-turn", "off"])
+    assert lines
+    assert 'read_file(path="setup.py")' in played.output, played.output
+
+
+def test_the_page_of_the_command_has_every_option() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    program = get_command(app)
+    missing = []
+    for name, command in program.commands.items():  # type: ignore[attr-defined]  # the app is a group
+        section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        options = [option for given in command.params for option in given.opts if option.startswith("--") and option != "--help"]
+        missing += [f"{name} {option}" for option in options if f"`{option}" not in section]
+    assert missing == []

@@ -48,5 +48,6 @@ class ChunkAdapter(_PlainAdapter):
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunk itself."""
         if not isinstance(item, CHUNK_TYPES):
-            raise AdapterError(f"expected a chunk of monitor, got {type(item).__name__}")
+            hint = "; yield TextDelta(...) for text" if isinstance(item, str) else ""
+            raise AdapterError(f"expected a chunk of monitor, got {type(item).__name__}{hint}")
         return (item,)

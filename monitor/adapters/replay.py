@@ -93,7 +93,8 @@ def _parsed(line: bytes, where: str, before_s: float) -> RecordedChunk | None:
             data = {"at": before_s, "chunk": data}
         at_s, chunk = data["at"], chunk_codec.from_dict(data["chunk"])
     except KeyError as error:
-        raise AdapterError(f"{where}: {error} is missing") from None
+        form = 'a line is {"at": SECONDS, "chunk": {"type": "text_delta", ...}}, or the chunk alone'
+        raise AdapterError(f"{where}: {error} is missing; {form}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise AdapterError(f"{where}: {error}") from None
     if type(at_s) not in {int, float} or not math.isfinite(at_s) or at_s < 0:

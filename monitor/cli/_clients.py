@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from monitor.errors import ConfigError, MissingExtra
 
@@ -70,6 +71,8 @@ def client_for(name: str, base_url: str | None) -> tuple[Any, Closing] | None:
         return None
     keys = [os.environ[key] for key in service.keys if os.environ.get(key)]
     if base_url is not None:
+        if urlsplit(base_url).scheme not in {"http", "https"} or not urlsplit(base_url).netloc:
+            raise ConfigError(f"--base-url {base_url}: write the whole address, e.g. http://localhost:8000/v1")
         return service.client(base_url, keys[0] if keys else "none")  # the SDK wants one, a server of one's own may not
     if not keys:
         raise ConfigError(f"{name} needs a key: set {service.keys[0]} (without a key: agent-monitor run --demo)")

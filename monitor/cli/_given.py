@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -16,6 +16,7 @@ from monitor.cli._load import load
 from monitor.conditions import Condition
 from monitor.config import parse_setting
 from monitor.errors import ConfigError
+from monitor.tools.functions import as_tools
 
 STDIN = "-"
 _MARKER = re.compile(r"(?:[-*+]|\d+[.)])\s+(?:\[.\]\s+)?")
@@ -44,6 +45,8 @@ def _stdin() -> str:
 
 def model_of(name: str | None, base_url: str | None) -> tuple[monitor.Model, Closing]:
     """The model by its name, and how to close what it needs. `base_url`: a compatible server in the place of the service."""
+    if name is None and base_url is not None:
+        raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
     if name is None:
         raise ConfigError(
             "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY); "
@@ -79,9 +82,18 @@ def variables_of(given: Iterable[str]) -> dict[str, str]:
     return variables
 
 
-def tools_of(given: Iterable[str]) -> list[Callable[..., Any]]:
+def tools_of(given: Iterable[str]) -> list[monitor.Tool]:
     """`--tool module:function`, each."""
-    return [load(one, "--tool") for one in given]
+    return [_tool(one) for one in given]
+
+
+def _tool(spec: str) -> monitor.Tool:
+    thing = load(spec, "--tool")
+    try:
+        (made,) = as_tools([thing]).values()
+    except ConfigError as error:
+        raise ConfigError(f"--tool {spec}: {error}") from None
+    return made
 
 
 def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:

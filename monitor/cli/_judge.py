@@ -26,7 +26,10 @@ from monitor.judging import FIRST_TURN, Judge, JudgeCost, JudgeInput, Judgement
 from monitor.models import Model, ModelRequest
 
 JudgeOption: TypeAlias = Annotated[
-    str | None, typer.Option("--judge", metavar="MODEL", help="Also ask this model whether a run is stuck: google:NAME, or replay:FILE.")
+    str | None,
+    typer.Option(
+        "--judge", metavar="MODEL", help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE."
+    ),
 ]
 ConfirmOption: TypeAlias = Annotated[
     str | None, typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure.")

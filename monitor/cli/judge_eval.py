@@ -76,7 +76,9 @@ class Evaluation:
 def judge_eval(
     corpus: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="Recorded runs with labels: JSON lines, plain or gzipped.")],
     *,
-    judge: Annotated[str, typer.Option("--judge", metavar="MODEL", help="The model to ask: google:NAME, or replay:FILE.")],
+    judge: Annotated[
+        str, typer.Option("--judge", metavar="MODEL", help="The model to ask: google:NAME, openai:NAME, ..., or replay:FILE.")
+    ],
     confirm: ConfirmOption = None,
     cache: CacheOption = None,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N questions.")] = None,

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from monitor.cli._explain import explain as explain_run
 from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, offline_judge
 from monitor.cli._report import Report, run_as_json, show, summary_as_json
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
-from monitor.errors import RunFailed
+from monitor.errors import ConfigError, RunFailed
 from monitor.judging import FIRST_TURN
 from monitor.policy import StopAtFirstLoop
 from monitor.transcripts import BadLine, Corpus, RecordedRun
@@ -91,6 +91,15 @@ def scan(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit(), ExitStack() as stack:
+        if judge is None:
+            _refuse_without_judge(
+                {
+                    "--judge-confirm": judge_confirm is not None,
+                    "--judge-cache": judge_cache is not None,
+                    "--judge-from": judge_from != FIRST_TURN,
+                    "--judge-suspicion": judge_suspicion is not None,
+                }
+            )
         chosen = settings_of(config, detectors, settings, policy)
         decides = chosen.policy() or StopAtFirstLoop()
         report = Report(warns=not isinstance(decides, StopAtFirstLoop))
@@ -122,6 +131,11 @@ def scan(
             if asker is not None:
                 console.print(asker.said(), soft_wrap=True)
         raise typer.Exit(BAD_INPUT if report.bad else LOOPS_FOUND if report.loops else 0)
+
+
+def _refuse_without_judge(given: Mapping[str, bool]) -> None:
+    if idle := [option for option, is_given in given.items() if is_given]:
+        raise ConfigError(f"{' and '.join(idle)} without a judge to ask: add --judge google:NAME")
 
 
 # ------------------------------------------------------------------ reading

@@ -16,7 +16,7 @@ Rules:
   and so is saying nothing at all. With the same calls and results between, five equal ones are a loop and nothing less is anything: runs
   that call tools recover, and their calls have detectors of their own;
 - two or three messages that come in turn, with nothing done between, count by their rounds, and the longest of them says how many it takes;
-- "three messages in a row", whatever they say, is no rule; `research/quality.md` calls it unusable.
+- "three messages in a row", whatever they say, is no rule: agents say three different things in a row all the time.
 """
 
 from __future__ import annotations

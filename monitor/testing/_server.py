@@ -264,6 +264,8 @@ def _in_order(scripts: Sequence[Script]) -> Callable[[ReceivedRequest], Script]:
 
 
 def _checked(script: Script) -> tuple[Step, ...]:
+    if isinstance(script, (str, Mapping)) or not isinstance(script, Iterable):
+        raise ConfigError(f"a script is a list of steps and events, not {script!r}; write [[...]] for one script of one step")
     steps = tuple(_step_of(step) for step in script)
     if any(isinstance(step, Reply) for step in steps):
         *before, last = steps

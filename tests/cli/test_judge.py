@@ -307,3 +307,11 @@ def test_a_damaged_file_counts_as_not_there(tmp_path: Path, content: str) -> Non
     cache.forget(key)
     cache.forget(key)
     assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize("idle", [("--judge-from", "3"), ("--judge-suspicion", "0.6"), ("--judge-confirm", "google:x")])
+def test_options_of_a_judge_without_a_judge_are_refused(idle: tuple[str, str], tmp_path: Path):
+    (tmp_path / "runs.jsonl").write_text("")
+    done = CliRunner().invoke(app, ["scan", *idle, str(tmp_path / "runs.jsonl")])
+    assert done.exit_code == 2
+    assert f"{idle[0]} without a judge to ask: add --judge google:NAME" in done.stderr

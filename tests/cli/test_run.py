@@ -229,7 +229,9 @@ def test_steps_may_be_given_one_by_one():
         (["x", "--model", "openai:gpt-5"], "needs a key: set OPENAI_API_KEY"),
         (["x", "--model", "anthropic:claude-sonnet-5"], "needs a key: set ANTHROPIC_API_KEY"),
         (["x", "--model", "replay:none.jsonl"], "--model replay:none.jsonl: No such file or directory"),
-        (["--demo", "--base-url", "http://127.0.0.1:9"], "which model?"),
+        (["--demo", "--base-url", "http://127.0.0.1:9"], "--base-url is where a model is asked; name it as well"),
+        (["x", "--model", "openai:m", "--base-url", "localhost:8000"], "--base-url localhost:8000: write the whole address, e.g. http://"),
+        (["--demo", "--tool", "os:sep"], "--tool os:sep: '/' is no tool"),
         (
             ["x", "--model", "replay:{sample}", "--base-url", "http://127.0.0.1:9"],
             "--base-url is for google:, openai:, openai-responses:, anthropic: models, not for replay:",

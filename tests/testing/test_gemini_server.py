@@ -390,3 +390,9 @@ def test_a_body_in_chunks_is_read():
             connection.sendall(head.encode() + b'5\r\n{"a":\r\n2\r\n1}\r\n0\r\n\r\n')
             read_until(connection, b"\r\n0\r\n\r\n")
     assert server.requests[0].body == {"a": 1}
+
+
+@pytest.mark.parametrize("scripts", [[rate_limited(1)], [finish()], ["hello"]])
+def test_a_script_that_is_no_list_of_steps_is_said(scripts: Any):
+    with pytest.raises(ConfigError, match=r"a script is a list of steps and events, not .*write \[\[\.\.\.\]\]"):
+        LocalGemini(scripts)

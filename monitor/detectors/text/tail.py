@@ -2,7 +2,7 @@
 chant (modern models repeat paragraphs of 140 to 300 characters) or so short that windows overlap (`1111...`, `felt felt felt`).
 
 Rule: the last characters are periodic with a period of 1 to 1024. Four copies and at least 192 characters are a suspicion, five a loop, as
-three and five calls are; the suspicion is at llama.cpp's proposal and `research/quality.md`. Units of up to 16 characters are a loop at 160
+three and five calls are; the suspicion is at llama.cpp's proposal (four). Units of up to 16 characters are a loop at 160
 (a word, ten times; 0.142857... to 150 digits and bars of 120 characters stay below). In the recorded texts that must stay quiet no unit
 that speaks repeats for more than 90 characters. More is asked of what people repeat on purpose:
 
