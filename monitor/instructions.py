@@ -18,7 +18,7 @@ def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
 
     `$${name}` stands for the text `${name}`; any other dollar or brace is plain text, so JSON, prices and shell code need no care.
     A variable that is not used does no harm, values are not searched for variables again.
-    Missing ones are a `ConfigError` that names them all; so are those that are written in another way, `{name}` or `{{name}}`.
+    Missing ones are a `ConfigError` that names them all.
     """
     if not isinstance(template, str):
         raise ConfigError(f"instructions must be a string, not {template!r}")
@@ -26,11 +26,9 @@ def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
         raise ConfigError(f"variables must be a dict, not {variables!r}")
     known = variables or {}
     missing: dict[str, None] = {}
-    written: set[str] = set()
 
     def filled(match: re.Match[str]) -> str:
         dollars, name = match.groups()
-        written.add(name)
         literal = "$" * (len(dollars) // 2)
         if len(dollars) % 2 == 0:
             return f"{literal}{{{name}}}"
@@ -46,9 +44,6 @@ def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
             f"the instructions use variables that are not given: {names}. Add them to variables= (the command: --var), "
             "or write $${...} for the text itself"
         )
-    for name in known:
-        if name not in written and f"{{{name}}}" in template:
-            raise ConfigError(f"the variable {name} is given, and the instructions say {{{name}}}: write ${{{name}}}")
     return text
 
 

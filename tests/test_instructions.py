@@ -26,14 +26,6 @@ def test_a_template_without_variables_given_is_a_template_all_the_same():
         render("Look at ${repo}.")
 
 
-@pytest.mark.feature("GC-10")
-@pytest.mark.parametrize("template", ["Look at {repo}.", "Look at {{repo}}."])
-def test_a_variable_that_is_written_in_another_way_is_not_passed_over(template: str):
-    with pytest.raises(ConfigError, match=r"write \$\{repo\}"):
-        render(template, {"repo": "anyio"})
-    assert render(template) == template
-
-
 def test_a_variable_that_is_not_used_does_no_harm():
     assert render("plain", {"repo": "anyio"}) == "plain"
 
