@@ -247,7 +247,7 @@ class RunCore:
     def feed_text(self, text: str, now: float) -> None:
         """The next piece of visible text: the same as a `TextDelta`, without the object."""
         if type(text) is not str and not isinstance(text, str):
-            raise AdapterError(f"expected a piece of text, got {type(text).__name__}")
+            raise AdapterError(f"expected a piece of text, got {type(text).__name__}; in a stream of chunks, text is a TextDelta")
         self._running.parts.append(text)
         self._free_chars -= len(text)
         if self._free_chars <= 0:
