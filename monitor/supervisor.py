@@ -555,7 +555,8 @@ class Run:
             if self._core.stop is not None and self._waiting is not None:
                 self._waiting.interrupt()
 
-        await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished))
+        own = [spec.name for spec in self._assignment.tools]
+        await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished, others=own))
 
     # ------------------------------------------------------------------ helpers
 

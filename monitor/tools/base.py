@@ -15,7 +15,7 @@ import copy
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -75,18 +75,21 @@ async def carry_out_all(
     tools: Mapping[str, Tool],
     run: object = None,
     finished: Callable[[ToolResult, float], object] | None = None,
+    *,
+    others: Collection[str] = (),
 ) -> list[ToolResult]:
     """The answers to the calls of one model response, in the order of the calls, whichever is ready first.
 
     Calls run side by side. One of a tool that is `alone` waits for those before it, and those after it wait for it.
-    `finished` is told each result when it is there, with the seconds that it took.
+    `finished` is told each result when it is there, with the seconds that it took. `others`: names of tools that somebody else carries
+    out, for the answer to a call of a tool that there is not.
     """
     results: list[ToolResult] = []
     for alone, group in itertools.groupby(calls, lambda call: getattr(tools.get(call.name), "alone", False)):
         together = list(group)
         for batch in [[call] for call in together] if alone else [together]:
             await anyio.lowlevel.checkpoint_if_cancelled()  # trio's task group lets one go by that strikes as its last task ends
-            results += await _side_by_side(batch, tools, run, finished)
+            results += await _side_by_side(batch, tools, run, finished, others)
     return results
 
 
@@ -95,6 +98,7 @@ async def _side_by_side(
     tools: Mapping[str, Tool],
     run: object,
     finished: Callable[[ToolResult, float], object] | None,
+    others: Collection[str],
 ) -> list[ToolResult]:
     results = [_failed(call, "Error: it ended without an answer") for call in calls]
     fatal: list[BaseException] = []
@@ -102,7 +106,7 @@ async def _side_by_side(
     async def answer(index: int, call: ToolCall) -> None:
         try:
             begun = anyio.current_time()
-            results[index] = await _answer(call, tools, run)
+            results[index] = await _answer(call, tools, run, others)
             if finished is not None:
                 finished(results[index], anyio.current_time() - begun)
         except anyio.get_cancelled_exc_class():
@@ -121,13 +125,13 @@ async def _side_by_side(
     return results
 
 
-async def _answer(call: ToolCall, tools: Mapping[str, Tool], run: object) -> ToolResult:
+async def _answer(call: ToolCall, tools: Mapping[str, Tool], run: object, others: Collection[str]) -> ToolResult:
     """Raises what is no answer: see the module."""
     cancelled = anyio.get_cancelled_exc_class()
     try:
         tool = tools.get(call.name)
         if tool is None:
-            raise ToolError(_unknown(call.name, tools))
+            raise ToolError(_unknown(call.name, {*tools, *others}))
         arguments = _arguments(call.arguments)
         return ToolResult(call.id, call.name, text_of(await tool.call(arguments, ToolContext(call, run))))
     except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
@@ -146,7 +150,7 @@ def _failed(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, call.name, text, is_error=True)
 
 
-def _unknown(name: str, tools: Mapping[str, Tool]) -> str:
+def _unknown(name: str, tools: Collection[str]) -> str:
     """In words that `UnknownTool` knows, too."""
     text = f"unknown tool {excerpt(name)}."
     if not tools:

@@ -338,3 +338,11 @@ async def test_a_long_answer_is_whole_in_the_outcome_and_in_the_history():
     run = await drive(words)
     assert run.outcome.text == words
     assert run.run.history[-1] == AssistantMessage((Text(words),), (), monitor.FinishReason.DONE)
+
+
+async def test_a_call_of_a_tool_that_there_is_not_is_answered_with_all_that_there_are():
+    run = await drive(call("emit_values", name="a", value=1), call("emit_value", name="a", value=1), tools=[look], outputs={"a": int})
+    assert run.outcome.reason is Reason.GOAL
+    text = run.results(0)[0].text
+    assert "Did you mean emit_value?" in text
+    assert "emit_value, look, terminate" in text
