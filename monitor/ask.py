@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from monitor._wait import Clock
@@ -11,21 +12,23 @@ from monitor.errors import AdapterError
 from monitor.events import Event
 from monitor.judging import JudgeCost
 from monitor.models import Model, ModelRequest
+from monitor.outcome import Turn
 from monitor.policy import ObserveOnly
 from monitor.reasons import TerminateReason
 from monitor.run import RunCore
 from monitor.stream import SourceStream
+from monitor.verdicts import Stop
 
 REPLY_CHARS = 50_000
-"""More than this of an answer is not kept: what was asked for is a few hundred."""
+"""More than this of an answer is not kept: what was asked for is a few hundred, of a summary a few thousand."""
 
 
-async def ask(
+async def ask_turn(
     model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[JudgeCost], None]
-) -> str:
-    """The text that `model` answers to `request`. `charge` is told what it took, also where it fails or is cancelled.
+) -> Turn:
+    """What `model` answers to `request`, also where it failed or was cut off. `charge` is told what it took, also of one that is cancelled.
 
-    Raises what the model raises, `TimeoutError`, or `AdapterError` for an answer that did not come to its end.
+    Raises `TimeoutError`, and what is raised before there is any answer to speak of.
     """
     core = RunCore(stop_when=Timeout(timeout_s), policy=ObserveOnly(), emit=_nobody, keep_text_chars=REPLY_CHARS)
     core.begin(clock.now())
@@ -39,13 +42,24 @@ async def ask(
     finally:
         outcome = core.terminate(clock.now())
         charge(JudgeCost(outcome.usage, outcome.usage_estimated))
-    if outcome.error is not None:
-        raise outcome.error
     if outcome.reason is TerminateReason.TIMEOUT:
         raise TimeoutError(f"{model.name} did not answer within {timeout_s:g} s")
-    if not outcome.ok:
-        raise AdapterError(f"{model.name}: {outcome.detail}")
-    return outcome.text
+    return replace(stream.turn, stopped=None if outcome.ok else Stop(outcome.reason, outcome.detail, outcome.source), error=outcome.error)
+
+
+async def ask(
+    model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[JudgeCost], None]
+) -> str:
+    """The text that `model` answers to `request`. `charge` is told what it took, also where it fails or is cancelled.
+
+    Raises what the model raises, `TimeoutError`, or `AdapterError` for an answer that did not come to its end.
+    """
+    turn = await ask_turn(model, request, timeout_s=timeout_s, clock=clock, close_grace_s=close_grace_s, charge=charge)
+    if turn.error is not None:
+        raise turn.error
+    if turn.stopped is not None:
+        raise AdapterError(f"{model.name}: {turn.stopped.detail}")
+    return turn.text
 
 
 def _nobody(event: Event) -> None:

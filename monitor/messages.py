@@ -5,7 +5,7 @@ A result has no place but beside its call, so an orphan cannot be expressed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from monitor._codec import Codec
@@ -48,6 +48,8 @@ class UserMessage:
     """What the user, or the monitor as a nudge, said."""
 
     content: tuple[Text | Media, ...]
+    synthetic: bool = field(default=False, compare=False)
+    """The monitor said it, not a person: a nudge, a summary, a word to go on. The model is sent the same either way."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -594,7 +594,7 @@ class Run:
 
     def _say(self, text: str) -> None:
         """One user message, at the end: what the provider has cached of the history stays good."""
-        self._history.append(UserMessage((Text(text),)))
+        self._history.append(UserMessage((Text(text),), synthetic=True))
 
     def _count_stream(self) -> int:
         self._streams_opened += 1

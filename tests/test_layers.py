@@ -17,6 +17,7 @@ PACKAGE = ROOT / "monitor"
 VOCABULARY = {
     "chunks",
     "signatures",
+    "compacting",
     "judging",
     "messages",
     "models",

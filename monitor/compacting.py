@@ -1,0 +1,209 @@
+"""What a compaction is asked for, what it answers, and how it fails. The compactions themselves are in `monitor.compaction`.
+
+A compaction puts a summary in the place of old messages. It is proposed against a version of the history, accepted only if the whole next
+request gets small enough, and recorded, so that what the model is shown can be made again from the originals: `shown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from monitor._codec import Codec
+from monitor.errors import ConfigError, MonitorError
+from monitor.judging import JudgeCost
+from monitor.messages import Message
+from monitor.models import Model, ModelRequest
+from monitor.outcome import Turn
+
+
+class CompactionReason(StrEnum):
+    """Why the history is made smaller."""
+
+    HIGH_WATER = "high_water"
+    """The context has come to the mark: it is done beside the run, which goes on."""
+    CEILING = "ceiling"
+    """There is no room left to go on meanwhile: the run waits."""
+    OVERFLOW = "overflow"
+    """The provider has refused the request."""
+    SILENT_OVERFLOW = "silent_overflow"
+    """It has answered, and not read all of it, or had no room for the answer."""
+    MANUAL = "manual"
+    """Somebody asked for it."""
+
+
+PRESSING = frozenset({CompactionReason.CEILING, CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW})
+"""The run cannot go on without it: where the summary fails, less is kept rather than nothing done."""
+
+
+class CompactionFailure(StrEnum):
+    """What became of a compaction that was none. The history is then as it was."""
+
+    NOTHING_TO_COMPACT = "nothing_to_compact"
+    INEFFECTIVE = "ineffective"
+    """The next request would not be small enough."""
+    STALE = "stale"
+    """Another edit has changed what it covers."""
+    CANCELLED = "cancelled"
+    """A hook did not want it."""
+    ABORTED = "aborted"
+    """The run ended, or was aborted, meanwhile."""
+    TIMEOUT = "timeout"
+    EMPTY = "empty"
+    """The model said nothing that can be read, twice."""
+    TRUNCATED = "truncated"
+    """The summary was cut off at the output limit."""
+    TOOL_CALL = "tool_call"
+    """The model wanted to go on with the work instead of summarising it."""
+    REJECTED = "rejected"
+    """The summary lacks sections, also after it was sent back once."""
+    TOO_LONG = "too_long"
+    """The request for the summary does not fit its own model."""
+    PROVIDER = "provider"
+    """The call failed for another reason."""
+    INVALID = "invalid"
+    """What it would put in place is nothing that a provider takes."""
+    DISABLED = "disabled"
+    """Too many in a row did not help: none is tried until one that is asked for by hand does."""
+
+
+RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.PROVIDER, CompactionFailure.STALE})
+"""Failures that another try may get past as things stand."""
+
+SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CANCELLED, CompactionFailure.DISABLED})
+"""Not failures of the compaction: it was not begun."""
+
+
+class CompactionError(MonitorError):
+    """A compaction that was none. The history is as it was."""
+
+    def __init__(self, failure: CompactionFailure, message: str, *, media_removed: bool = False) -> None:
+        super().__init__(message)
+        self.failure = failure
+        self.media_removed = media_removed
+        """Media had been taken out of what the summariser reads before it failed."""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether another try may get past it as things stand."""
+        return self.failure in RETRYABLE
+
+    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[CompactionFailure, str, bool]]:
+        return _again, (self.failure, str(self), self.media_removed)
+
+
+class CompactionIneffective(CompactionError):
+    """The next request would not have become small enough."""
+
+    def __init__(self, message: str, *, tokens_before: int, tokens_after: int, target_tokens: int) -> None:
+        super().__init__(CompactionFailure.INEFFECTIVE, message)
+        self.tokens_before = tokens_before
+        self.tokens_after = tokens_after
+        self.target_tokens = target_tokens
+
+    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[str, int, int, int]]:  # type: ignore[override]
+        return _ineffective, (str(self), self.tokens_before, self.tokens_after, self.target_tokens)
+
+
+def _again(failure: CompactionFailure, message: str, media_removed: bool) -> CompactionError:  # noqa: FBT001 - what pickle hands over
+    return CompactionError(failure, message, media_removed=media_removed)
+
+
+def _ineffective(message: str, before: int, after: int, target: int) -> CompactionIneffective:
+    return CompactionIneffective(message, tokens_before=before, tokens_after=after, target_tokens=target)
+
+
+AskTurn: TypeAlias = Callable[[Model, ModelRequest], Awaitable[Turn]]
+"""Ask a model and wait for its whole answer, also for one that failed (`Turn.model_error`, `Turn.error`) or was cut off. Raises
+`TimeoutError` where it takes too long. What it costs is counted.
+"""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CompactionDetails:
+    """What a summary is about, as data; added up from one compaction to the next."""
+
+    files_read: tuple[str, ...] = ()
+    files_modified: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    """Other things that were made: addresses, ids of what tools stored."""
+    tool_notes: tuple[str, ...] = ()
+    """What tools did that the summary may not say: failures, refusals, results of subagents."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CompactionRecord:
+    """A compaction that was finished: what stands in the place of which originals.
+
+    Raises `ConfigError` for one that says nothing, or whose numbers make no sense.
+    """
+
+    summary: str
+    """In words, without what is pinned beside it."""
+    shown: tuple[Message, ...]
+    """What the model is shown in the place of everything before `first_kept`."""
+    first_kept: int
+    """The first original, counted from 0, that is shown as it is."""
+    tokens_before: int
+    tokens_after: int
+    """Of the whole request; estimated where the provider has not counted."""
+    preset: str = ""
+    reason: CompactionReason = CompactionReason.MANUAL
+    summarised_by: str = ""
+    """The model by name, `extractive`, or `cut`."""
+    details: CompactionDetails = field(default_factory=CompactionDetails)
+
+    def __post_init__(self) -> None:
+        if not self.shown or not self.summary.strip():
+            raise ConfigError("a record of a compaction has a summary, and something that is shown for it")
+        if self.first_kept < 1:
+            raise ConfigError(f"first_kept is {self.first_kept}: a compaction covers at least one message")
+        if self.tokens_before < 0 or self.tokens_after < 0:
+            raise ConfigError("tokens_before and tokens_after are numbers of tokens")
+
+
+record_codec: Codec[CompactionRecord] = Codec(CompactionRecord)
+
+
+class CompactionStore(Protocol):
+    """Where finished compactions are kept. Nothing is written of one that failed."""
+
+    def add(self, record: CompactionRecord) -> None:
+        """Keep it. Raises `StoreError` if that is not possible; then the compaction has failed."""
+        ...
+
+    def records(self) -> Sequence[CompactionRecord]:
+        """All of them, oldest first."""
+        ...
+
+
+def shown(originals: Sequence[Message], records: Sequence[CompactionRecord]) -> tuple[Message, ...]:
+    """What the model is shown of `originals`: the newest valid record, and everything from its `first_kept` on.
+
+    Valid is one that covers messages which are there. Without any, all originals.
+    """
+    for record in reversed(records):
+        if record.first_kept <= len(originals):
+            return (*record.shown, *originals[record.first_kept :])
+    return tuple(originals)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CompactionResult:
+    """A compaction that was accepted."""
+
+    messages: tuple[Message, ...]
+    """The history with it."""
+    record: CompactionRecord
+    replayed: int | None = None
+    """The message, by its index in `messages`, that stands once more at the end with its media named; `None`: none."""
+    kept_messages: int = 0
+    kept_tokens: int = 0
+    reread_tokens: int = 0
+    """Estimated: what the provider had cached and has to read anew once."""
+    cost: JudgeCost = field(default_factory=JudgeCost)
+    """What the summary took."""
+    warnings: tuple[str, ...] = ()
+    """What was done instead of what was wanted: a model that did not answer, a rung of the ladder."""
