@@ -79,7 +79,13 @@ from monitor.errors import ToolError as ToolError
 from monitor.events import AbortRequested as AbortRequested
 from monitor.events import AttemptRetried as AttemptRetried
 from monitor.events import ChunkReceived as ChunkReceived
+from monitor.events import CompactionFailed as CompactionFailed
+from monitor.events import CompactionFinished as CompactionFinished
+from monitor.events import CompactionProgressed as CompactionProgressed
+from monitor.events import CompactionSkipped as CompactionSkipped
+from monitor.events import CompactionStarted as CompactionStarted
 from monitor.events import ContextFull as ContextFull
+from monitor.events import ContextNearlyFull as ContextNearlyFull
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
@@ -186,11 +192,17 @@ __all__ = [
     "Clock",
     "Committed",
     "Compact",
+    "CompactionFailed",
+    "CompactionFinished",
+    "CompactionProgressed",
+    "CompactionSkipped",
+    "CompactionStarted",
     "Condition",
     "ConfigError",
     "ContentRepetition",
     "ContextFull",
     "ContextMeter",
+    "ContextNearlyFull",
     "Continue",
     "CostLimit",
     "Detection",

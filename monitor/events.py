@@ -6,10 +6,11 @@ Events mark transitions; a chunk by itself is none. `at_s` is seconds since the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from monitor._codec import Codec
 from monitor.chunks import Chunk, ToolCall, ToolResult
+from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.judging import Fact, JudgeCost, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
@@ -268,6 +269,107 @@ class ContextFull:
 
 
 @dataclass(slots=True, frozen=True)
+class ContextNearlyFull:
+    """The context will soon be at the mark where it is compacted. Told once, until it has been made smaller."""
+
+    at_s: float
+    turn: int
+    tokens: int
+    limit_tokens: int
+    """The mark."""
+
+
+@dataclass(slots=True, frozen=True)
+class CompactionStarted:
+    """A summary is being made of old messages. One of `CompactionFinished` and `CompactionFailed` follows."""
+
+    at_s: float
+    turn: int
+    compaction: int
+    """Which one of the run, from 1."""
+    reason: CompactionReason
+    preset: str
+    tokens: int
+    """Of the whole next request, as it is now."""
+    background: bool
+    """The run goes on meanwhile; else it waits."""
+    refill: str | None = None
+    """What filled the context again so soon after the last one, for people; `None`: nothing did."""
+
+
+@dataclass(slots=True, frozen=True)
+class CompactionProgressed:
+    """A part of the old messages is in the summary."""
+
+    at_s: float
+    turn: int
+    compaction: int
+    done_messages: int
+    of_messages: int
+
+
+@dataclass(slots=True, frozen=True)
+class CompactionFinished:
+    """The summary stands in the place of the old messages."""
+
+    at_s: float
+    turn: int
+    compaction: int
+    reason: CompactionReason
+    tokens_before: int
+    """Of the whole next request, as `estimator` says."""
+    tokens_after: int
+    """The same; always estimated, as no provider has counted it yet."""
+    estimator: Literal["reported", "estimated"]
+    """Whether `tokens_before` goes by what the provider counted."""
+    kept_messages: int
+    """How many stand behind the summary as they were."""
+    kept_tokens: int
+    summarised_by: str
+    """The model by name, `extractive`, or `cut`."""
+    cost: JudgeCost
+    """What the summary took."""
+    reread_tokens: int
+    """Estimated: what the provider had cached, and reads anew once."""
+    replayed: int | None
+    """The message, by its index, that stands once more at the end; `None`: none."""
+    after_s: float
+    """Since it was started."""
+    warnings: tuple[str, ...] = ()
+    """What was done instead of what was wanted."""
+
+
+@dataclass(slots=True, frozen=True)
+class CompactionSkipped:
+    """A compaction was due, or asked for, and was not begun. The history is as it was."""
+
+    at_s: float
+    turn: int
+    reason: CompactionReason
+    why: CompactionFailure
+    detail: str
+    """For people."""
+
+
+@dataclass(slots=True, frozen=True)
+class CompactionFailed:
+    """A compaction that was begun came to nothing. The history is as it was."""
+
+    at_s: float
+    turn: int
+    compaction: int
+    failure: CompactionFailure
+    retryable: bool
+    """Another try may get past it as things stand."""
+    detail: str
+    """For people."""
+    cost: JudgeCost
+    """What it took all the same."""
+    after_s: float
+    """Since it was started."""
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -348,6 +450,12 @@ Event: TypeAlias = (
     | LimitWarning
     | WindowWarning
     | ContextFull
+    | ContextNearlyFull
+    | CompactionStarted
+    | CompactionProgressed
+    | CompactionFinished
+    | CompactionSkipped
+    | CompactionFailed
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -382,6 +490,12 @@ EVENT_TYPES = (
     LimitWarning,
     WindowWarning,
     ContextFull,
+    ContextNearlyFull,
+    CompactionStarted,
+    CompactionProgressed,
+    CompactionFinished,
+    CompactionSkipped,
+    CompactionFailed,
     AbortRequested,
     StopDecided,
     StreamClosed,

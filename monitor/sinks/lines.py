@@ -12,7 +12,13 @@ from monitor.events import (
     AbortRequested,
     AttemptRetried,
     ChunkReceived,
+    CompactionFailed,
+    CompactionFinished,
+    CompactionProgressed,
+    CompactionSkipped,
+    CompactionStarted,
     ContextFull,
+    ContextNearlyFull,
     DetectionRaised,
     Event,
     FirstChunk,
@@ -112,6 +118,20 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return detail
         case ContextFull(detail=detail):
             return f"context full: {detail}"
+        case ContextNearlyFull(tokens=tokens, limit_tokens=limit):
+            return f"context nearly full: {tokens:,} tokens; it is compacted at {limit:,}"
+        case CompactionStarted(reason=why, tokens=tokens, background=background, refill=refill):
+            how = "beside the run" if background else "the run waits"
+            return f"compaction begins ({why.value}) at {tokens:,} tokens, {how}{f'; filled again by {refill}' if refill else ''}"
+        case CompactionProgressed(done_messages=done, of_messages=total):
+            return f"compaction: {done} of {total} messages are in the summary"
+        case CompactionFinished(tokens_before=before, tokens_after=after, kept_messages=kept, summarised_by=by, warnings=warnings):
+            sizes = f"{before:,} tokens are {after:,}"
+            return f"compacted by {by}: {sizes}, {kept} messages kept{''.join(f'; {warning}' for warning in warnings)}"
+        case CompactionSkipped(why=failure, detail=detail):
+            return f"no compaction ({failure.value}): {detail}"
+        case CompactionFailed(failure=failure, detail=detail):
+            return f"compaction failed ({failure.value}): {detail}"
         case AbortRequested(why=why):
             return f"abort: {why}"
         case StopDecided(stop=stop):

@@ -9,7 +9,9 @@ import structlog
 
 from monitor._codec import tag_of
 from monitor.events import (
+    CompactionFailed,
     ContextFull,
+    ContextNearlyFull,
     Event,
     LimitWarning,
     RunTerminated,
@@ -20,7 +22,7 @@ from monitor.events import (
     event_codec,
 )
 
-_LOUD = (LimitWarning, WindowWarning, ContextFull, StopDecided, StreamFailed, SinkFailed)
+_LOUD = (LimitWarning, WindowWarning, ContextNearlyFull, ContextFull, CompactionFailed, StopDecided, StreamFailed, SinkFailed)
 
 
 class LogSink:

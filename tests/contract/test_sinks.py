@@ -15,12 +15,19 @@ import pytest
 
 import monitor.sinks
 from monitor.chunks import TextDelta, ToolCall, ToolResult
+from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.events import (
     EVENT_TYPES,
     AbortRequested,
     AttemptRetried,
     ChunkReceived,
+    CompactionFailed,
+    CompactionFinished,
+    CompactionProgressed,
+    CompactionSkipped,
+    CompactionStarted,
     ContextFull,
+    ContextNearlyFull,
     DetectionRaised,
     Event,
     FirstChunk,
@@ -50,7 +57,7 @@ from monitor.events import (
     TurnStarted,
     WindowWarning,
 )
-from monitor.judging import Judgement
+from monitor.judging import JudgeCost, Judgement
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -93,6 +100,14 @@ EVENTS: list[Event] = [
     LimitWarning(0.59, "max_turns", 24, 30),
     WindowWarning(0.59, 20_000, "the window is small"),
     ContextFull(0.59, 3, 90_000, 85_000, "85,000 may be used"),
+    ContextNearlyFull(0.59, 3, 77_000, 85_000),
+    CompactionStarted(0.59, 3, 1, CompactionReason.HIGH_WATER, "default", 85_000, background=True, refill="results of read_file \ud800"),
+    CompactionProgressed(0.59, 3, 1, 40, 90),
+    CompactionFinished(
+        0.59, 4, 1, CompactionReason.HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "a:model", JudgeCost(), 20_000, 3, 0.2, ("cut",)
+    ),
+    CompactionSkipped(0.59, 4, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook\x00 did not want it"),
+    CompactionFailed(0.59, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="no\nanswer", cost=JudgeCost(), after_s=60.0),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),
     StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),

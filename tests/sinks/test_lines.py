@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import monitor
+from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.events import Event
+from monitor.judging import JudgeCost
 from monitor.sinks import line_of
 from monitor.testing import CapturedEvents, ScriptedModel, call
 
@@ -55,3 +57,37 @@ def test_a_line_is_cut_to_its_length_or_not_at_all():
     assert len(line_of(event, chars=40)) == 40
     assert line_of(event, chars=40).endswith("…")
     assert len(line_of(event, chars=None)) == len("nudge: ") + 499
+
+
+HIGH_WATER = CompactionReason.HIGH_WATER
+COMPACTIONS = [
+    (monitor.ContextNearlyFull(1.0, 3, 77_000, 85_000), "context nearly full: 77,000 tokens; it is compacted at 85,000"),
+    (
+        monitor.CompactionStarted(1.0, 3, 1, HIGH_WATER, "default", 85_000, background=True),
+        "compaction begins (high_water) at 85,000 tokens, beside the run",
+    ),
+    (
+        monitor.CompactionStarted(1.0, 3, 2, CompactionReason.OVERFLOW, "default", 99_000, background=False, refill="instructions"),
+        "compaction begins (overflow) at 99,000 tokens, the run waits; filled again by instructions",
+    ),
+    (monitor.CompactionProgressed(1.0, 3, 1, 40, 90), "compaction: 40 of 90 messages are in the summary"),
+    (
+        monitor.CompactionFinished(
+            1.0, 4, 1, HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "extractive", JudgeCost(), 0, None, 0.2, ("no model answered",)
+        ),
+        "compacted by extractive: 85,000 tokens are 30,000, 12 messages kept; no model answered",
+    ),
+    (
+        monitor.CompactionSkipped(1.0, 4, HIGH_WATER, CompactionFailure.DISABLED, "two in a row did not help"),
+        "no compaction (disabled): two in a row did not help",
+    ),
+    (
+        monitor.CompactionFailed(1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=JudgeCost(), after_s=60.0),
+        "compaction failed (timeout): 60 s",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), COMPACTIONS, ids=lambda value: type(value).__name__)
+def test_a_compaction_in_words(event: Event, line: str):
+    assert line_of(event) == line

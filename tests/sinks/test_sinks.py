@@ -13,10 +13,14 @@ import pytest
 import structlog
 
 from monitor.chunks import ToolCall
+from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.errors import StoreError
 from monitor.events import (
     AbortRequested,
+    CompactionFailed,
+    CompactionSkipped,
     ContextFull,
+    ContextNearlyFull,
     DetectionRaised,
     Event,
     LimitWarning,
@@ -30,6 +34,7 @@ from monitor.events import (
     WindowWarning,
     event_codec,
 )
+from monitor.judging import JudgeCost
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -241,6 +246,9 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 FAILED = StreamFailed(1.0, 1, ModelError(ErrorKind.NETWORK, "gone"))
 LOOP = DetectionRaised(1.0, 1, Detection("c", "chant", "text", "loop", 10, 10, 0, 9, Evidence("x", "0" * 16, 1), "it repeats"))
+COMPACTION_FAILED = CompactionFailed(
+    1.0, 3, 1, CompactionFailure.TIMEOUT, retryable=True, detail="no answer", cost=JudgeCost(), after_s=60.0
+)
 LOUDNESS: list[tuple[Event, str, str]] = [
     (STARTED, "run_started", "DEBUG"),
     (TURN, "turn_started", "DEBUG"),
@@ -250,6 +258,9 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (ContextFull(1.0, 3, 90_000, 85_000, "85,000 may be used"), "context_full", "WARNING"),
+    (ContextNearlyFull(1.0, 3, 77_000, 85_000), "context_nearly_full", "WARNING"),
+    (COMPACTION_FAILED, "compaction_failed", "WARNING"),
+    (CompactionSkipped(1.0, 3, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook"), "compaction_skipped", "DEBUG"),
     (STOPPED, "stop_decided", "WARNING"),
     (SinkFailed(1.0, "JsonlSink", "OSError: disk full"), "sink_failed", "WARNING"),
     (ENDED, "run_terminated", "INFO"),
