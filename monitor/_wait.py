@@ -115,6 +115,11 @@ class Background:
         """End it. `wait()` says when it has ended."""
         self._cancel()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._done.is_set()
+
     async def wait(self) -> None:
         """Return when it has ended."""
         await self._done.wait()

@@ -63,6 +63,8 @@ class CompactionFailure(StrEnum):
     """The request for the summary does not fit its own model."""
     PROVIDER = "provider"
     """The call failed for another reason."""
+    CRASHED = "crashed"
+    """The caller's code, or the store, raised something."""
     INVALID = "invalid"
     """What it would put in place is nothing that a provider takes."""
     DISABLED = "disabled"
@@ -196,7 +198,15 @@ class CompactionResult:
 
     messages: tuple[Message, ...]
     """The history with it."""
-    record: CompactionRecord
+    record: CompactionRecord | None
+    """`None`: no summary was needed, because old results and media could go."""
+    tokens_before: int
+    tokens_after: int
+    """Of the whole request."""
+    reported: bool = False
+    """`tokens_before` is the provider's count; else it is estimated, as `tokens_after` always is."""
+    summarised_by: str = ""
+    """The model by name, `extractive`, `cut`; without a summary, what was taken out: `prune+media`."""
     replayed: int | None = None
     """The message, by its index in `messages`, that stands once more at the end with its media named; `None`: none."""
     kept_messages: int = 0

@@ -86,6 +86,8 @@ class Outcome:
     """Tokens that judges have used; part of `usage` only where a judge `counts`."""
     judge_usage_estimated: bool = False
     """Part of `judge_usage` is an estimate, because the provider did not report it."""
+    compaction_usage: Usage = field(default_factory=Usage)
+    """Tokens that summaries of the history have used; part of `usage`."""
     cost_usd: float = 0.0
     """What `usage` costs by the prices that were given, in US dollars; 0 without any."""
     turns: int = 0

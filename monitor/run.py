@@ -117,6 +117,7 @@ class RunCore:
         self._recovery = Recovery(last_turn, assignment)
         self._panel = Panel(judges, task)
         self._judge_cost = JudgeCost()
+        self._compaction_cost = JudgeCost()
         self._emit = emit
         self._parent = parent
         self._cuts = cuts
@@ -414,6 +415,16 @@ class RunCore:
             self._limits.spending.settle(cost.usage, estimated=cost.estimated)
         self._look(now, waiting=False)
 
+    def charge_compaction(self, cost: JudgeCost, now: float) -> None:
+        """A model was asked to summarise the history: that counts like everything else that the run uses."""
+        self._compaction_cost += cost
+        self._limits.spending.settle(cost.usage, estimated=cost.estimated)
+        self._look(now, waiting=False)
+
+    def found(self, detection: Detection, now: float) -> None:
+        """The harness itself saw something repeat."""
+        self._take(detection, now)
+
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
         if self._outcome is not None:
@@ -505,6 +516,7 @@ class RunCore:
             assignment=self._assignment,
             spending=self._limits.spending,
             judge_cost=self._judge_cost,
+            compaction_cost=self._compaction_cost,
             recovered_from=self._recovery.cause,
             closing=self._closing,
         )

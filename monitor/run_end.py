@@ -53,6 +53,7 @@ def outcome_of(
     assignment: Assignment | None,
     spending: Spending,
     judge_cost: JudgeCost,
+    compaction_cost: JudgeCost,
     recovered_from: Stop | None,
     closing: StreamClosed | None,
 ) -> Outcome:
@@ -74,6 +75,7 @@ def outcome_of(
         cost_usd=cost_usd,
         judge_usage=judge_cost.usage,
         judge_usage_estimated=judge_cost.estimated,
+        compaction_usage=compaction_cost.usage,
         turns=turns,
         elapsed_s=elapsed_s,
         recovered_from=recovered_from.reason if recovered_from is not None and ok else None,

@@ -27,6 +27,8 @@ class Full:
     usable_tokens: int
     detail: str
     """For people: how that is known."""
+    overflow: OverflowKind | None = None
+    """The provider itself has met the end of the window, and said nothing."""
 
 
 class Fullness:
@@ -39,7 +41,7 @@ class Fullness:
         self._window_tokens = window.tokens
         self._usable = headroom.usable(window)
         self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
-        self._meter = ContextMeter(history)
+        self.meter = ContextMeter(history)
         self._told = False
 
     def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
@@ -49,9 +51,9 @@ class Fullness:
         fixed = (instructions, tuple(tools))
         if fixed != self._fixed:
             self._fixed = fixed
-            self._meter.fixed(*fixed)
-        count = self._meter.count()
-        self._meter.sent()
+            self.meter.fixed(*fixed)
+        count = self.meter.count()
+        self.meter.sent()
         return self._told_once(count.tokens, f"the next request has about {count.tokens:,} tokens ({count.low:,} to {count.high:,})")
 
     def after_call(
@@ -60,16 +62,16 @@ class Fullness:
         """The answer has come. `usage`: of this one call, as the provider counts it. `well`: it is complete, and no error."""
         if self._usable is None or not usage.input_tokens:
             return None
-        self._meter.reported(
+        self.meter.reported(
             UsageReport(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens, usage.cached_tokens, usage.total_tokens)
         )
         if well:
-            self._meter.answered()
+            self.meter.answered()
         tokens = total_tokens(usage) or 0
         overflow = read_answer(usage, self._window_tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason)
         if overflow is not None and overflow.kind in _SAID:
             self._told = True
-            return Full(tokens, self._usable, _SAID[overflow.kind])
+            return Full(tokens, self._usable, _SAID[overflow.kind], overflow.kind)
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
 
     def _told_once(self, tokens: int, detail: str) -> Full | None:

@@ -124,11 +124,27 @@ class History:
             return ()
         return tuple(self._originals[min(first for first, _ in origins) : max(last for _, last in origins)])
 
+    def originals_before(self, index: int) -> int:
+        """How many originals the first `index` messages shown stand for."""
+        return self._origins[index - 1][1] if index else 0
+
     def commit(self, edit: HistoryEdit) -> Committed | Stale:
         """Apply `edit`, wherever its messages stand by now; or refuse it, if another edit has changed any of them since.
 
         Messages that were appended since stay behind it. Raises `ConfigError` for an edit of messages that there were none of.
         """
+        placed = self._placed(edit)
+        if isinstance(placed, Committed):
+            return Stale(edit, placed)
+        return self._apply(edit, *placed)
+
+    def refuses(self, edit: HistoryEdit) -> Stale | None:
+        """What `commit` would refuse it for; `None`: it would apply it. Raises what `commit` raises."""
+        placed = self._placed(edit)
+        return Stale(edit, placed) if isinstance(placed, Committed) else None
+
+    def _placed(self, edit: HistoryEdit) -> tuple[int, int] | Committed:
+        """Where the messages of the edit stand by now; or what has changed them since."""
         if not 0 <= edit.base_version <= self.version:
             raise ConfigError(f"the edit is of version {edit.base_version}; the history is at version {self.version}")
         length = self._lengths[edit.base_version]
@@ -141,10 +157,10 @@ class History:
             if earlier.start >= stop:
                 continue
             if earlier.stop > start:
-                return Stale(edit, earlier)
+                return earlier
             moved = len(earlier.edit.replacement) - len(earlier.replaced)
             start, stop = start + moved, stop + moved
-        return self._apply(edit, start, stop)
+        return start, stop
 
     def _apply(self, edit: HistoryEdit, start: int, stop: int) -> Committed:
         replaced = tuple(self._messages[start:stop])

@@ -73,9 +73,25 @@ def propose(
     Linear in the number of messages, and in the size of those from the first changed one on. Raises `ConfigError` for a head that the
     history does not have.
     """
-    messages, version = history.messages, history.version
-    if head is None:
-        head = head_of(history)
+    return propose_for(
+        history.messages,
+        history.version,
+        *reducers,
+        head=head_of(history) if head is None else head,
+        at_least_tokens=at_least_tokens,
+        tokens=tokens,
+    )
+
+
+def propose_for(
+    messages: Messages,
+    version: int,
+    *reducers: Reducer,
+    head: int,
+    at_least_tokens: int = 1,
+    tokens: MessageTokens = message_tokens,
+) -> Reduction | None:
+    """The same for what a history was at `version`, also in another thread."""
     if not is_whole(head) or not 0 <= head <= len(messages):
         raise ConfigError(f"head is {head!r}; the history has {len(messages)} messages")
     new, names = messages, []
@@ -86,7 +102,7 @@ def propose(
         new = less
     if new is messages:
         return None
-    start, stop = _difference(messages, new)
+    start, stop = difference(messages, new)
     replacement = new[start : len(new) - (len(messages) - stop)]
     size = _sizes(tokens)
     saved = sum(map(size, messages[start:stop])) - sum(map(size, replacement))
@@ -112,8 +128,8 @@ def _sizes(tokens: MessageTokens) -> MessageTokens:
     return size
 
 
-def _difference(old: Messages, new: Messages) -> tuple[int, int]:
-    """The first and the last place (exclusive, in `old`) where they are not the same objects."""
+def difference(old: Messages, new: Messages) -> tuple[int, int]:
+    """From where to where (exclusive, in `old`) they are not the same objects."""
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and old[start] is new[start]:

@@ -1,0 +1,380 @@
+"""The compactions of one run: when, one at a time, and what becomes of them.
+
+A compaction is a task beside the run. At the high-water mark the run goes on meanwhile; where it cannot, it waits, under its own deadlines
+and its abort. What the task proposes is committed in one step, without an await in between, so the history is as before or as after. One whose
+run has ended is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import anyio
+
+from monitor import events
+from monitor._wait import Alarm, Background, Clock
+from monitor.ask import ask_turn
+from monitor.compacting import (
+    PRESSING,
+    SKIPPED,
+    CompactionError,
+    CompactionFailure,
+    CompactionReason,
+    CompactionResult,
+)
+from monitor.compaction.base import Checkpoint, Progress
+from monitor.compaction.hooks import may_continue, tell_after
+from monitor.compaction.marks import Hysteresis, Marks
+from monitor.compaction.pinned import PinnedFacts
+from monitor.compaction.pipeline import Proposal, Situation, continue_message, propose
+from monitor.compaction.preset import Preset
+from monitor.context.forms import Form
+from monitor.context.history import History, HistoryEdit, Stale
+from monitor.context.reduction import Reducer, propose as propose_reduction
+from monitor.context.tokens import ContextMeter, TokenCount
+from monitor.context.turns import head_of
+from monitor.context.window import Window
+from monitor.errors import describe
+from monitor.events import Event
+from monitor.judging import JudgeCost
+from monitor.models import Model, ModelRequest, ToolSpec
+from monitor.outcome import Turn
+
+LATE_S: Final = 5.0
+"""A hook that does not return is waited for so much longer than the models, in seconds."""
+
+
+class Surroundings(Protocol):
+    """What a compactor needs of the run that it works for."""
+
+    @property
+    def turns(self) -> int:
+        """Turns so far."""
+        ...
+
+    def at(self, now: float) -> float:
+        """Seconds since the run began."""
+        ...
+
+    def charge_compaction(self, cost: JudgeCost, now: float) -> None:
+        """A summary has used so much."""
+        ...
+
+
+class Compactor:
+    """Keeps one run's history inside the window. `wake` lets a pending read see what a summary's price has changed.
+
+    `facts`: what is known besides the messages, asked anew each time. `form`: in which the history is sent.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        history: History,
+        *,
+        model: Model,
+        window: Window,
+        meter: ContextMeter,
+        run: Surroundings,
+        emit: Callable[[Event], None],
+        facts: Callable[[], PinnedFacts],
+        clock: Clock,
+        close_grace_s: float,
+        wake: Callable[[], None],
+        form: Form | None = None,
+    ) -> None:
+        self.preset = preset
+        self.stale: list[Proposal] = []
+        """Proposals that came too late: what they cover had been changed."""
+        self._history = history
+        self._model = model
+        self._meter = meter
+        self._run = run
+        self._emit = emit
+        self._facts = facts
+        self._clock = clock
+        self._close_grace_s = close_grace_s
+        self._wake = wake
+        self._form = form
+        self._hysteresis = Hysteresis(Marks(window, preset.headroom, preset.low_water))
+        self._pressed: CompactionReason | None = None
+        self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
+        self._count = TokenCount(0, 0, 0)
+        self._job: _Job | None = None
+        self._number = 0
+        self._checkpoint: Checkpoint | None = None
+        self._late_warnings: list[str] = []
+        self._closed = False
+
+    @property
+    def window(self) -> Window:
+        """As far as it is known by now."""
+        return self._hysteresis.marks.window
+
+    # --- when
+
+    def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
+        """Why the next request, with these, is to be made smaller before it is sent; `None`: it need not be, or that is under way already."""
+        self._fixed = (instructions, tuple(tools))
+        self._count = self._meter.count()
+        if self._hysteresis.warn(self._count.tokens):
+            limit = self._hysteresis.marks.high or 0
+            self._emit(events.ContextNearlyFull(self._at(), self._run.turns, self._count.tokens, limit))
+        pressed, self._pressed = self._pressed, None
+        return pressed or self._hysteresis.due(self._count.tokens)
+
+    def press(self, reason: CompactionReason) -> None:
+        """The next request must not be sent as it stands, whatever is counted."""
+        self._pressed = reason
+
+    def waits_for(self, reason: CompactionReason) -> bool:
+        """Whether the run waits for a compaction for this reason."""
+        return reason in PRESSING or not self.preset.background
+
+    # --- one compaction
+
+    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True, without_model: bool = False) -> None:
+        """Begin one, unless one is under way."""
+        if self._job is not None or self._closed:
+            return
+        self._number += 1
+        job = self._job = _Job(self._number, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
+        job.deadline = job.started_at + self.preset.timeout_s
+        model = None if without_model or self._hysteresis.open and reason in PRESSING else self._model
+        job.task = Background(partial(self._work, job, model), f"agent-monitor compaction {job.number}")
+        self._arm(job)
+
+    def _situation(self, reason: CompactionReason, harder: int) -> Situation:
+        history, (instructions, tools) = self._history, self._fixed
+        return Situation(
+            messages=history.messages,
+            version=history.version,
+            head=head_of(history),
+            instructions=instructions,
+            tools=tools,
+            marks=self._hysteresis.marks,
+            tokens=self._count.tokens,
+            reported=self._count.reported > 0,
+            scale=self._meter.scale,
+            reason=reason,
+            harder=harder,
+            facts=self._facts(),
+            form=self._form,
+            originals_before=history.originals_before,
+        )
+
+    async def wait(self) -> None:
+        """Return when none is under way."""
+        job = self._job
+        if job is not None and job.task is not None:
+            job.waited_for = True
+            await job.task.wait()
+            self._settle(job)
+
+    @property
+    def last(self) -> CompactionResult | CompactionError | None:
+        """What became of the last one."""
+        return self._last
+
+    _last: CompactionResult | CompactionError | None = None
+
+    async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
+        """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
+        if self._closed:
+            raise CompactionError(CompactionFailure.ABORTED, "the run is over")
+        if self._job is not None:
+            await self.wait()
+            if isinstance(self._last, CompactionResult):
+                return self._last
+        self._count = self._meter.count()
+        self.start(reason)
+        await self.wait()
+        if isinstance(self._last, CompactionResult):
+            return self._last
+        raise self._last or CompactionError(CompactionFailure.ABORTED, "the run is over")
+
+    async def _work(self, job: _Job, model: Model | None) -> None:
+        preset = self.preset
+        try:
+            proposal = await propose(
+                preset,
+                job.situation,
+                model=model,
+                ask=partial(self._ask, job),
+                progress=partial(self._progressed, job),
+                checkpoint=self._checkpoint,
+            )
+            goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
+            if goes_on is not None and not await may_continue(preset.hooks, proposal.result):
+                goes_on = None
+            self._commit(job, proposal)
+            if goes_on is not None:
+                self._history.append(goes_on)
+        except CompactionError as error:
+            self._failed(job, error)
+            return
+        except Exception as error:  # noqa: BLE001 - the caller's code, a model's crash: the run goes on as it is
+            self._failed(job, CompactionError(CompactionFailure.PROVIDER, describe(error)))
+            return
+        finally:
+            if job.open:
+                failure = CompactionFailure.TIMEOUT if job.expired else CompactionFailure.ABORTED
+                why = f"it took longer than {preset.timeout_s:g} s" if job.expired else "the run ended before it was done"
+                self._failed(job, CompactionError(failure, why))
+        self._late_warnings += await tell_after(preset.hooks, proposal.result)
+
+    async def _ask(self, job: _Job, model: Model, request: ModelRequest) -> Turn:
+        self._begun(job)
+        left = job.deadline - self._clock.now()
+        if left <= 0:
+            raise TimeoutError(f"it took longer than {self.preset.timeout_s:g} s")
+        return await ask_turn(
+            model, request, timeout_s=left, clock=self._clock, close_grace_s=self._close_grace_s, charge=partial(self._charge, job)
+        )
+
+    def _charge(self, job: _Job, cost: JudgeCost) -> None:
+        job.cost += cost
+        self._run.charge_compaction(cost, self._clock.now())
+        self._wake()
+
+    def _progressed(self, job: _Job, progress: Progress) -> None:
+        """A part is done: that is worth as much time again, once."""
+        if not job.graced:
+            job.graced = True
+            job.deadline += self.preset.timeout_s
+        if progress.checkpoint is not None:
+            self._checkpoint = progress.checkpoint
+        self._emit(events.CompactionProgressed(self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages))
+
+    def _begun(self, job: _Job) -> None:
+        if job.told:
+            return
+        job.told = True
+        situation = job.situation
+        self._emit(
+            events.CompactionStarted(
+                self._at(), self._run.turns, job.number, job.reason, self.preset.name, situation.tokens, not job.waited_for, job.refill
+            )
+        )
+
+    def _commit(self, job: _Job, proposal: Proposal) -> None:
+        """All of it or nothing. Nothing is awaited here."""
+        if not job.open or self._closed:
+            raise CompactionError(CompactionFailure.ABORTED, "the run ended before it was done")
+        for edit in proposal.edits:
+            if (stale := self._history.refuses(edit)) is not None:
+                self.stale.append(proposal)
+                raise CompactionError(CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}")
+        record = proposal.result.record
+        if record is not None and self.preset.store is not None:
+            self.preset.store.add(record)
+        for edit in reversed(proposal.edits):
+            self._history.commit(edit)
+        job.open = False
+        self._checkpoint = None
+        self._hysteresis.accepted()
+        result = self._last = proposal.result
+        self._begun(job)
+        warnings, self._late_warnings = (*self._late_warnings, *result.warnings), []
+        self._emit(
+            events.CompactionFinished(
+                self._at(),
+                self._run.turns,
+                job.number,
+                job.reason,
+                result.tokens_before,
+                result.tokens_after,
+                "reported" if result.reported else "estimated",
+                result.kept_messages,
+                result.kept_tokens,
+                result.summarised_by,
+                job.cost,
+                result.reread_tokens,
+                result.replayed,
+                self._clock.now() - job.started_at,
+                warnings,
+            )
+        )
+
+    def _failed(self, job: _Job, error: CompactionError) -> None:
+        if not job.open:
+            return
+        job.open = False
+        self._last = error
+        self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
+        if error.failure in SKIPPED and not job.told:
+            self._emit(events.CompactionSkipped(self._at(), self._run.turns, job.reason, error.failure, str(error)))
+            return
+        self._begun(job)
+        after_s = self._clock.now() - job.started_at
+        self._emit(
+            events.CompactionFailed(
+                self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s
+            )
+        )
+
+    def _settle(self, job: _Job) -> None:
+        """It has ended, one way or another, perhaps before it began."""
+        self._failed(job, CompactionError(CompactionFailure.ABORTED, "the run ended before it was done"))
+        if job.alarm is not None:
+            job.alarm.cancel()
+        if self._job is job:
+            self._job = None
+
+    def _arm(self, job: _Job) -> None:
+        job.alarm = self._clock.call_at(job.deadline + LATE_S, partial(self._rung, job))
+
+    def _rung(self, job: _Job) -> None:
+        if self._clock.now() < job.deadline + LATE_S:
+            self._arm(job)
+        elif job.task is not None:
+            job.expired = True
+            job.task.cancel()
+
+    # --- the end
+
+    def cancel(self) -> None:
+        """The run ends: no summary is wanted any more."""
+        self._closed = True
+        if self._job is not None and self._job.task is not None:
+            self._job.task.cancel()
+
+    async def close(self) -> None:
+        """Return when nobody is at work, shielded and bounded."""
+        self.cancel()
+        job = self._job
+        if job is None:
+            return
+        try:
+            if job.task is not None:
+                with anyio.move_on_after(self._close_grace_s, shield=True):
+                    await job.task.wait()
+        finally:
+            self._settle(job)
+
+    def _at(self) -> float:
+        return self._run.at(self._clock.now())
+
+
+class _Job:
+    """One compaction at work."""
+
+    def __init__(self, number: int, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool) -> None:
+        self.number = number
+        self.reason = reason
+        self.situation = situation
+        self.started_at = started_at
+        self.waited_for = waited_for
+        self.deadline = started_at
+        self.cost = JudgeCost()
+        self.refill: str | None = None
+        self.open = True
+        """Neither finished nor failed."""
+        self.told = False
+        """Somebody has been told that it has begun."""
+        self.graced = False
+        self.expired = False
+        self.task: Background | None = None
+        self.alarm: Alarm | None = None

@@ -1,0 +1,172 @@
+"""How a history is kept inside the window. A preset is numbers, a template, and what is taken out before anything is summarised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+from monitor._numbers import is_finite
+from monitor.compacting import CompactionStore
+from monitor.compaction.base import Summarizer
+from monitor.compaction.hooks import CompactionHook
+from monitor.compaction.keep import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
+from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
+from monitor.context import trigger
+from monitor.context.media import DropMedia
+from monitor.context.prune import PruneArguments, PruneResults
+from monitor.context.reduction import Reducer, check_number
+from monitor.context.trigger import Headroom
+from monitor.context.window import Window
+from monitor.errors import ConfigError
+from monitor.models import Model
+
+SUMMARY_TOKENS = 4_096
+"""As much may a summary have. Source: opencode."""
+TIMEOUT_S = 180.0
+"""For a compaction, all its calls together. Source: OpenClaw."""
+LOW_WATER = 0.6
+"""Of the high-water mark: a compaction that does not get below it comes again too soon to be worth its price. Ours."""
+
+Continues: TypeAlias = Literal["always", "when_needed", "never"]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Preset:
+    """How a history is kept inside the window. Take a preset, and change what you like: `Compaction.pi(timeout_s=60)`.
+
+    `headroom` is the high-water mark; a compaction must get the whole next request below `low_water` of it. `steps` are tried before
+    anything is summarised: if they alone get there, nothing is. `keep`: what stays beside the summary. `after_turn` runs in the background
+    after each turn. `model`: a model of its own for the summary, with its `window` where no table knows it, and its `settings`; else
+    the run's. `summarizer`: another way altogether, such as `Extractive()`.
+
+    `background`: at the high-water mark the summary is made beside the run, which waits only when it comes to the ceiling, halfway
+    between that mark and the window. `attempts`: so many compactions for one request that the provider refuses. `continues`: whether the model is told to
+    go on afterwards; `when_needed`: where nothing is left for it to go on with. `on_live_prefix`: the summary is asked for at the end of the
+    conversation as it stands, which the provider has cached.
+    """
+
+    name: str = "default"
+    headroom: Headroom = trigger.DEFAULT
+    low_water: float = LOW_WATER
+    steps: tuple[Reducer, ...] = (PruneResults(more_than_tokens=5_000), PruneArguments(), DropMedia())
+    after_turn: tuple[Reducer, ...] = ()
+    keep: Keep = field(default_factory=KeepTokens)
+    template: Template = CHECKPOINT
+    summary_tokens: int = SUMMARY_TOKENS
+    model: Model | None = None
+    window: Window | int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    summarizer: Summarizer | None = None
+    timeout_s: float = TIMEOUT_S
+    background: bool = True
+    attempts: int = 3
+    continues: Continues = "when_needed"
+    on_live_prefix: bool = False
+    rules: str | None = None
+    """Word for word beside every summary: what the operator wants kept in mind, notes of the project."""
+    hooks: tuple[CompactionHook, ...] = ()
+    store: CompactionStore | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.headroom, Headroom):
+            raise ConfigError(f"headroom takes a monitor.Headroom, not {self.headroom!r}")
+        if not (is_finite(self.low_water) and 0 < self.low_water <= 1):
+            raise ConfigError(f"low_water is {self.low_water!r}; it is a share of the high-water mark, above 0 and up to 1")
+        check_number("summary_tokens", self.summary_tokens, 200)
+        check_number("attempts", self.attempts, 0)
+        if not (is_finite(self.timeout_s) and self.timeout_s > 0):
+            raise ConfigError(f"timeout_s is {self.timeout_s!r}; give a number of seconds above 0")
+        if self.continues not in get_args(Continues):
+            raise ConfigError(f"continues is one of {', '.join(map(repr, get_args(Continues)))}, not {self.continues!r}")
+        if self.model is not None and not callable(getattr(self.model, "stream", None)):
+            raise ConfigError(f"model takes a model such as monitor.model('google:...'), not {self.model!r}")
+        if self.summarizer is not None and not callable(getattr(self.summarizer, "summarize", None)):
+            raise ConfigError(f"summarizer takes one such as monitor.Extractive(), not {self.summarizer!r}")
+        for name in ("steps", "after_turn", "hooks"):
+            object.__setattr__(self, name, _sequence(name, getattr(self, name)))
+
+    @classmethod
+    def default(cls, **options: Any) -> Self:
+        """Ours: old results, arguments and media go first; then a checkpoint with the newest 20,000 tokens kept, in the background."""
+        return cls(**options)
+
+    @classmethod
+    def gemini_cli(cls, **options: Any) -> Self:
+        """At 70 % of the window; the newest 30 % stay, whole user turns only; an XML snapshot in five sections."""
+        preset = cls(
+            name="gemini_cli",
+            headroom=trigger.GEMINI_CLI,
+            low_water=0.9,
+            steps=(PruneResults.gemini_cli(),),
+            keep=KeepShare(0.3),
+            template=FIVE_SECTIONS,
+            background=False,
+        )
+        return replace(preset, **options)
+
+    @classmethod
+    def claude_code(cls, **options: Any) -> Self:
+        """At 92 % of the window; the newest five messages stay; eight sections. The numbers are those of articles about it."""
+        preset = cls(
+            name="claude_code",
+            headroom=trigger.CLAUDE_CODE,
+            steps=(),
+            keep=KeepMessages(5),
+            template=EIGHT_SECTIONS,
+            summary_tokens=20_000,
+            background=False,
+        )
+        return replace(preset, **options)
+
+    @classmethod
+    def opencode(cls, **options: Any) -> Self:
+        """At the window less a reserve of 20,000 tokens; up to two user turns stay, of 8,000 tokens; Markdown. Afterwards it is told to go on."""
+        preset = cls(
+            name="opencode",
+            headroom=trigger.OPENCODE,
+            steps=(),
+            keep=KeepNewTurns(),
+            template=MARKDOWN,
+            background=False,
+            continues="always",
+        )
+        return replace(preset, **options)
+
+    @classmethod
+    def openclaw(cls, **options: Any) -> Self:
+        """At the window less 20,000 tokens; the newest 20,000 stay; a checkpoint, asked for on top of the live prefix."""
+        preset = cls(
+            name="openclaw",
+            headroom=trigger.OPENCLAW,
+            steps=(),
+            keep=KeepTokens(),
+            template=CHECKPOINT,
+            background=False,
+            on_live_prefix=True,
+        )
+        return replace(preset, **options)
+
+    @classmethod
+    def pi(cls, **options: Any) -> Self:
+        """At the window less 16,384 tokens; the newest 20,000 stay; a checkpoint. One try for a request that the provider refuses."""
+        preset = cls(
+            name="pi",
+            headroom=trigger.PI,
+            steps=(),
+            keep=KeepTokens(),
+            template=CHECKPOINT,
+            background=False,
+            attempts=1,
+        )
+        return replace(preset, **options)
+
+
+PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")
+"""By name; each is a class method."""
+
+
+def _sequence(name: str, given: object) -> tuple[Any, ...]:
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return tuple(given)
+    raise ConfigError(f"{name} takes a list, not {given!r}")
