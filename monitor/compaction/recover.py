@@ -1,0 +1,281 @@
+"""What to do when a request does not fit, step by step. Failures answered: attempts spent on compactions that removed nothing (OpenClaw
+#150447), histories compacted over a limit that no history is short enough for (OpenClaw #130096), and errors that say nothing to do.
+
+    recovery = Recovery()
+    step = recovery.on_overflow(overflow, can_compact=True, oversized=True, media=False, tools_ran=True)
+    match step:
+        case Compact():                     # and, where it failed:
+            step = recovery.compaction_failed(failure)
+        case Truncate() | ReplayWithoutMedia() | Retry():
+            ...                             # then the request, or what the transcript has become, is sent again
+        case GiveUp(text):
+            ...
+    recovery.went_well()                    # a call was answered: the next refusal is another matter
+
+It does nothing itself and waits for nothing. An episode, from the first refusal to the next answer, has an end: at most so many
+compactions, one truncation and one replay without media.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal, TypeAlias
+
+from monitor._numbers import is_whole
+from monitor.compacting import CompactionFailure
+from monitor.context.overflow import Overflow, OverflowKind
+from monitor.errors import ConfigError
+
+MAX_COMPACTIONS: Final = 3
+"""Of one episode. OpenClaw's number."""
+
+Resend: TypeAlias = Literal["request", "transcript"]
+"""What goes out again: the request that was refused, as its tools have not run; or what the history has become, as they have. Either
+way no tool is run twice."""
+
+
+@dataclass(slots=True, frozen=True)
+class Compact:
+    """Put a summary in the place of old messages, then send again."""
+
+    attempt: int
+    """Of this episode, from 1."""
+    harder: int
+    """0: as the preset has it. Each more keeps less: the ones before did not get far enough."""
+    observed_tokens: int | None
+    """What the request was counted as by its provider, at the least; `None`: it does not say."""
+    resend: Resend
+
+
+@dataclass(slots=True, frozen=True)
+class Truncate:
+    """Cut tool results that are too large for the window, then send again."""
+
+    resend: Resend
+
+
+@dataclass(slots=True, frozen=True)
+class ReplayWithoutMedia:
+    """Put words in the place of images and files, then send again."""
+
+    resend: Resend
+
+
+@dataclass(slots=True, frozen=True)
+class Retry:
+    """Send again: something else has made the history shorter meanwhile."""
+
+    resend: Resend
+
+
+@dataclass(slots=True, frozen=True)
+class GiveUp:
+    """Nothing helps any more."""
+
+    text: str
+    """Why, and what a person can do, with the numbers that are known."""
+    resend: Resend = "request"
+    failure: CompactionFailure | None = None
+    """How the last compaction of the episode failed; `None`: none did."""
+
+
+Step: TypeAlias = Compact | Truncate | ReplayWithoutMedia | Retry | GiveUp
+
+_SUMMARY_HELPS_NOT: Final = frozenset(CompactionFailure) - {CompactionFailure.INEFFECTIVE, CompactionFailure.STALE}
+"""After these no compaction of the episode will do better: nothing is there to be summarised, nobody wants it, or nobody can."""
+_NOT_OF_SIZE: Final = frozenset({OverflowKind.RATE_LIMIT, OverflowKind.OTHER})
+
+
+@dataclass(slots=True, frozen=True)
+class _Refused:
+    """What the caller knew of the request that was refused."""
+
+    overflow: Overflow | None = None
+    can_compact: bool = False
+    oversized: bool = False
+    media: bool = False
+    resend: Resend = "request"
+
+
+class Recovery:
+    """The episode of one run. Raises `ConfigError` for a number of compactions that is none; 0 never compacts."""
+
+    __slots__ = ("_compactions", "_failure", "_max", "_refused", "_replayed", "_retries", "_truncated", "_useless")
+
+    def __init__(self, max_compactions: int = MAX_COMPACTIONS) -> None:
+        if not (is_whole(max_compactions) and max_compactions >= 0):
+            raise ConfigError(f"max_compactions is a whole number, 0 or more, not {max_compactions!r}")
+        self._max = max_compactions
+        self.went_well()
+
+    def went_well(self) -> None:
+        """A call was answered: the episode is over."""
+        self._compactions = 0
+        self._retries = 0
+        self._truncated = self._replayed = self._useless = False
+        self._failure: CompactionFailure | None = None
+        self._refused = _Refused()
+
+    def on_overflow(
+        self,
+        overflow: Overflow | None,
+        *,
+        can_compact: bool,
+        oversized: bool,
+        media: bool,
+        tools_ran: bool,
+        shortened: bool = False,
+    ) -> Step:
+        """What to do about a refusal, or about an answer that only looked like one.
+
+        `overflow`: what is known of it; `None`: that it did not fit. `can_compact`: compaction is not switched off. `oversized`: there are
+        tool results that truncation would cut. `media`: there are images or files. `tools_ran`: since the request was made, tools have
+        run. `shortened`: the history has been made shorter since it was sent, by a truncation or a compaction beside the run.
+        """
+        self._refused = _Refused(overflow, can_compact, oversized, media, "transcript" if tools_ran else "request")
+        kind = overflow.kind if overflow is not None else OverflowKind.OVERFLOW
+        if kind is OverflowKind.HOPELESS or kind in _NOT_OF_SIZE:
+            return self._give_up()
+        if shortened and self._retries < max(1, self._max):  # counted, lest two that wait for each other go on for ever
+            self._retries += 1
+            return Retry(self._refused.resend)
+        return self._next()
+
+    def compaction_failed(self, failure: CompactionFailure) -> Step:
+        """What to do instead: the history is as it was, so nothing is sent before the next step is done.
+
+        One that did not get far enough is tried again, keeping less; before that, results that are too large are cut, as they may be
+        in what is kept. After any other there is none in this episode. Where no request was refused but that of the compaction
+        itself, there is nothing to recover.
+        """
+        self._failure = failure
+        self._useless |= failure in _SUMMARY_HELPS_NOT
+        if failure is CompactionFailure.ABORTED:
+            return self._give_up()
+        if failure is CompactionFailure.INEFFECTIVE and self._may_truncate:
+            return self._truncate()
+        return self._next()
+
+    @property
+    def _bytes(self) -> bool:
+        return self._refused.overflow is not None and self._refused.overflow.kind is OverflowKind.BYTES
+
+    @property
+    def _may_compact(self) -> bool:
+        return self._refused.can_compact and not self._useless and self._compactions < self._max
+
+    @property
+    def _may_truncate(self) -> bool:
+        return self._refused.oversized and not self._truncated
+
+    @property
+    def _may_replay(self) -> bool:
+        return self._refused.media and not self._replayed
+
+    def _next(self) -> Step:
+        if self._bytes:  # tokens are not the matter: what is large comes first, and costs no call
+            if self._may_replay:
+                return self._replay()
+            if self._may_truncate:
+                return self._truncate()
+        if self._may_compact:
+            self._compactions += 1
+            return Compact(self._compactions, self._compactions - 1, self._observed(), self._refused.resend)
+        if self._may_truncate:
+            return self._truncate()
+        if self._may_replay:
+            return self._replay()
+        return self._give_up()
+
+    def _truncate(self) -> Truncate:
+        self._truncated = True
+        return Truncate(self._refused.resend)
+
+    def _replay(self) -> ReplayWithoutMedia:
+        self._replayed = True
+        return ReplayWithoutMedia(self._refused.resend)
+
+    def _observed(self) -> int | None:
+        overflow = self._refused.overflow
+        if overflow is None or overflow.window_tokens is None:
+            return overflow.used_tokens if overflow is not None and not self._bytes else None
+        return overflow.used_tokens or overflow.window_tokens + 1
+
+    def _give_up(self) -> GiveUp:
+        return GiveUp(" ".join(self._sentences()), self._refused.resend, self._failure)
+
+    def _sentences(self) -> list[str]:
+        overflow = self._refused.overflow
+        kind = overflow.kind if overflow is not None else OverflowKind.OVERFLOW
+        used = f"{overflow.used_tokens:,} tokens" if overflow is not None and overflow.used_tokens else None
+        limit = f"{overflow.limit_tokens:,}" if overflow is not None and overflow.limit_tokens else None
+        if kind is OverflowKind.HOPELESS:
+            asked = f"This one request asks for {used or 'more tokens'}"
+            return [
+                f"{asked}, and the account may use {limit or 'fewer'} in a minute: neither waiting nor compaction helps.",
+                "Raise the account's limit per minute, ask for a shorter answer, shorten the instructions, or use another provider.",
+            ]
+        if kind in _NOT_OF_SIZE:
+            return ["The refusal does not speak of the size of the request: a shorter one would be refused as well."]
+        if self._bytes:
+            return [
+                f"The request has too many bytes.{self._tried()}",
+                "Send fewer or smaller images and files, have tools answer with less, or split the task.",
+            ]
+        numbers = f": it has {used}, and the model takes {limit}" if used and limit else f": it has {used}" if used else ""
+        numbers = numbers or (f": the model takes {limit} tokens" if limit else "")
+        return [f"The request is too long for the model{numbers}.{self._tried()}", self._advice()]
+
+    def _tried(self) -> str:
+        done = [f"{self._compactions} compaction{'s' if self._compactions > 1 else ''}"] if self._compactions else []
+        done += ["a truncation of tool results"] if self._truncated else []
+        done += ["a replay without media"] if self._replayed else []
+        tried = f" Not enough: {', '.join(done)}." if done else ""
+        return tried + (f" The last compaction failed ({self._failure.value})." if self._failure is not None else "")
+
+    def _advice(self) -> str:
+        ways = [
+            "shorten the instructions or the tools",
+            "have tools answer with less",
+            "split the task",
+            "use a model with a larger window",
+        ]
+        if not self._refused.can_compact and self._failure is None:
+            ways.insert(0, "switch compaction on")
+        elif self._compactions == self._max and not self._useless:
+            ways.append(f"allow more than {self._max} compaction{'s' if self._max != 1 else ''} for one refusal")
+        sentence = f"{', '.join(ways[:-1])} or {ways[-1]}."
+        return sentence[0].upper() + sentence[1:]
+
+
+# --- before a request is sent
+
+
+MARGIN_TOKENS: Final = 512
+"""More than what is too much is to be gained by truncation alone. OpenClaw's number, as is the share."""
+MARGIN_SHARE: Final = 1.5
+
+
+class Route(StrEnum):
+    """How a request that has not been sent yet is made to fit."""
+
+    FITS = "fits"
+    TRUNCATE = "truncate"
+    """Cutting tool results is enough by itself, with some to spare."""
+    COMPACT_THEN_TRUNCATE = "compact_then_truncate"
+    COMPACT = "compact"
+    """There are no results worth cutting."""
+
+
+def route(tokens: int, usable: int | None, reducible_tokens: int) -> Route:
+    """How a request of so many tokens gets below `usable` (`None`: the window is not known, and everything fits).
+
+    `reducible_tokens`: what cutting the tool results would gain.
+    """
+    if usable is None or tokens <= usable:
+        return Route.FITS
+    over = tokens - usable
+    if reducible_tokens >= max(over + MARGIN_TOKENS, MARGIN_SHARE * over):
+        return Route.TRUNCATE
+    return Route.COMPACT_THEN_TRUNCATE if reducible_tokens > 0 else Route.COMPACT
