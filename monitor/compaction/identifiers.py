@@ -1,0 +1,298 @@
+"""Names that a summary must not reword: addresses, paths, numbers, hashes; and what became of files and calls.
+
+Failure answered: "the config file in the usual place", where the path had been in a message that is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from monitor.answers import arguments_in
+from monitor.chunks import ToolCall, ToolResult
+from monitor.compacting import CompactionDetails
+from monitor.messages import AssistantMessage, Message, Text
+from monitor.verdicts import VETO
+
+MOST_CHARS: Final = 200
+"""A longer name is none that anybody writes out; half of it would be wrong."""
+RESULT_CHARS: Final = 2_000
+"""So much of the beginning of a result, and half of it of its end, is looked through: a listing is full of names that nobody needs."""
+NOTE_CHARS: Final = 240
+MOST_NOTES: Final = 8
+"""OpenClaw keeps as many failures, as long."""
+MOST_FILES: Final = 100
+MOST_ARTIFACTS: Final = 50
+ARTIFACTS_PER_CALL: Final = 3
+
+_TOKEN: Final = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>"'`|]+|[^\s<>"'`(){}\[\]|,;*=]+""")
+"""An address, or a word. Linear: what a word may begin with is bounded, and no character is in two words."""
+_AROUND: Final = ".:!?-\u2026"
+
+_EXTENSION: Final = r"[A-Za-z][A-Za-z0-9]{0,9}"
+_FILE_KINDS: Final = (
+    "bash|bat|bin|bz2|c|cc|cfg|clj|cpp|cs|css|csv|db|diff|docx?|env|ex|exs|gif|go|gz|h|hpp|hs|html?|ini|ipynb|jar|java|jpe?g|js|jsonl?|jsx"
+    "|kt|lock|log|lua|md|mjs|mp3|mp4|parquet|patch|pdf|php|pl|png|pptx?|proto|py|pyi|rb|rs|rst|scala|sh|sql|sqlite|svg|swift|tar|tf|toml"
+    "|ts|tsv|tsx|txt|vue|wav|wasm|webp|xlsx?|xml|ya?ml|zip|zsh"
+)
+_KINDS: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # 0: names that mean one thing in the world
+        r"[A-Za-z][A-Za-z0-9+.-]{0,20}://.+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:sha\d+:)?[0-9a-f]{32,128}",
+        # 1: places: paths (with a root, an extension or three parts), hosts with a port
+        (
+            rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\][^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
+            rf"|(?:[^/\\:]+/){{2,}}[^/\\:]*|[\w.-]+\.(?:{_FILE_KINDS})(?::\d+)*|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[A-Za-z][\w.-]*:\d{{2,5}}"
+            r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+        ),
+        # 2: what systems number: tickets, versions of a tree, ids of requests
+        r"[A-Z][A-Z0-9]{1,9}-\d{1,9}|#\d{1,9}|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,31}|(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_-]{10,}",
+        # 3: constants, codes of errors, long numbers
+        r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{1,6}\d{2,6}|-?\d{5,}(?:\.\d+)?|\d+(?:[,_]\d{3})+",
+    )
+)
+_QUOTED: Final = re.compile(r"""(["'`])([A-Za-z][\w.:/-]{2,80})\1""")
+_NUMBERED: Final = re.compile(r"[A-Za-z0-9_]+(?:[._:-][A-Za-z0-9_]+)+|[A-Za-z]+\d+")
+_QUOTED_KIND: Final = len(_KINDS)
+
+
+def identifiers(text: str) -> list[str]:
+    """The opaque names in `text`, each once: the most specific kind first, in each kind in the order of the text. Linear."""
+    kinds: dict[str, int] = {}
+    for found in _TOKEN.finditer(text):
+        word = found[0].strip(_AROUND) if "://" not in found[0] else found[0].rstrip(".,;:!?)]}")
+        if len(word) <= MOST_CHARS and word not in kinds and (kind := _kind(word)) is not None:
+            kinds[word] = kind
+    for found in _QUOTED.finditer(text):
+        if found[2] not in kinds and _NUMBERED.fullmatch(found[2]):
+            kinds[found[2]] = _QUOTED_KIND
+    return sorted(kinds, key=lambda word: kinds[word])
+
+
+def _kind(word: str) -> int | None:
+    return next((kind for kind, pattern in enumerate(_KINDS) if pattern.fullmatch(word)), None)
+
+
+def newest_identifiers(messages: Sequence[Message], *, most: int = 12, of_newest: int = 10) -> tuple[str, ...]:
+    """At most `most` names of the `of_newest` last messages, those of the newest first.
+
+    In each message what was said and asked of tools comes before what they answered. (12 of 10 messages: OpenClaw's numbers.)
+    """
+    names: dict[str, None] = {}
+    for message in reversed(messages[max(0, len(messages) - of_newest) :]):
+        for text in (_said(message), _answered(message)):
+            names.update(dict.fromkeys(identifiers(text)))
+        if len(names) >= most:
+            break
+    return tuple(names)[:most]
+
+
+def _said(message: Message) -> str:
+    return "\n".join(chain.from_iterable(_texts(part) for part in message.content))
+
+
+def _texts(part: object) -> Iterable[str]:
+    match part:
+        case Text(text):
+            return (text,)
+        case ToolCall():
+            return _leaves(part.arguments)
+    return ()
+
+
+def _leaves(arguments: Any) -> Iterator[str]:
+    """The texts and numbers of an argument. Without recursion: models nest deep."""
+    stack = [arguments]
+    while stack:
+        match stack.pop():
+            case str() as text:
+                yield text
+            case bool():
+                pass
+            case int() | float() as number:
+                yield repr(number) if isinstance(number, float) or number.bit_length() < _LONGEST_BITS else ""
+            case Mapping() as entries:
+                stack.extend(reversed(list(entries.values())))
+            case list() | tuple() as entries:
+                stack.extend(reversed(entries))
+
+
+_LONGEST_BITS: Final = 600
+"""Python refuses to write integers of more than 4,300 digits; a name has at most 200 characters."""
+
+
+def _answered(message: Message) -> str:
+    results = message.results if isinstance(message, AssistantMessage) else ()
+    return "\n".join(_ends(result.text) for result in results if not result.text.startswith(VETO))
+
+
+def _ends(text: str) -> str:
+    if len(text) <= RESULT_CHARS + RESULT_CHARS // 2:
+        return text
+    return f"{text[:RESULT_CHARS]}\n{text[-(RESULT_CHARS // 2) :]}"
+
+
+# --- files and calls
+
+
+_READS: Final = frozenset(
+    {"cat", "get", "glob", "grep", "head", "list", "load", "ls", "open", "read", "search", "show", "tail", "tree", "view"}
+)
+_CHANGES: Final = frozenset(
+    {
+        "add",
+        "append",
+        "apply",
+        "copy",
+        "create",
+        "delete",
+        "edit",
+        "insert",
+        "mkdir",
+        "modify",
+        "move",
+        "mv",
+        "patch",
+        "put",
+        "remove",
+        "rename",
+        "replace",
+        "rm",
+        "save",
+        "store",
+        "touch",
+        "update",
+        "write",
+    }
+)
+_MAKES: Final = _CHANGES | {
+    "build",
+    "commit",
+    "deploy",
+    "export",
+    "generate",
+    "make",
+    "open",
+    "post",
+    "publish",
+    "push",
+    "render",
+    "send",
+    "submit",
+    "upload",
+}
+_PATH_KEYS: Final = frozenset(
+    {
+        "absolute_path",
+        "destination",
+        "destination_path",
+        "dir_path",
+        "directory",
+        "file",
+        "file_name",
+        "file_path",
+        "file_paths",
+        "filename",
+        "filepath",
+        "files",
+        "new_path",
+        "notebook_path",
+        "old_path",
+        "path",
+        "paths",
+        "relative_path",
+        "source",
+        "source_path",
+        "target_file",
+        "target_path",
+    }
+)
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+def files_of(messages: Iterable[Message]) -> CompactionDetails:
+    """Files that were read and changed, things that were made, and calls that failed or were refused, by the names of tools and arguments.
+
+    A call that failed, was refused or has no result has read and changed nothing. Oldest first.
+    """
+    details = CompactionDetails()
+    read: list[str] = []
+    changed: list[str] = []
+    made: list[str] = []
+    notes: list[str] = []
+    for message in messages:
+        if not isinstance(message, AssistantMessage):
+            continue
+        results = {result.id: result for result in message.results}
+        for part in message.content:
+            result = results.get(part.id) if isinstance(part, ToolCall) else None
+            if not isinstance(part, ToolCall) or result is None:
+                continue
+            if result.is_error or result.text.startswith(VETO):
+                notes.append(note_of(result))
+                continue
+            words, paths = _words(part), _paths(part)
+            if words & _CHANGES:
+                changed += paths
+            elif words & _READS:
+                read += paths
+            if words & _MAKES and not paths:
+                made += [name for name in identifiers(_ends(result.text)) if "://" in name][:ARTIFACTS_PER_CALL]
+    new = CompactionDetails(files_read=tuple(read), files_modified=tuple(changed), artifacts=tuple(made), tool_notes=tuple(notes))
+    return merged(details, new)
+
+
+def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
+    """Both, each entry once, the newest last; the oldest go where there are too many. A file that was changed is not said to be read."""
+    modified = _newest((*old.files_modified, *new.files_modified), MOST_FILES)
+    known = frozenset(modified)
+    read = (path for path in (*old.files_read, *new.files_read) if path not in known)
+    return CompactionDetails(
+        files_read=_newest(read, MOST_FILES),
+        files_modified=modified,
+        artifacts=_newest((*old.artifacts, *new.artifacts), MOST_ARTIFACTS),
+        tool_notes=_newest((*old.tool_notes, *new.tool_notes), MOST_NOTES),
+    )
+
+
+def note_of(result: ToolResult) -> str:
+    """What became of a call that failed or was refused, on one line."""
+    lines = [line.strip() for line in result.text.splitlines() if line.strip()]
+    if result.text.startswith(VETO):
+        note = f"{result.name} was refused: {(lines or [''])[0].removeprefix(VETO).strip()}"
+    else:
+        telling = lines[-1:] if lines and lines[0].startswith("Traceback") else lines[:1]
+        note = f"{result.name} failed: {(telling or ['it did not say why'])[0]}"
+    return note if len(note) <= NOTE_CHARS else f"{note[: NOTE_CHARS - 3]}..."
+
+
+def _newest(entries: Iterable[str], most: int) -> tuple[str, ...]:
+    newest_first = dict.fromkeys(reversed(tuple(entries)))
+    return tuple(newest_first)[:most][::-1]
+
+
+def _words(call: ToolCall) -> frozenset[str]:
+    """The words of what is done: an argument `command: view` says it better than the name of an editor that can do all."""
+    command = _arguments(call).get("command")
+    if isinstance(command, str) and command in _READS | _CHANGES:
+        return frozenset({command})
+    return frozenset(word.lower() for word in _WORDS.findall(call.name[:MOST_CHARS]))
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    try:
+        return arguments_in(call.arguments)
+    except ValueError:  # the model wrote no JSON
+        return {}
+
+
+def _paths(call: ToolCall) -> list[str]:
+    found: list[str] = []
+    for key, value in _arguments(call).items():
+        if key.lower() in _PATH_KEYS:
+            values = value if isinstance(value, list) else [value]
+            found += [path for path in values if isinstance(path, str) and 0 < len(path) <= MOST_CHARS]
+    return found

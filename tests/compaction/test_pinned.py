@@ -1,0 +1,248 @@
+"""What stays beside every summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.chunks import ToolCall, ToolResult
+from monitor.compacting import CompactionDetails
+from monitor.compaction import pinned
+from monitor.compaction.pinned import (
+    ACKNOWLEDGEMENT,
+    CONTINUE,
+    CONTINUE_WITHOUT_MEDIA,
+    FOOTER,
+    HEADER,
+    LADDER,
+    PinnedFacts,
+    acknowledgement,
+    compose,
+    fitted,
+    gathered,
+    head_of_messages,
+    read_back,
+    shortened,
+)
+from monitor.context.tokens import size_of_text
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+
+MUCH = 10_000_000
+
+any_text = st.text(max_size=60) | st.text(st.characters(codec=None), max_size=20)
+"""Lone surrogates and NUL as well."""
+tricky = st.sampled_from(
+    [
+        HEADER,
+        FOOTER,
+        CONTINUE,
+        "",
+        "\n",
+        " ",
+        "12 characters: x",
+        "- 3 characters: abc\n",
+        "\nUser message 2 of 9, 3 characters:\nabc\n",
+        "\nUser messages 2 to 5 of 9 are left out here; they stay in the originals.\n",
+        "\nPlan, 3 characters:\nabc\n",
+        "\n[... 1,234 characters are left out here ...]\n",
+        compose("earlier", PinnedFacts(user_messages=("a", "b"), plan="p"), max_tokens=MUCH),
+        "👩\u200d💻\x00\ud800",
+    ]
+)
+words = any_text | tricky | st.lists(any_text | tricky, max_size=4).map("".join)
+many = st.lists(words, max_size=4).map(tuple)
+long = st.builds(lambda text, times: text * times, words, st.integers(1, 400))
+
+
+@st.composite
+def facts_of(draw: st.DrawFn, text: st.SearchStrategy[str] = words) -> PinnedFacts:
+    user_messages = tuple(draw(st.lists(text, max_size=8)))
+    return PinnedFacts(
+        user_messages=user_messages,
+        left_out=draw(st.integers(0, 30)) if user_messages else 0,
+        emitted=draw(st.dictionaries(words, text, max_size=3)),
+        outstanding=draw(many),
+        plan=draw(st.none() | text),
+        rules=draw(st.none() | text),
+        identifiers=draw(many),
+        details=draw(st.builds(CompactionDetails, files_read=many, files_modified=many, artifacts=many, tool_notes=many)),
+        notes=draw(many),
+    )
+
+
+def pinned_tokens(text: str, summary: str) -> int:
+    return (size_of_text(text)).tokens - size_of_text(summary).tokens
+
+
+@given(words, facts_of())
+def test_what_was_composed_is_read_back(summary: str, facts: PinnedFacts):
+    text = compose(summary, facts, max_tokens=MUCH)
+    assert read_back(text) == (summary, facts)
+
+
+@given(words, facts_of(long), st.integers(0, 2_000))
+def test_composing_what_was_read_back_gives_the_same_bytes(summary: str, facts: PinnedFacts, room: int):
+    text = compose(summary, facts, max_tokens=room)
+    back = read_back(text)
+    assert back is not None
+    assert compose(*back, max_tokens=room) == text
+
+
+@given(facts_of(long), st.integers(0, 2_000))
+def test_fitting_twice_does_nothing_more_and_keeps_the_count_and_the_names(facts: PinnedFacts, room: int):
+    fit = fitted(facts, max_tokens=room)
+    assert fitted(fit, max_tokens=room) == fit
+    assert len(fit.user_messages) + fit.left_out == len(facts.user_messages) + facts.left_out
+    assert list(fit.emitted) == list(facts.emitted)
+    assert len(fit.outstanding) == len(facts.outstanding)
+
+
+@given(words, facts_of(), st.data())
+def test_any_other_text_is_not_read_back(summary: str, facts: PinnedFacts, data: st.DataObject):
+    text = compose(summary, facts, max_tokens=MUCH)
+    at = data.draw(st.integers(0, len(text) - 1))
+    for other in (text[:at], text[:at] + text[at + 1 :], text + "x", "x" + text, text + text):
+        back = read_back(other)
+        assert back is None or compose(*back, max_tokens=MUCH) == other
+
+
+@pytest.mark.parametrize("text", ["", HEADER, HEADER + FOOTER, f"{HEADER}\n\nSummary, 99 characters:\nx\n{FOOTER}", CONTINUE])
+def test_what_only_begins_alike_is_not_read_back(text: str):
+    assert read_back(text) is None
+
+
+@pytest.mark.feature("CC-07")
+@given(st.lists(st.lists(words, max_size=3), min_size=20, max_size=20))
+def test_every_user_message_is_there_word_for_word_after_twenty_compactions(rounds: list[list[str]]):
+    said: list[str] = []
+    text = compose("", PinnedFacts(), max_tokens=MUCH)
+    for number, new in enumerate(rounds):
+        history: list[Message] = [UserMessage((Text(text),))]  # a stored history that has lost the mark
+        for words_of_user in new:
+            history += [UserMessage((Text(words_of_user),)), AssistantMessage((Text("yes"),))]
+            if not pinned.is_own(UserMessage((Text(words_of_user),))):
+                said.append(words_of_user)
+        text = compose(f"summary {number}", gathered(history), max_tokens=MUCH)
+    back = read_back(text)
+    assert back is not None
+    assert back[1].user_messages == tuple(said)
+
+
+@given(st.text(), st.data())
+def test_shortening_in_steps_is_shortening_at_once(text: str, data: st.DataObject):
+    text *= data.draw(st.integers(1, 500))
+    more = data.draw(st.sampled_from(LADDER[-8:]))
+    less = data.draw(st.sampled_from([chars for chars in LADDER if chars <= more]))
+    assert shortened(shortened(text, more), less) == shortened(text, less)
+
+
+def test_a_shortened_text_says_how_much_is_left_out():
+    text = shortened("a" * 1_000 + "b" * 1_000, 200)
+    assert text == "a" * 133 + "\n[... 1,800 characters are left out here ...]\n" + "b" * 67
+
+
+def test_long_user_messages_between_the_first_and_the_newest_are_cut_before_those():
+    facts = PinnedFacts(user_messages=("first " * 100, "long " * 5_000, "short", "newest " * 300))
+    fit = fitted(facts, max_tokens=2_000)
+    assert (fit.user_messages[0], *fit.user_messages[2:]) == (facts.user_messages[0], "short", facts.user_messages[3])
+    assert "characters are left out here" in fit.user_messages[1]
+    assert pinned_tokens(compose("", fit, max_tokens=2_000), "") <= 2_001
+
+
+def test_a_user_message_of_a_megabyte_leaves_room_for_the_others():
+    facts = PinnedFacts(user_messages=("fix the build", *("a word " * 20 for _ in range(40)), "log: " + "0123456789 " * 100_000))
+    fit = fitted(facts, max_tokens=4_000)
+    assert fit.user_messages[:-1] == facts.user_messages[:-1]
+    assert fit.user_messages[-1].startswith("log: 0123456789")
+    assert size_of_text(compose("", fit, max_tokens=4_000)).tokens <= 4_001
+
+
+def test_of_thousands_of_user_messages_the_oldest_behind_the_first_are_left_out_and_counted():
+    facts = PinnedFacts(user_messages=tuple(f"request {number} {'please ' * 30}" for number in range(4_000)))
+    text = compose("done so far: much", facts, max_tokens=8_000)
+    back = read_back(text)
+    assert back is not None
+    left_out = back[1].left_out
+    assert f"User messages 2 to {left_out + 1} of 4000 are left out here; they stay in the originals." in text
+    assert back[1].user_messages[-1] == facts.user_messages[-1]
+    assert back[1].user_messages[0].startswith("request 0 ")
+    assert f"User message 4000 of 4000, {len(facts.user_messages[-1])} characters:" in text
+    assert len(back[1].user_messages) + left_out == 4_000
+    assert pinned_tokens(text, "done so far: much") <= 8_001
+
+
+def test_names_of_outputs_are_there_even_where_nothing_fits():
+    facts = PinnedFacts(
+        user_messages=("a" * 10_000, "b" * 10_000),
+        emitted={"plan": '{"steps": "' + "s" * 5_000 + '"}'},
+        outstanding=("report: what was found", "files"),
+        rules="r" * 9_000,
+        identifiers=tuple(f"file{number}.py" for number in range(100)),
+    )
+    text = compose("s", facts, max_tokens=10)
+    assert " plan = " in text
+    assert "- report\n- files\n" in text
+    assert len(text) < 2_500
+
+
+def test_the_newest_of_lists_stays():
+    names = tuple(f"/srv/{number}.py" for number in range(100))
+    facts = PinnedFacts(identifiers=names, details=CompactionDetails(files_read=names))
+    fit = fitted(facts, max_tokens=500)
+    assert fit.identifiers == names[: len(fit.identifiers)]
+    assert fit.details.files_read == names[-len(fit.details.files_read) :]
+    assert fit.identifiers
+
+
+def test_what_fits_is_given_back_as_it_is():
+    facts = PinnedFacts(user_messages=("hello",), plan="- do it")
+    assert fitted(facts, max_tokens=1_000) is facts
+
+
+def test_what_the_monitor_said_is_no_message_of_a_person():
+    history: list[Message] = [
+        UserMessage((Text("fix it"), Media("image/png", data="aGk=", name="screen.png"))),
+        UserMessage((Text(CONTINUE),)),
+        UserMessage((Text(CONTINUE_WITHOUT_MEDIA),)),
+        UserMessage((Text("You repeat yourself."),), synthetic=True),
+        UserMessage((Text(compose("s", PinnedFacts(user_messages=("no",)), max_tokens=MUCH)),)),
+        UserMessage((Text(f"What is this? {HEADER}"),)),
+        UserMessage(()),
+    ]
+    assert gathered(history).user_messages == ("fix it\n[Attached image/png: screen.png]", f"What is this? {HEADER}", "")
+
+
+def test_facts_of_an_earlier_compaction_come_first():
+    earlier = PinnedFacts(user_messages=("one",), left_out=3, identifiers=("OLD_NAME",), rules="be kind")
+    call = ToolCall("1", "write_file", {"path": "src/a.py"})
+    history: list[Message] = [
+        UserMessage((Text("two, in config.toml"),)),
+        AssistantMessage((call,), (ToolResult("1", "write_file", "ok"),)),
+    ]
+    facts = gathered(history, earlier)
+    assert facts.user_messages == ("one", "two, in config.toml")
+    assert (facts.left_out, facts.rules) == (3, "be kind")
+    assert facts.identifiers == ("src/a.py", "config.toml", "OLD_NAME")
+    assert facts.details.files_modified == ("src/a.py",)
+
+
+def test_the_head_of_a_history_is_known():
+    text = compose("s", PinnedFacts(), max_tokens=MUCH)
+    head, user = UserMessage((Text(text),)), UserMessage((Text("go on"),))
+    assert head_of_messages([]) == 0
+    assert head_of_messages([user, head]) == 0
+    assert head_of_messages([acknowledgement()]) == 0
+    assert head_of_messages([head, AssistantMessage((Text("hm"),))]) == 1
+    assert head_of_messages([head, acknowledgement(), user]) == 2
+    assert acknowledgement().content == (Text(ACKNOWLEDGEMENT),)
+
+
+def test_messages_cannot_be_left_out_around_none():
+    with pytest.raises(ConfigError, match="left_out"):
+        PinnedFacts(left_out=1)
+    with pytest.raises(ConfigError, match="left_out"):
+        replace(PinnedFacts(user_messages=("a",)), left_out=-1)
