@@ -280,6 +280,22 @@ class ContextNearlyFull:
 
 
 @dataclass(slots=True, frozen=True)
+class HistoryReduced:
+    """Old results, arguments or media are shown in short from now on. No model was asked; the originals are kept."""
+
+    at_s: float
+    turn: int
+    kind: str
+    """What was taken out: `prune`, `truncate`, `media`, joined by `+`."""
+    saved_tokens: int
+    """Estimated; every later request is smaller by so many."""
+    reread_tokens: int
+    """Estimated: what the provider had cached, and reads anew once."""
+    messages: int
+    """How many were shortened."""
+
+
+@dataclass(slots=True, frozen=True)
 class CompactionStarted:
     """A summary is being made of old messages. One of `CompactionFinished` and `CompactionFailed` follows."""
 
@@ -451,6 +467,7 @@ Event: TypeAlias = (
     | WindowWarning
     | ContextFull
     | ContextNearlyFull
+    | HistoryReduced
     | CompactionStarted
     | CompactionProgressed
     | CompactionFinished
@@ -491,6 +508,7 @@ EVENT_TYPES = (
     WindowWarning,
     ContextFull,
     ContextNearlyFull,
+    HistoryReduced,
     CompactionStarted,
     CompactionProgressed,
     CompactionFinished,

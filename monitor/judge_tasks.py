@@ -31,13 +31,13 @@ class JudgeTasks:
         self._wake = wake
         self._open: dict[_Question, Background] = {}
         core.turn_began = self._ask_due
-        core.stopped = self._cancel
+        core.stopped = self.cancel
 
     async def close(self) -> None:
         """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded and bounded."""
         if not self._open:
             return
-        self._cancel()
+        self.cancel()
         try:
             with anyio.move_on_after(self._close_grace_s, shield=True):
                 for task in tuple(self._open.values()):
@@ -51,7 +51,8 @@ class JudgeTasks:
             question = _Question(judge, told)
             self._open[question] = Background(partial(self._put, question), f"agent-monitor {judge.name}")
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """No answer is wanted any more."""
         for task in self._open.values():
             task.cancel()
 

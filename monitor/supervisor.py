@@ -35,9 +35,16 @@ from monitor._wait import Clock, Wait, make_wait
 from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
+from monitor.compacting import CompactionReason, CompactionResult
+from monitor.compaction.compactor import Compactor
+from monitor.compaction.engine import Compaction
+from monitor.compaction.frontier import frontier
+from monitor.compaction.rescue import Rescue, overflow_of
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
+from monitor.context.reduction import Reduction
+from monitor.context.tokens import total_tokens
 from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
@@ -47,6 +54,7 @@ from monitor.events import (
     ChunkReceived,
     ContextFull,
     Event,
+    HistoryReduced,
     Nudged,
     RetryScheduled,
     ToolFinished,
@@ -76,6 +84,9 @@ from monitor.tools.base import Tool, ToolContext, carry_out_all, check_name
 from monitor.tools.functions import as_tools
 from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
+MOST_COMPACTIONS = 3
+"""Before one request."""
+
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
 SUBAGENT_LIMITS = MaxTurns(30) | Timeout(600)
@@ -97,7 +108,8 @@ class Supervisor:
     `plan`: the steps of the task. `last_turn`: `None` is off. `max_nudges`: how often missing outputs are asked for. `retries`: of
     failed model calls. `looped_text`: what becomes of text that looped before it goes back to the model.
     `model_settings` are passed to the provider as they are. `window`: of the model, in tokens, where the table of known models is not
-    to be believed; a run in one that is too small for an agent ends before the first call.
+    to be believed; a run in one that is too small for an agent ends before the first call. `compaction`: how the history is kept inside it;
+    `None` is off, also where the provider refuses a request for its size.
     `history`: messages that come before the task. `keep_text_chars`: how much of an answer stands in the outcome; all of it, for the
     history holds it anyway.
     Detectors, policy and plan are copied for every run.
@@ -125,6 +137,7 @@ class Supervisor:
         looped_text: LoopedText = "trim",
         model_settings: Mapping[str, Any] | None = None,
         window: Window | int | None = None,
+        compaction: Compaction | None = _DEFAULT,
         history: Sequence[Message] = (),
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
@@ -150,6 +163,8 @@ class Supervisor:
         if model_settings is not None and not isinstance(model_settings, Mapping):
             raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
         _check_history(history)
+        if compaction is not _DEFAULT and not isinstance(compaction, Compaction | None):
+            raise ConfigError(f"compaction takes one such as monitor.Compaction.opencode(), or None, not {compaction!r}")
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
@@ -176,6 +191,7 @@ class Supervisor:
         self.looped_text: LoopedText = looped_text
         self.model_settings = dict(model_settings or {})
         self.window = window_of(model.name, config=window)
+        self.compaction = Compaction() if compaction is _DEFAULT else compaction
         self.history = History(history).messages  # also refuses a result without its call
         self.sinks = check_parts("sinks", sinks, "emit")
         self.clock = clock_of(clock)
@@ -257,7 +273,10 @@ class Run:
         self.as_caller = _Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self._history = History((*supervisor.history, first))
-        self._fullness = Fullness(self._history, supervisor.window)
+        self._fullness = Fullness(self._history, supervisor.window, *([supervisor.compaction.headroom] if supervisor.compaction else []))
+        self._compactor = self._make_compactor(supervisor.compaction) if supervisor.compaction is not None else None
+        self._rescue = Rescue(self._compactor, self._history, reduced=self._tell_reduced) if self._compactor is not None else None
+        self._core.stopped = self._let_go
         self._retried_inside = False  # the provider's count of the turn is of several attempts
         if plan is not None and (step := self._assignment.first_step()) is not None:
             self._say(step)
@@ -289,6 +308,17 @@ class Run:
     def history(self) -> tuple[Message, ...]:
         """The messages of the run so far, as the model is shown them."""
         return self._history.messages
+
+    async def compact(self) -> CompactionResult:
+        """Make the history smaller now; one that is under way counts. From the caller's block, from a tool, or from another task.
+
+        Raises `CompactionError` where there is nothing to compact, where it failed, and where the run ends before it is done.
+        """
+        if self._compactor is None:
+            raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
+        if self._phase != "running":
+            raise ConfigError(f"this run is {self._phase}: compact it while it runs")
+        return await self._compactor.compact()
 
     def abort(self, why: str = "aborted") -> None:
         """End the run now: whatever it is waiting for is interrupted, the connection closed. From any task, thread or signal handler."""
@@ -400,6 +430,11 @@ class Run:
         core = self._core
         try:
             while self._perform(core.check(self._now())):
+                await self._make_room()
+                if self._events:
+                    yield
+                if core.stop is not None:
+                    continue
                 attempt = 1
                 while True:
                     stream = self._reading = self._open()
@@ -423,7 +458,11 @@ class Run:
                         break
                     attempt += 1
         finally:
-            await self._judges.close()
+            try:
+                await self._judges.close()
+            finally:
+                if self._compactor is not None:
+                    await self._compactor.close()
 
     def _perform(self, verdict: Verdict) -> bool:
         """Do what the core says until it has no more to say. False: the run is over."""
@@ -444,7 +483,8 @@ class Run:
                     self._only = tools or tuple(spec.name for spec in self._assignment.last_tools)
                     said = [text]
                 case Compact():
-                    pass  # nobody here can shrink the history yet
+                    if self._compactor is not None:
+                        self._compactor.press(CompactionReason.MANUAL)
             verdict = self._core.check(self._now())
         if said:
             self._say("\n\n".join(said))
@@ -462,6 +502,8 @@ class Run:
         )
         self._retried_inside = False
         self._tell(self._fullness.before_call(request.instructions, request.tools))
+        if self._rescue is not None:
+            self._rescue.sent()
         model = supervisor.model
         return SourceStream(
             lambda: model.stream(request),
@@ -474,15 +516,79 @@ class Run:
         )
 
     def _after_call(self, turn: Turn) -> None:
-        if not self._retried_inside and turn.number:
-            well = turn.stopped is None and turn.finish_reason is not None
-            self._tell(
-                self._fullness.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
-            )
+        if self._retried_inside or not turn.number:
+            return
+        well = turn.stopped is None and turn.finish_reason is not None
+        full = self._fullness.after_call(
+            turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason
+        )
+        self._tell(full)
+        if self._compactor is None or self._rescue is None:
+            return
+        if full is not None and full.overflow is not None:
+            self._compactor.press(CompactionReason.SILENT_OVERFLOW)
+        elif well:
+            self._rescue.went_well()
+            self._compactor.stream_finished(total_tokens(turn.usage) or 0)
 
     def _tell(self, full: Full | None) -> None:
         if full is not None:
             self._emit(ContextFull(self._at(), self._core.turns, full.tokens, full.usable_tokens, full.detail))
+
+    # ------------------------------------------------------------------ the context
+
+    def _make_compactor(self, compaction: Compaction) -> Compactor:
+        supervisor = self._supervisor
+        return Compactor(
+            compaction,
+            self._history,
+            model=supervisor.model,
+            window=supervisor.window,
+            meter=self._fullness.meter,
+            run=self._core,
+            emit=self._emit,
+            facts=lambda: frontier(self._assignment),
+            clock=self._clock,
+            close_grace_s=supervisor.close_grace_s,
+            wake=self._wake,
+        )
+
+    async def _make_room(self) -> None:
+        """Compact the history before the next request, if that is due; wait for it where the run cannot go on as it is."""
+        compactor = self._compactor
+        if compactor is None:
+            return
+        for _ in range(MOST_COMPACTIONS):
+            reason = compactor.due(self._supervisor.instructions, tuple(self._offered()))
+            if reason is None:
+                return
+            waits = compactor.waits_for(reason)
+            compactor.start(reason, waited_for=waits)
+            if not waits or not await self._under_deadlines(compactor.wait):
+                return
+
+    async def _recover(self, turn: Turn) -> bool:
+        """The request was refused for its size. True: a smaller one may be sent. If there is none, the run ends with what can be done."""
+        overflow = overflow_of(turn.model_error)
+        if self._rescue is None or overflow is None:
+            return False
+        given_up = await self._rescue.make_smaller(overflow, self._under_deadlines)
+        if given_up is not None:
+            self._core.leave(Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction"), turn.error, self._now())
+        return self._core.stop is None
+
+    def _tell_reduced(self, reduction: Reduction) -> None:
+        self._emit(
+            HistoryReduced(self._at(), self._core.turns, reduction.edit.kind, reduction.saved_tokens, reduction.reread_tokens, reduction.changed)
+        )
+
+    def _let_go(self) -> None:
+        """It is decided that the run ends: nobody waits for a judge or a summary any more."""
+        self._judges.cancel()
+        if self._compactor is not None:
+            self._compactor.cancel()
+
+    # ------------------------------------------------------------------ tools and history
 
     def _offered(self) -> Iterator[ToolSpec]:
         """The tools of the next call: the run's own and the caller's, but for what was withdrawn."""
@@ -496,6 +602,12 @@ class Run:
         """Whether the attempt failed in a way that another may get past; if so, the time until then has passed."""
         failure = self._core.failed_attempt
         if failure is None:
+            return False
+        if await self._recover(turn):
+            self._core.will_retry(0.0)
+            self._emit(RetryScheduled(self._at(), turn.number, attempt + 1, 0.0, failure.detail))
+            return True
+        if self._core.stop is not None:
             return False
         delay_s = self._supervisor.retries.delay_s(attempt, turn.model_error)
         if delay_s is None:

@@ -8,6 +8,7 @@ run has ended is thrown away.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -27,18 +28,18 @@ from monitor.compacting import (
 from monitor.compaction.base import Checkpoint, Progress
 from monitor.compaction.hooks import may_continue, tell_after
 from monitor.compaction.marks import Hysteresis, Marks
-from monitor.compaction.pinned import PinnedFacts
+from monitor.compaction.pinned import PinnedFacts, head_of_messages
 from monitor.compaction.pipeline import Proposal, Situation, continue_message, propose
 from monitor.compaction.preset import Preset
 from monitor.context.forms import Form
-from monitor.context.history import History, HistoryEdit, Stale
-from monitor.context.reduction import Reducer, propose as propose_reduction
+from monitor.context.history import History
 from monitor.context.tokens import ContextMeter, TokenCount
 from monitor.context.turns import head_of
 from monitor.context.window import Window
 from monitor.errors import describe
 from monitor.events import Event
 from monitor.judging import JudgeCost
+from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
 
@@ -74,7 +75,7 @@ class Compactor:
         preset: Preset,
         history: History,
         *,
-        model: Model,
+        model: Model | None,
         window: Window,
         meter: ContextMeter,
         run: Surroundings,
@@ -104,6 +105,7 @@ class Compactor:
         self._count = TokenCount(0, 0, 0)
         self._job: _Job | None = None
         self._number = 0
+        self._last: CompactionResult | CompactionError | None = None
         self._checkpoint: Checkpoint | None = None
         self._late_warnings: list[str] = []
         self._closed = False
@@ -113,11 +115,15 @@ class Compactor:
         """As far as it is known by now."""
         return self._hysteresis.marks.window
 
+    def learned(self, window_tokens: int) -> None:
+        """The provider has stated its limit."""
+        self._hysteresis.relearned(self.window.learned(window_tokens))
+
     # --- when
 
     def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
         """Why the next request, with these, is to be made smaller before it is sent; `None`: it need not be, or that is under way already."""
-        self._fixed = (instructions, tuple(tools))
+        self.fixed(instructions, tools)
         self._count = self._meter.count()
         if self._hysteresis.warn(self._count.tokens):
             limit = self._hysteresis.marks.high or 0
@@ -125,25 +131,35 @@ class Compactor:
         pressed, self._pressed = self._pressed, None
         return pressed or self._hysteresis.due(self._count.tokens)
 
+    def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
+        """What every request carries besides the history."""
+        self._fixed = (instructions, tuple(tools))
+
+    def stream_finished(self, tokens: int) -> None:
+        """An answer has come, and the provider has counted so many tokens: the tools may run while the summary is made."""
+        if self.preset.background and not self.at_work and self._hysteresis.due(tokens) is CompactionReason.HIGH_WATER:
+            self._count = TokenCount(tokens, tokens, tokens, tokens)
+            self.start(CompactionReason.HIGH_WATER, waited_for=False)
+
     def press(self, reason: CompactionReason) -> None:
         """The next request must not be sent as it stands, whatever is counted."""
         self._pressed = reason
 
     def waits_for(self, reason: CompactionReason) -> bool:
         """Whether the run waits for a compaction for this reason."""
-        return reason in PRESSING or not self.preset.background
+        return reason is not CompactionReason.HIGH_WATER or not self.preset.background
 
     # --- one compaction
 
-    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True, without_model: bool = False) -> None:
-        """Begin one, unless one is under way."""
-        if self._job is not None or self._closed:
+    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True) -> None:
+        """Begin one, unless one is under way. With the breaker open, one that has to be is made without a model."""
+        if self.at_work or self._closed:
             return
-        self._number += 1
-        job = self._job = _Job(self._number, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
+        self._last = None
+        job = self._job = _Job(reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
         job.deadline = job.started_at + self.preset.timeout_s
-        model = None if without_model or self._hysteresis.open and reason in PRESSING else self._model
-        job.task = Background(partial(self._work, job, model), f"agent-monitor compaction {job.number}")
+        model = None if self._hysteresis.open and reason in PRESSING else self._model
+        job.task = Background(partial(self._work, job, model), "agent-monitor compaction")
         self._arm(job)
 
     def _situation(self, reason: CompactionReason, harder: int) -> Situation:
@@ -151,7 +167,7 @@ class Compactor:
         return Situation(
             messages=history.messages,
             version=history.version,
-            head=head_of(history),
+            head=head_of(history) or (head_of_messages(history.messages) if not history.edits else 0),
             instructions=instructions,
             tools=tools,
             marks=self._hysteresis.marks,
@@ -165,26 +181,31 @@ class Compactor:
             originals_before=history.originals_before,
         )
 
+    @property
+    def at_work(self) -> bool:
+        """Whether one is under way."""
+        job = self._job
+        if job is not None and job.task is not None and job.task.ended:
+            self._settle(job)
+        return self._job is not None
+
     async def wait(self) -> None:
         """Return when none is under way."""
         job = self._job
         if job is not None and job.task is not None:
-            job.waited_for = True
             await job.task.wait()
             self._settle(job)
 
     @property
     def last(self) -> CompactionResult | CompactionError | None:
-        """What became of the last one."""
+        """What became of the last one; `None`: there was none, or it is under way."""
         return self._last
-
-    _last: CompactionResult | CompactionError | None = None
 
     async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
         """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
         if self._closed:
             raise CompactionError(CompactionFailure.ABORTED, "the run is over")
-        if self._job is not None:
+        if self.at_work:
             await self.wait()
             if isinstance(self._last, CompactionResult):
                 return self._last
@@ -196,6 +217,14 @@ class Compactor:
         raise self._last or CompactionError(CompactionFailure.ABORTED, "the run is over")
 
     async def _work(self, job: _Job, model: Model | None) -> None:
+        try:
+            result = await self._compacted(job, model)
+            if result is not None:
+                self._late_warnings += await tell_after(self.preset.hooks, result)
+        finally:
+            self._settle(job)
+
+    async def _compacted(self, job: _Job, model: Model | None) -> CompactionResult | None:
         preset = self.preset
         try:
             proposal = await propose(
@@ -209,21 +238,13 @@ class Compactor:
             goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
             if goes_on is not None and not await may_continue(preset.hooks, proposal.result):
                 goes_on = None
-            self._commit(job, proposal)
-            if goes_on is not None:
-                self._history.append(goes_on)
+            return self._commit(job, proposal, goes_on)
         except CompactionError as error:
             self._failed(job, error)
-            return
+            return None
         except Exception as error:  # noqa: BLE001 - the caller's code, a model's crash: the run goes on as it is
-            self._failed(job, CompactionError(CompactionFailure.PROVIDER, describe(error)))
-            return
-        finally:
-            if job.open:
-                failure = CompactionFailure.TIMEOUT if job.expired else CompactionFailure.ABORTED
-                why = f"it took longer than {preset.timeout_s:g} s" if job.expired else "the run ended before it was done"
-                self._failed(job, CompactionError(failure, why))
-        self._late_warnings += await tell_after(preset.hooks, proposal.result)
+            self._failed(job, CompactionError(CompactionFailure.CRASHED, describe(error)))
+            return None
 
     async def _ask(self, job: _Job, model: Model, request: ModelRequest) -> Turn:
         self._begun(job)
@@ -249,17 +270,25 @@ class Compactor:
         self._emit(events.CompactionProgressed(self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages))
 
     def _begun(self, job: _Job) -> None:
-        if job.told:
+        if job.number:
             return
-        job.told = True
+        self._number += 1
+        job.number = self._number
         situation = job.situation
         self._emit(
             events.CompactionStarted(
-                self._at(), self._run.turns, job.number, job.reason, self.preset.name, situation.tokens, not job.waited_for, job.refill
+                self._at(),
+                self._run.turns,
+                job.number,
+                job.reason,
+                self.preset.name,
+                situation.tokens,
+                background=not job.waited_for,
+                refill=job.refill,
             )
         )
 
-    def _commit(self, job: _Job, proposal: Proposal) -> None:
+    def _commit(self, job: _Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
         """All of it or nothing. Nothing is awaited here."""
         if not job.open or self._closed:
             raise CompactionError(CompactionFailure.ABORTED, "the run ended before it was done")
@@ -272,12 +301,14 @@ class Compactor:
             self.preset.store.add(record)
         for edit in reversed(proposal.edits):
             self._history.commit(edit)
+        if goes_on is not None:
+            self._history.append(goes_on)
         job.open = False
         self._checkpoint = None
         self._hysteresis.accepted()
-        result = self._last = proposal.result
         self._begun(job)
-        warnings, self._late_warnings = (*self._late_warnings, *result.warnings), []
+        warnings, self._late_warnings = (*self._late_warnings, *proposal.result.warnings), []
+        result = self._last = replace(proposal.result, messages=self._history.messages, cost=job.cost, warnings=warnings)
         self._emit(
             events.CompactionFinished(
                 self._at(),
@@ -297,6 +328,7 @@ class Compactor:
                 warnings,
             )
         )
+        return result
 
     def _failed(self, job: _Job, error: CompactionError) -> None:
         if not job.open:
@@ -304,7 +336,7 @@ class Compactor:
         job.open = False
         self._last = error
         self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
-        if error.failure in SKIPPED and not job.told:
+        if error.failure in SKIPPED and not job.number:
             self._emit(events.CompactionSkipped(self._at(), self._run.turns, job.reason, error.failure, str(error)))
             return
         self._begun(job)
@@ -317,7 +349,9 @@ class Compactor:
 
     def _settle(self, job: _Job) -> None:
         """It has ended, one way or another, perhaps before it began."""
-        self._failed(job, CompactionError(CompactionFailure.ABORTED, "the run ended before it was done"))
+        failure = CompactionFailure.TIMEOUT if job.expired else CompactionFailure.ABORTED
+        why = f"it took longer than {self.preset.timeout_s:g} s" if job.expired else "the run ended before it was done"
+        self._failed(job, CompactionError(failure, why))
         if job.alarm is not None:
             job.alarm.cancel()
         if self._job is job:
@@ -361,8 +395,9 @@ class Compactor:
 class _Job:
     """One compaction at work."""
 
-    def __init__(self, number: int, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool) -> None:
-        self.number = number
+    def __init__(self, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool) -> None:
+        self.number = 0
+        """0: nobody has been told that it has begun."""
         self.reason = reason
         self.situation = situation
         self.started_at = started_at
@@ -372,8 +407,6 @@ class _Job:
         self.refill: str | None = None
         self.open = True
         """Neither finished nor failed."""
-        self.told = False
-        """Somebody has been told that it has begun."""
         self.graced = False
         self.expired = False
         self.task: Background | None = None

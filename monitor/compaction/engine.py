@@ -1,0 +1,102 @@
+"""Compaction, as it is given to a supervisor, or called by a loop of one's own.
+
+    result = await monitor.Compaction.opencode().compact(messages, model=model, window=200_000)
+    messages = result.messages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from monitor._wait import Clock, SystemClock
+from monitor.compacting import CompactionReason, CompactionResult
+from monitor.compaction.compactor import Compactor
+from monitor.compaction.marks import Hysteresis, Marks
+from monitor.compaction.pinned import PinnedFacts, head_of_messages
+from monitor.compaction.preset import Preset
+from monitor.context.forms import Form
+from monitor.context.history import History
+from monitor.context.tokens import ContextMeter
+from monitor.context.window import Window, window_of
+from monitor.errors import ConfigError
+from monitor.judging import JudgeCost
+from monitor.messages import Message
+from monitor.models import Model, ToolSpec
+from monitor.sinks.base import EventSink, FanOut
+
+CLOSE_GRACE_S = 2.0
+"""As for a run: how long closing a model's stream may take, in seconds."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Compaction(Preset):
+    __doc__ = Preset.__doc__
+
+    def due(self, tokens: int, *, window: Window | int | None) -> CompactionReason | None:
+        """Why a request of so many tokens should be made smaller before it is sent to a model with this window; `None`: it need not be.
+
+        For a loop of one's own; `tokens` is best what the provider reported last, with an estimate of what has come since.
+        """
+        return Hysteresis(Marks(window_of(None, config=window), self.headroom, self.low_water)).due(tokens)
+
+    async def compact(
+        self,
+        messages: Sequence[Message],
+        *,
+        window: Window | int | None = None,
+        model: Model | None = None,
+        instructions: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        facts: PinnedFacts | None = None,
+        reason: CompactionReason = CompactionReason.MANUAL,
+        form: Form | None = None,
+        sinks: Sequence[EventSink] = (),
+        clock: Clock | None = None,
+    ) -> CompactionResult:
+        """Make `messages` smaller, for a loop of one's own; also what a compaction returned before.
+
+        `window`, of `model`, in tokens, where no table knows it. `model` writes the summary, unless the preset has its own. `instructions`
+        and `tools` are what goes out with the messages, so that the whole request is measured. `facts` stand beside the summary word for
+        word. `reason`: `OVERFLOW` does whatever is possible, also without a model; by default a failure leaves everything as it was.
+
+        Raises `CompactionError`, and `ConfigError` for a call that makes no sense.
+        """
+        if model is None and self.model is None and self.summarizer is None:
+            raise ConfigError("who is to summarise? Give model=, or a Compaction with model= or summarizer=monitor.Extractive()")
+        history, run = History(messages), _Alone(clock or SystemClock())
+        compactor = Compactor(
+            self,
+            history,
+            model=model,
+            window=window_of(model.name if model is not None else None, config=window),
+            meter=ContextMeter(history, instructions=instructions, tools=tools),
+            run=run,
+            emit=FanOut(sinks).emit,
+            facts=lambda: facts or PinnedFacts(),
+            clock=run.clock,
+            close_grace_s=CLOSE_GRACE_S,
+            wake=lambda: None,
+            form=form,
+        )
+        compactor.fixed(instructions, tools)
+        try:
+            return await compactor.compact(CompactionReason(reason))
+        finally:
+            await compactor.close()
+
+
+class _Alone:
+    """What a compactor needs of a run, where there is none."""
+
+    turns = 0
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._began = clock.now()
+
+    def at(self, now: float) -> float:
+        return now - self._began
+
+    def charge_compaction(self, cost: JudgeCost, now: float) -> None:
+        """The result says it."""
