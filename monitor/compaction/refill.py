@@ -1,0 +1,116 @@
+"""What has filled the context again so soon. Failure answered: a guard that blames the last tool's output when instructions were put in
+again (Claude Code #85489).
+
+    after = snapshot(request, turn)          # right after a compaction
+    found = attributed(after, snapshot(request, turn))
+    found and found.text                     # "results of read_file: 31,000 tokens in 2 turns, 84% of what was added"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from monitor.context.tokens import Size, size_of_message, size_of_result, sizes_by_source
+from monitor.messages import AssistantMessage, UserMessage
+from monitor.models import ModelRequest
+
+WITHIN_TURNS: Final = 5
+"""A context that takes longer to fill is being worked in. Claude Code speaks of 3 turns."""
+MOST: Final = 0.5
+"""What made up so much of the context from the beginning has filled it, whatever was added."""
+
+INSTRUCTIONS: Final = "instructions"
+TOOLS: Final = "tool definitions"
+SUMMARY: Final = "the summary"
+OWN_WORDS: Final = "messages of the monitor or of hooks"
+TAIL: Final = "the kept tail"
+_NAMES: Final[Mapping[str, str]] = {
+    "system": INSTRUCTIONS,
+    "tools": TOOLS,
+    "user": "user messages",
+    "assistant": "answers",
+    "reasoning": "reasoning",
+    "calls": "arguments of calls",
+    "media": "media",
+}
+_ALWAYS_THERE: Final = (INSTRUCTIONS, TOOLS, SUMMARY)
+
+
+@dataclass(slots=True, frozen=True)
+class Snapshot:
+    """What a request is made of, in estimated tokens by source."""
+
+    turn: int
+    sizes: Mapping[str, int]
+
+    @property
+    def tokens(self) -> int:
+        """All of it."""
+        return sum(self.sizes.values())
+
+
+@dataclass(slots=True, frozen=True)
+class Refill:
+    """What filled the context again."""
+
+    source: str
+    """For people: `results of read_file`, `instructions`, `user messages`, `the kept tail`."""
+    share: float
+    """Of all that was added since; if `stood`, of the whole request."""
+    tokens: int
+    """Estimated: what this source has added; if `stood`, what it had from the beginning."""
+    turns: int
+    """Since the compaction."""
+    stood: bool = False
+    """It was there right after the compaction already, and most of the context: no compaction will help for long."""
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        of = "the context from the beginning" if self.stood else "what was added"
+        return f"{self.source}: {self.tokens:,} tokens in {self.turns} turn{'s' if self.turns != 1 else ''}, {self.share:.0%} of {of}"
+
+
+def snapshot(request: ModelRequest, turn: int) -> Snapshot:
+    """The sources of a request that is made in turn `turn`. Linear in its size.
+
+    A first message that nobody said is the summary; results go by the name of their tool.
+    """
+    whole = sizes_by_source(request)
+    del whole["results"]
+    sizes: dict[str, Size] = {_NAMES[source]: size for source, size in whole.items()}
+    for index, message in enumerate(request.messages):
+        if isinstance(message, UserMessage) and message.synthetic:
+            own = size_of_message(message)
+            sizes[_NAMES["user"]] -= own
+            source = OWN_WORDS if index else SUMMARY
+            sizes[source] = sizes.get(source, Size()) + own
+        elif isinstance(message, AssistantMessage):
+            for result in message.results:
+                source = f"results of {result.name}"
+                sizes[source] = sizes.get(source, Size()) + size_of_result(result)
+    return Snapshot(turn, {source: size.tokens for source, size in sizes.items()})
+
+
+def attributed(after: Snapshot, now: Snapshot, *, within_turns: int = WITHIN_TURNS) -> Refill | None:
+    """What filled the context between the end of a compaction and `now`, where the mark is reached again.
+
+    `None`: that took more than `within_turns` turns, or nothing has grown. Instructions, tools or a summary that are most of the context
+    have filled it from the beginning, as has a tail that was kept; else it is the source that has added most. Of two that added the same,
+    the one that stands first in the request.
+    """
+    turns = now.turn - after.turn
+    if not 0 <= turns <= within_turns or not now.tokens:
+        return None
+    stood = {source: min(after.sizes.get(source, 0), now.sizes.get(source, 0)) for source in _ALWAYS_THERE}
+    stood[TAIL] = sum(min(size, now.sizes.get(source, 0)) for source, size in after.sizes.items() if source not in _ALWAYS_THERE)
+    source = max(stood, key=stood.__getitem__)
+    if stood[source] >= MOST * now.tokens:
+        return Refill(source, stood[source] / now.tokens, stood[source], turns, stood=True)
+    added = {source: size - after.sizes.get(source, 0) for source, size in now.sizes.items() if size > after.sizes.get(source, 0)}
+    if not added:
+        return None
+    source = max(added, key=added.__getitem__)
+    return Refill(source, added[source] / sum(added.values()), added[source], turns)
