@@ -1,4 +1,5 @@
-"""Other people's text as data: on one line, as JSON, in printable characters and without angle brackets.
+"""Other people's text as data: on one line, as JSON, in printable characters and without angle brackets; or, where its lines matter,
+with a mark before each of them.
 
 What is quoted so cannot end its quotation, begin a line, look like one of the marks around it, or hide anything from a reader:
 invisible characters (among them those in which whole sentences can be hidden), controls and lone surrogates are escaped.
@@ -33,6 +34,22 @@ def quoted_data(value: object) -> str:
         return quoted(canonical)
     text = json.dumps(json.loads(canonical), ensure_ascii=False)
     return _readable(text) if len(text) <= room else quoted(text)
+
+
+LINE_MARK = "| "
+"""Before each line of a text that is quoted by lines: no line of it can be taken for one that stands outside."""
+
+
+def quoted_lines(text: str) -> str:
+    """`text` line by line, each behind `LINE_MARK`. What does not print is escaped, so that nothing hides or begins a line of its own."""
+    return "\n".join(LINE_MARK + printable(line) for line in text.splitlines()) or LINE_MARK.rstrip()
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with everything escaped that does not print; tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(char if char == "\t" or char.isprintable() else _escaped(char) for char in text)
 
 
 def _readable(text: str) -> str:

@@ -1,0 +1,400 @@
+"""A summary by a model. Failure answered: a summariser that runs out of its own window, out of time, or goes on with the work.
+
+    summarizer = ModelSummarizer(model, settings={"max_tokens": 4_000})
+    summary = await summarizer.summarize(task, ask, progress=print)
+
+What is summarised is text between two marks, in pieces that fit the model's window; each brings the summary of the ones before up to date.
+A try that ran out of time is gone on with from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from monitor._hashing import canonical_json, identity
+from monitor._quoting import quoted_lines
+from monitor.compacting import AskTurn, CompactionError, CompactionFailure
+from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
+from monitor.compaction.templates import BEGIN, END
+from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window, with_error
+from monitor.context.tokens import Size, message_tokens, size_of_text, sizes_by_source
+from monitor.context.truncate import clip
+from monitor.context.window import Window, window_of
+from monitor.errors import ConfigError, describe
+from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
+from monitor.outcome import Turn
+from monitor.reasons import FinishReason, TerminateReason
+from monitor.retries import PASSING
+
+UNKNOWN_WINDOW_TOKENS: Final = 100_000
+"""What a model takes of which nobody knows: those that agents use have 128,000 at least, and a record in pieces loses little."""
+SHRINKS: Final = 3
+"""So often is the record halved for a provider that finds the request too long; then the window is not what was thought. As Codex, Claude
+Code and OpenClaw try three times.
+"""
+MOST_LENGTH: Final = 1.5
+"""A summary may be so many times as long as it was asked to be: models cannot count."""
+EARLIER_SHARE: Final = 0.5
+"""Of the room for what is read, the earlier summary has at most so much; the messages have the rest."""
+BESIDE_SHARE: Final = 0.2
+"""The same, of what stands beside the messages: what is pinned, identifiers, what is known as data."""
+BESIDE_TOKENS: Final = 8_000
+"""And no more than this."""
+LEAST_ROOM_TOKENS: Final = 2_000
+"""With less room for what is read, an earlier summary leaves none for messages."""
+
+
+@dataclass(slots=True, frozen=True)
+class LivePrefix:
+    """The request of the run itself up to where its history will be cut: the provider has it in its cache, so that reading it again costs a
+    tenth. The summary is asked for behind it, with the run's own instructions and tools; calls are refused.
+    """
+
+    messages: tuple[Message, ...]
+    """They end with the ones that are to be summarised."""
+    instructions: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+
+
+class ModelSummarizer:
+    """A `Summarizer` that asks `model`. `settings` go to the provider as they are: output limit, temperature, thinking.
+
+    `window`: the model's limits; `None`: as the table of known models has it, else 100,000 tokens. `prefix`: ask on top of the run's own
+    request, where that fits and says what the task is about.
+    """
+
+    def __init__(
+        self, model: Model, *, window: Window | None = None, settings: Mapping[str, Any] | None = None, prefix: LivePrefix | None = None
+    ) -> None:
+        self._model = model
+        self._window = window or window_of(model.name)
+        self._settings = dict(settings or {})
+        self._prefix = prefix
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self._model.name
+
+    async def summarize(
+        self, task: SummaryTask, ask: AskTurn, *, progress: Callable[[Progress], None], checkpoint: Checkpoint | None = None
+    ) -> Summary:
+        """See `Summarizer`. A `checkpoint` of another task is passed over. Besides `TimeoutError`, what cancels it passes through."""
+        if not task.messages:
+            raise CompactionError(CompactionFailure.NOTHING_TO_COMPACT, "there are no messages to summarise")
+        work = _Work(self._model, self._window.tokens or UNKNOWN_WINDOW_TOKENS, self._settings, task, ask, progress)
+        draft = None
+        if self._prefix is not None and checkpoint is None:
+            draft = await work.on_top_of(self._prefix)
+        if draft is None:
+            draft = await work.folded(checkpoint)
+        return await work.checked(draft)
+
+
+class _TooLongError(Exception):
+    """The provider finds the request too long."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A summary that was not looked at yet."""
+
+    text: str
+    again: Callable[[str, str], ModelRequest]
+    """The request that sends a summary back, with what is wrong with it."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """One task."""
+
+    model: Model
+    window: int
+    settings: Mapping[str, Any]
+    task: SummaryTask
+    ask: AskTurn
+    progress: Callable[[Progress], None]
+    calls: int = 0
+    live: bool = False
+    _instructions: str = field(init=False)
+    _chain: Sequence[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._instructions = self.task.template.instructions(self.task)
+        self._chain = _identities(self.task)
+
+    # --- the two ways to a draft
+
+    async def on_top_of(self, prefix: LivePrefix) -> _Draft | None:
+        """By the run's own request with a question behind it; `None` where that does not fit, or would be about something else."""
+        if not _is_about(self.task, prefix):
+            return None
+        parts = [self.task.template.instructions(self.task, live=True)]
+        if beside := _beside(self.task, BESIDE_TOKENS):
+            parts.append(f"What is known besides, as data:\n{BEGIN}\n{beside}\n{END}")
+        parts.append(_NOW)
+        question = _said("\n\n".join(parts))
+
+        def request(*behind: Message) -> ModelRequest:
+            messages = (*prefix.messages, question, *behind)
+            return ModelRequest(messages, prefix.instructions, prefix.tools, "none", self.settings)
+
+        if _most_tokens(request()) + math.ceil(self.task.max_tokens * (1 + MOST_LENGTH)) > self.window:  # with room to send it back once
+            return None
+        self.live = True
+        try:
+            text = await self._answer(request())
+        except _TooLongError:
+            self.live = False
+            return None
+        self._step(len(self.task.messages), text)
+        return _Draft(text, lambda draft, wrong: request(AssistantMessage((Text(draft),)), _said(wrong)))
+
+    async def folded(self, checkpoint: Checkpoint | None) -> _Draft:
+        """Piece by piece, each of which brings the summary of those before up to date."""
+        messages, chain = self.task.messages, self._chain
+        earlier, done = self.task.previous, 0
+        if checkpoint is not None and 0 < checkpoint.covers <= len(messages) and checkpoint.identity == chain[checkpoint.covers]:
+            earlier, done = checkpoint.text, checkpoint.covers
+        room = self._room()
+        shrinks = 0
+        last: Excerpt | None = None
+        while done < len(messages):
+            last = self._next(earlier, done, room)
+            try:
+                earlier = await self._answer(self._request(self._question(earlier, last, room)))
+            except _TooLongError as error:
+                shrinks += 1
+                room = min(room, most_tokens(self._question(earlier, last, room))) // 2
+                if shrinks > SHRINKS or room < LEAST_ROOM_TOKENS:
+                    raise self._too_long(f"{self.model.name} finds it too long, also after it was halved: {error}") from error.__cause__
+                continue
+            done = last.stop
+            self._step(done, earlier)
+        assert earlier is not None  # noqa: S101 - there was a message, or a checkpoint
+        return _Draft(earlier, lambda draft, wrong: self._again(draft, wrong, last, room))
+
+    # --- what a draft must have
+
+    async def checked(self, draft: _Draft) -> Summary:
+        """The summary, if it has what it must; it is sent back once."""
+        text = draft.text
+        wrong = self._wrong(text)
+        unsaid = [one for one in self._missing(text) if one not in self.task.pinned]
+        if wrong or unsaid:
+            try:
+                corrected = await self._answer(draft.again(text, _correction(wrong, unsaid)))
+            except _TooLongError as error:
+                if wrong:
+                    raise self._too_long(f"{self.model.name} finds the correction too long: {error}") from error.__cause__
+            except CompactionError:
+                if wrong:
+                    raise
+            else:
+                still_wrong = self._wrong(corrected)
+                if wrong and still_wrong:
+                    raise CompactionError(CompactionFailure.REJECTED, f"the summary of {self.model.name}: {'; '.join(still_wrong)}")
+                if not still_wrong and (wrong or len(self._missing(corrected)) <= len(self._missing(text))):
+                    text = corrected
+        return Summary(
+            text=text,
+            by=self.model.name,
+            calls=self.calls,
+            missing_identifiers=self._missing(text),
+            media_removed=not self.live and self._has_media,
+        )
+
+    def _wrong(self, text: str) -> list[str]:
+        """Why it cannot stay as it is, in words for the model."""
+        wrong: list[str] = []
+        if self.task.prompt is None and (sections := self.task.template.audit(text)):
+            wrong.append(f"these sections are missing, empty altogether, or there twice: {', '.join(sections)}")
+        most = int(self.task.max_tokens * MOST_LENGTH)
+        whole = sum(map(message_tokens, self.task.messages)) + size_of_text(self.task.previous or "").tokens
+        if (tokens := size_of_text(text).tokens) > min(most, whole):
+            than = "what it stands for" if whole < most else "it may be"
+            wrong.append(f"it is longer than {than}: {tokens:,} tokens instead of {min(self.task.max_tokens, whole):,} at most")
+        return wrong
+
+    def _missing(self, text: str) -> tuple[str, ...]:
+        return tuple(one for one in self.task.identifiers if one not in text)
+
+    def _clean(self, text: str) -> str:
+        return self.task.template.clean(text) if self.task.prompt is None else text.strip()
+
+    # --- requests
+
+    def _room(self) -> int:
+        """For what is read, in tokens: the window without the instructions and the answer."""
+        room = self.window - self.task.max_tokens - most_tokens(self._instructions) - _FRAME_TOKENS
+        if room < LEAST_ROOM_TOKENS:
+            raise self._too_long(
+                f"the window of {self.model.name} is {self.window:,} tokens; with instructions and {self.task.max_tokens:,} tokens for the "
+                "answer there is no room to read anything: allow a shorter summary, or give a model with a larger window"
+            )
+        return room
+
+    def _next(self, earlier: str | None, done: int, room: int) -> Excerpt:
+        """The messages that are read next."""
+        left = room - most_tokens(self._question(earlier, None, room))
+        return next_window(self.task.messages, max(left, LEAST_WINDOW_TOKENS), first=done)
+
+    def _question(self, earlier: str | None, excerpt: Excerpt | None, room: int) -> str:
+        parts = [BEGIN]
+        if earlier is not None:
+            parts.append(_listed("the earlier summary", [earlier], int(room * EARLIER_SHARE)))
+        if beside := _beside(self.task, min(int(room * BESIDE_SHARE), BESIDE_TOKENS)):
+            parts.append(beside)
+        if excerpt is not None:
+            parts += [f"messages {excerpt.start + 1} to {excerpt.stop} of {len(self.task.messages)}:", excerpt.text]
+        parts += [END, "", _NOW if earlier is None else _UPDATE_NOW]
+        return "\n".join(parts)
+
+    def _request(self, question: str, *behind: Message) -> ModelRequest:
+        return ModelRequest((_said(question), *behind), self._instructions, (), "none", self.settings)
+
+    def _again(self, draft: str, wrong: str, excerpt: Excerpt | None, room: int) -> ModelRequest:
+        """With the messages that it was made from last, if they fit; else with the draft alone, as a summary that is brought up to date."""
+        answer = (AssistantMessage((Text(draft),)), _said(wrong))
+        question = self._question(None, excerpt, room)
+        if excerpt is not None and most_tokens(question) + most_tokens(draft) + most_tokens(wrong) <= room:
+            return self._request(question, *answer)
+        return self._request(f"{self._question(draft, None, room)}\n\n{wrong}")
+
+    # --- answers
+
+    async def _answer(self, request: ModelRequest) -> str:
+        """The text of a good answer. One that is none is asked for once more where that may help. Raises `_TooLongError`."""
+        passing, empty = 1, 1
+        while True:
+            turn = await self._asked(request)
+            text = self._clean(turn.text)
+            failure, why, again = _failure_of(turn, text)
+            if failure is None:
+                return text
+            if again == "passing" and passing:
+                passing -= 1
+            elif again == "empty" and empty:
+                empty -= 1
+            else:
+                message = f"{self.model.name} {why}"
+                if failure is CompactionFailure.TOO_LONG:
+                    raise _TooLongError(why) from turn.error
+                raise CompactionError(failure, message, media_removed=not self.live and self._has_media) from turn.error
+
+    async def _asked(self, request: ModelRequest) -> Turn:
+        self.calls += 1
+        try:
+            return await self.ask(self.model, request)
+        except (TimeoutError, ConfigError, CompactionError):
+            raise
+        except Exception as error:
+            raise CompactionError(CompactionFailure.PROVIDER, f"{self.model.name} failed: {describe(error)}") from error
+
+    def _step(self, done: int, text: str) -> None:
+        checkpoint = Checkpoint(covers=done, identity=self._chain[done], text=text)
+        self.progress(Progress(done_messages=done, of_messages=len(self.task.messages), checkpoint=checkpoint))
+
+    def _too_long(self, message: str) -> CompactionError:
+        return CompactionError(CompactionFailure.TOO_LONG, message, media_removed=self._has_media)
+
+    @property
+    def _has_media(self) -> bool:
+        return any(isinstance(part, Media) for message in self.task.messages for part in message.content)
+
+
+# --- what is said
+
+
+_FRAME_TOKENS: Final = 50
+"""The marks around two messages, and lines between things."""
+_NOW: Final = "Write the summary now, and nothing else."
+_UPDATE_NOW: Final = "Bring the earlier summary up to date with what came after it. Write the whole summary, and nothing else."
+
+
+def _said(text: str) -> UserMessage:
+    return UserMessage((Text(text),), synthetic=True)
+
+
+def _beside(task: SummaryTask, max_tokens: int) -> str:
+    """What is known besides the messages; each kind has its share of `max_tokens`."""
+    details = task.details
+    kinds: list[tuple[str, Sequence[str]]] = [
+        ("stands beside the summary, word for word", [task.pinned] if task.pinned.strip() else []),
+        ("names to write exactly as they are, if they still matter", task.identifiers),
+        ("files that were read", details.files_read),
+        ("files that were changed", details.files_modified),
+        ("other things that were made", details.artifacts),
+        ("what tools did", details.tool_notes),
+    ]
+    there = [(label, texts) for label, texts in kinds if texts]
+    return "\n".join(_listed(label, texts, max_tokens // len(there)) for label, texts in there)
+
+
+def _listed(label: str, texts: Sequence[str], max_tokens: int) -> str:
+    """`texts` by lines below `label`; without their middle, if they are too long."""
+    text = "\n".join(texts)
+    chars = len(text)
+    shown = f"{label}:\n{quoted_lines(text)}"
+    while most_tokens(shown) > max_tokens and chars:
+        chars = chars * 3 // 4
+        shown = f"{label}:\n{quoted_lines(clip(text, chars, ending=0.5))}"
+    return shown
+
+
+def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
+    parts = ["Your summary cannot stay as it is:", *(f"- {one}" for one in wrong)]
+    if unsaid:
+        parts.append("- it does not say the following, which are to be written exactly so where they belong:")
+        parts.append(_listed("names", unsaid, BESIDE_TOKENS // 8))
+    return "\n".join((*parts, "Write the whole summary again, in the form that was asked for, and nothing else."))
+
+
+# --- what is known of tasks, requests and answers
+
+
+def _identities(task: SummaryTask) -> list[str]:
+    """Of the first 0, 1, ... messages, with the earlier summary and the prompt."""
+    template = task.template
+    chain = [identity(canonical_json((template.name, template.sections, template.style, task.previous, task.prompt, task.hints)))]
+    for block in blocks(task.messages):
+        chain.append(identity(chain[-1] + block))
+    return chain
+
+
+def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
+    """Whether a model that reads `prefix` has read what is to be summarised, and nothing behind it; and whether a user may speak next."""
+    ends = prefix.messages[-len(task.messages) :]
+    return not task.split_turn and ends == task.messages and isinstance(ends[-1], AssistantMessage)
+
+
+def _most_tokens(request: ModelRequest) -> int:
+    return with_error(sum(sizes_by_source(request).values(), Size()))
+
+
+def _failure_of(turn: Turn, text: str) -> tuple[CompactionFailure | None, str, Literal["passing", "empty", "never"]]:
+    """What is wrong with an answer, in words, and whether to ask for it again."""
+    error, stopped = turn.model_error, turn.stopped
+    reason = None if stopped is None else stopped.reason
+    detail = error.message if error is not None else stopped.detail if stopped is not None else ""
+    if reason is TerminateReason.PROMPT_TOO_LONG or (error is not None and error.kind is ErrorKind.OVERFLOW):
+        return CompactionFailure.TOO_LONG, detail, "never"
+    if turn.tool_calls:
+        return CompactionFailure.TOOL_CALL, f"called {turn.tool_calls[0].name} instead of writing a summary", "never"
+    if turn.finish_reason is FinishReason.LENGTH or turn.text_chars > len(turn.text):
+        return CompactionFailure.TRUNCATED, "wrote a summary that was cut off at the output limit", "never"
+    if error is not None or turn.error is not None:
+        passing = error is not None and error.kind in PASSING
+        return CompactionFailure.PROVIDER, f"failed: {detail or turn.error}", "passing" if passing else "never"
+    if reason is TerminateReason.TRUNCATED:
+        return CompactionFailure.TRUNCATED, f"wrote a summary that was cut off: {detail}", "never"
+    if not text and reason in {None, TerminateReason.INVALID_STREAM}:
+        return CompactionFailure.EMPTY, "wrote nothing", "empty"
+    if stopped is not None:
+        passing = reason is TerminateReason.INVALID_STREAM
+        return CompactionFailure.PROVIDER, f"gave no summary: {detail}", "passing" if passing else "never"
+    return None, "", "never"

@@ -1,0 +1,207 @@
+"""Messages as data for a summariser: who said what, which calls with which results, in as many characters as its window holds.
+
+    [1] user:
+    | Find out when the shop opens.
+    [Attached image/png: door.png]
+    [2] agent:
+    | Let me look it up.
+    [2] call 1: "search" with {"q": "opening hours"}
+    [2] call 1, "search", returned:
+    | Monday to Friday, 9 to 5
+
+Lines of what anybody said have a mark before them (`monitor._quoting.quoted_lines`), so no text can pose as another speaker. Media are
+named, thinking is left out: pi found that with it the request for a summary was longer than what it summarised.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from monitor._hashing import canonical_json
+from monitor._quoting import printable, quoted, quoted_lines
+from monitor.chunks import ToolCall
+from monitor.context.media import placeholder
+from monitor.context.tokens import ERROR, WIDE_ERROR, Size, size_of_text
+from monitor.context.truncate import SUMMARY_RESULT_CHARS, clip
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Media, Message, Reasoning, UserMessage
+
+ARGUMENT_CHARS: Final = 500
+"""Of each argument of a call: a path is whole, of a file that is written one sees what it is."""
+CALL_CHARS: Final = 2_000
+"""Of all arguments of a call together; as much as of a result."""
+NAME_CHARS: Final = 200
+"""Of a tool's name, or of what names an attachment."""
+LEAST_WINDOW_TOKENS: Final = 500
+"""A window holds at least so much; in less, nothing can be said of a message but that it is there."""
+
+
+class Excerpt(NamedTuple):
+    """Messages `start` to `stop` (exclusive, counted from 0), as text."""
+
+    start: int
+    stop: int
+    text: str
+
+
+def most_tokens(text: str) -> int:
+    """As many tokens has `text` at most, in 19 of 20 cases: the estimate and its error. Of two texts together, no more than their sum."""
+    return with_error(size_of_text(text))
+
+
+def with_error(size: Size) -> int:
+    """The tokens of something that was estimated, if it is as far off as 19 in 20 are at most."""
+    return math.ceil((size.plain * (1 + ERROR) + (size.other + size.media) * (1 + WIDE_ERROR)) / 8)
+
+
+def as_text(messages: Sequence[Message], *, first: int = 0) -> str:
+    """All of `messages`, the first of which is the message number `first` (from 0; shown from 1)."""
+    return "\n".join(_block(message, first + at, _WHOLE) for at, message in enumerate(messages))
+
+
+def blocks(messages: Iterable[Message]) -> list[str]:
+    """Each of `messages` as text, however long it gets."""
+    return [_block(message, at, _WHOLE) for at, message in enumerate(messages)]
+
+
+def windows(messages: Sequence[Message], max_tokens: int, *, first: int = 0) -> list[Excerpt]:
+    """`messages` from the one number `first` on, in as few excerpts of whole messages as have at most `max_tokens` (by `most_tokens`) each.
+
+    A message that is longer alone is reduced until it fits: its results, then its arguments, then the middle of what is said; a note says
+    how much was left out. The same messages always give the same text. Linear in their size. Raises `ConfigError` below
+    `LEAST_WINDOW_TOKENS`.
+    """
+    packed: list[Excerpt] = []
+    while first < len(messages):
+        packed.append(next_window(messages, max_tokens, first=first))
+        first = packed[-1].stop
+    return packed
+
+
+def next_window(messages: Sequence[Message], max_tokens: int, *, first: int = 0) -> Excerpt:
+    """The first of `windows`, which need not be of one size. Raises `ConfigError` as they do, and where there is no message left."""
+    if max_tokens < LEAST_WINDOW_TOKENS or first >= len(messages):
+        raise ConfigError(f"a window of {max_tokens} tokens for message {first} of {len(messages)}; it takes {LEAST_WINDOW_TOKENS} or more")
+    lines: list[str] = []
+    used = 0
+    for at in range(first, len(messages)):
+        text, tokens = _fitted(messages[at], at, max_tokens)
+        if lines and used + tokens > max_tokens:
+            break
+        lines.append(text)
+        used += tokens
+    return Excerpt(first, first + len(lines), "\n".join(lines))
+
+
+# --- one message
+
+
+@dataclass(slots=True, frozen=True)
+class _Detail:
+    """How much is shown of a message, in characters."""
+
+    result: int = SUMMARY_RESULT_CHARS
+    argument: int = ARGUMENT_CHARS
+    call: int = CALL_CHARS
+    text: int | None = None
+    """`None`: all."""
+
+
+_WHOLE: Final = _Detail()
+_LESS: Final = (
+    _Detail(1_000),
+    _Detail(400),
+    _Detail(100),
+    _Detail(100, 200, 800),
+    _Detail(100, 50, 200),
+    *(_Detail(100, 50, 200, 256_000 >> halvings) for halvings in range(11)),
+)
+"""What is tried, one after the other, for a message that is too long."""
+
+
+def _fitted(message: Message, at: int, max_tokens: int) -> tuple[str, int]:
+    """`message` as text, and its tokens with the end of its last line."""
+    for detail in (_WHOLE, *_LESS):
+        text = _block(message, at, detail)
+        tokens = most_tokens(text + "\n")
+        if tokens <= max_tokens:
+            return text, tokens
+    text = _middle_out(text.split("\n"), at, max_tokens)
+    return text, most_tokens(text + "\n")
+
+
+def _middle_out(lines: Sequence[str], at: int, max_tokens: int) -> str:
+    """As many of its first and of its last lines as fit, and a note of how many are left out between them."""
+    sizes = [most_tokens(line + "\n") for line in lines]
+    begin, end = 0, len(lines)
+    room = max_tokens - most_tokens(_left_out(at, len(lines), len(lines)) + "\n")
+    half = room // 2
+    while begin < end and sizes[begin] <= half:
+        half -= sizes[begin]
+        room -= sizes[begin]
+        begin += 1
+    while end > begin and sizes[end - 1] <= room:
+        room -= sizes[end - 1]
+        end -= 1
+    return "\n".join((*lines[:begin], _left_out(at, end - begin, len(lines)), *lines[end:]))
+
+
+def _left_out(at: int, lines: int, of: int) -> str:
+    return f"[{at + 1}] {lines:,} of {of:,} lines left out: too long to be read"
+
+
+def _block(message: Message, at: int, detail: _Detail) -> str:
+    return "\n".join(_lines(message, f"[{at + 1}]", detail))
+
+
+def _lines(message: Message, number: str, detail: _Detail) -> Iterator[str]:
+    speaker = "agent" if isinstance(message, AssistantMessage) else "supervisor" if message.synthetic else "user"
+    said = [part for part in message.content if not isinstance(part, Reasoning | ToolCall)]
+    calls = [part for part in message.content if isinstance(part, ToolCall)]
+    if said or not calls:
+        yield f"{number} {speaker}:" if said else f"{number} {speaker}: (nothing)"
+    for part in said:
+        yield _attached(part) if isinstance(part, Media) else quoted_lines(_short(part.text, detail.text))
+    if isinstance(message, UserMessage):
+        return
+    numbers: dict[str, int] = {}
+    for order, call in enumerate(calls, 1):
+        numbers.setdefault(call.id, order)
+        yield f"{number} call {order}: {_name(call.name)} with {_arguments(call.arguments, detail)}"
+    for result in message.results:
+        order_of = numbers.get(result.id)
+        whose = "a call" if order_of is None else f"call {order_of}"
+        yield f"{number} {whose}, {_name(result.name)}, {'failed' if result.is_error else 'returned'}:"
+        yield quoted_lines(clip(result.text, detail.result, ending=None if detail is _WHOLE else 0.3))
+
+
+def _short(text: str, max_chars: int | None) -> str:
+    return text if max_chars is None else clip(text, max_chars, ending=0.5)
+
+
+def _attached(media: Media) -> str:
+    text = printable(placeholder(media).text)
+    return text if len(text) <= NAME_CHARS else f"{text[:NAME_CHARS]}...]"
+
+
+def _name(name: str) -> str:
+    return quoted(name, NAME_CHARS, 0)
+
+
+def _arguments(arguments: object, detail: _Detail) -> str:
+    """As JSON on one line."""
+    if isinstance(arguments, Mapping):
+        arguments = {key: _argument(value, detail.argument) for key, value in arguments.items()}
+    text = json.dumps(arguments) if isinstance(arguments, str) else canonical_json(arguments)
+    text = printable(json.dumps(json.loads(text), ensure_ascii=False))
+    return text if len(text) <= detail.call else f"{text[: detail.call]}... ({len(text):,} characters)"
+
+
+def _argument(value: object, max_chars: int) -> object:
+    if not isinstance(value, str) or len(value) <= max_chars:
+        return value
+    return f"{value[:max_chars]}... ({len(value):,} characters)"
