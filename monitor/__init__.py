@@ -22,6 +22,18 @@ from monitor.chunks import ToolResult as ToolResult
 from monitor.chunks import TurnFinished as TurnFinished
 from monitor.chunks import UsageReport as UsageReport
 from monitor.chunks import chunk_codec as chunk_codec
+from monitor.compacting import CompactionDetails as CompactionDetails
+from monitor.compacting import CompactionError as CompactionError
+from monitor.compacting import CompactionFailure as CompactionFailure
+from monitor.compacting import CompactionIneffective as CompactionIneffective
+from monitor.compacting import CompactionReason as CompactionReason
+from monitor.compacting import CompactionRecord as CompactionRecord
+from monitor.compacting import CompactionResult as CompactionResult
+from monitor.compaction.engine import Compaction as Compaction
+from monitor.compaction.extractive import Extractive as Extractive
+from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
+from monitor.compaction.hooks import CompactionHook as CompactionHook
+from monitor.compaction.pinned import PinnedFacts as PinnedFacts
 from monitor.conditions import Condition as Condition
 from monitor.conditions import CostLimit as CostLimit
 from monitor.conditions import FirstChunkTimeout as FirstChunkTimeout
@@ -89,6 +101,7 @@ from monitor.events import ContextNearlyFull as ContextNearlyFull
 from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
+from monitor.events import HistoryReduced as HistoryReduced
 from monitor.events import JudgeAnswered as JudgeAnswered
 from monitor.events import JudgeAsked as JudgeAsked
 from monitor.events import JudgeFailed as JudgeFailed
@@ -186,15 +199,25 @@ __all__ = [
     "Answer",
     "AssistantMessage",
     "AttemptRetried",
+    "BeforeCompaction",
     "Budget",
     "Chunk",
     "ChunkReceived",
     "Clock",
     "Committed",
     "Compact",
+    "Compaction",
+    "CompactionDetails",
+    "CompactionError",
     "CompactionFailed",
+    "CompactionFailure",
     "CompactionFinished",
+    "CompactionHook",
+    "CompactionIneffective",
     "CompactionProgressed",
+    "CompactionReason",
+    "CompactionRecord",
+    "CompactionResult",
     "CompactionSkipped",
     "CompactionStarted",
     "Condition",
@@ -213,6 +236,7 @@ __all__ = [
     "Event",
     "EventSink",
     "Evidence",
+    "Extractive",
     "FinishReason",
     "FirstChunk",
     "FirstChunkTimeout",
@@ -221,6 +245,7 @@ __all__ = [
     "Headroom",
     "History",
     "HistoryEdit",
+    "HistoryReduced",
     "IdleTimeout",
     "JsonlSink",
     "Judge",
@@ -262,6 +287,7 @@ __all__ = [
     "OverflowKind",
     "OverflowRow",
     "Paused",
+    "PinnedFacts",
     "Plan",
     "PlanComplete",
     "PlanState",

@@ -43,7 +43,6 @@ from monitor.compaction.rescue import Rescue, overflow_of
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
-from monitor.context.reduction import Reduction
 from monitor.context.tokens import total_tokens
 from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
@@ -54,7 +53,6 @@ from monitor.events import (
     ChunkReceived,
     ContextFull,
     Event,
-    HistoryReduced,
     Nudged,
     RetryScheduled,
     ToolFinished,
@@ -163,8 +161,6 @@ class Supervisor:
         if model_settings is not None and not isinstance(model_settings, Mapping):
             raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
         _check_history(history)
-        if compaction is not _DEFAULT and not isinstance(compaction, Compaction | None):
-            raise ConfigError(f"compaction takes one such as monitor.Compaction.opencode(), or None, not {compaction!r}")
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
@@ -191,7 +187,7 @@ class Supervisor:
         self.looped_text: LoopedText = looped_text
         self.model_settings = dict(model_settings or {})
         self.window = window_of(model.name, config=window)
-        self.compaction = Compaction() if compaction is _DEFAULT else compaction
+        self.compaction = _checked_compaction(compaction)
         self.history = History(history).messages  # also refuses a result without its call
         self.sinks = check_parts("sinks", sinks, "emit")
         self.clock = clock_of(clock)
@@ -275,7 +271,7 @@ class Run:
         self._history = History((*supervisor.history, first))
         self._fullness = Fullness(self._history, supervisor.window, *([supervisor.compaction.headroom] if supervisor.compaction else []))
         self._compactor = self._make_compactor(supervisor.compaction) if supervisor.compaction is not None else None
-        self._rescue = Rescue(self._compactor, self._history, reduced=self._tell_reduced) if self._compactor is not None else None
+        self._rescue = Rescue(self._compactor, self._history) if self._compactor is not None else None
         self._core.stopped = self._let_go
         self._retried_inside = False  # the provider's count of the turn is of several attempts
         if plan is not None and (step := self._assignment.first_step()) is not None:
@@ -519,9 +515,7 @@ class Run:
         if self._retried_inside or not turn.number:
             return
         well = turn.stopped is None and turn.finish_reason is not None
-        full = self._fullness.after_call(
-            turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason
-        )
+        full = self._fullness.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
         self._tell(full)
         if self._compactor is None or self._rescue is None:
             return
@@ -567,6 +561,14 @@ class Run:
             if not waits or not await self._under_deadlines(compactor.wait):
                 return
 
+    def _look_for_repeats(self, result: ToolResult, calls: Sequence[ToolCall]) -> None:
+        """What was done before a compaction is not to be done again and again after it."""
+        call = next((call for call in calls if call.id == result.id), None)
+        if self._compactor is not None and call is not None:
+            detection = self._compactor.observe(call, result)
+            if detection is not None:
+                self._core.found(detection, self._now())
+
     async def _recover(self, turn: Turn) -> bool:
         """The request was refused for its size. True: a smaller one may be sent. If there is none, the run ends with what can be done."""
         overflow = overflow_of(turn.model_error)
@@ -576,11 +578,6 @@ class Run:
         if given_up is not None:
             self._core.leave(Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction"), turn.error, self._now())
         return self._core.stop is None
-
-    def _tell_reduced(self, reduction: Reduction) -> None:
-        self._emit(
-            HistoryReduced(self._at(), self._core.turns, reduction.edit.kind, reduction.saved_tokens, reduction.reread_tokens, reduction.changed)
-        )
 
     def _let_go(self) -> None:
         """It is decided that the run ends: nobody waits for a judge or a summary any more."""
@@ -638,6 +635,8 @@ class Run:
         if content and turn is not None:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
             self._history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
+            if self._compactor is not None:
+                self._compactor.turn_ended()
 
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
@@ -664,6 +663,7 @@ class Run:
             now = self._now()
             self._emit(ToolFinished(self._at(), number, result, now - started))
             self._core.tool_result(result.id, result.text, now, is_error=result.is_error)
+            self._look_for_repeats(result, calls)
             if self._core.stop is not None and self._waiting is not None:
                 self._waiting.interrupt()
 
@@ -787,6 +787,14 @@ def _check_history(given: object) -> None:
     for message in given:
         if not isinstance(message, Message):
             raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
+
+
+def _checked_compaction(given: object) -> Compaction | None:
+    if given is _DEFAULT:
+        return Compaction()
+    if given is None or isinstance(given, Compaction):
+        return given
+    raise ConfigError(f"compaction takes one such as monitor.Compaction.opencode(), or None, not {given!r}")
 
 
 def _check_last_turn(given: object) -> None:

@@ -13,10 +13,12 @@ from functools import partial
 from typing import Final, Protocol
 
 import anyio
+import anyio.to_thread
 
 from monitor import events
 from monitor._wait import Alarm, Background, Clock
 from monitor.ask import ask_turn
+from monitor.chunks import ToolCall, ToolResult
 from monitor.compacting import (
     PRESSING,
     SKIPPED,
@@ -31,8 +33,11 @@ from monitor.compaction.marks import Hysteresis, Marks
 from monitor.compaction.pinned import PinnedFacts, head_of_messages
 from monitor.compaction.pipeline import Proposal, Situation, continue_message, propose
 from monitor.compaction.preset import Preset
+from monitor.compaction.refill import Snapshot, attributed, snapshot
+from monitor.compaction.repeats import PostCompactionGuard
 from monitor.context.forms import Form
-from monitor.context.history import History
+from monitor.context.history import Committed, History
+from monitor.context.reduction import Reduction, propose_for
 from monitor.context.tokens import ContextMeter, TokenCount
 from monitor.context.turns import head_of
 from monitor.context.window import Window
@@ -42,7 +47,10 @@ from monitor.judging import JudgeCost
 from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
+from monitor.verdicts import Detection
 
+WORTH_A_LOOK_TOKENS: Final = 5_000
+"""The context has grown by so many before it is looked at again for what may go after a turn."""
 LATE_S: Final = 5.0
 """A hook that does not return is waited for so much longer than the models, in seconds."""
 
@@ -109,6 +117,10 @@ class Compactor:
         self._checkpoint: Checkpoint | None = None
         self._late_warnings: list[str] = []
         self._closed = False
+        self._repeats = PostCompactionGuard()
+        self._after: Snapshot | None = None
+        self._pruning: Background | None = None
+        self._pruned_at = 0
 
     @property
     def window(self) -> Window:
@@ -158,16 +170,22 @@ class Compactor:
         self._last = None
         job = self._job = _Job(reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
         job.deadline = job.started_at + self.preset.timeout_s
+        if self._after is not None and (refill := attributed(self._after, self._snapshot())) is not None:
+            job.refill = refill.text
         model = None if self._hysteresis.open and reason in PRESSING else self._model
         job.task = Background(partial(self._work, job, model), "agent-monitor compaction")
         self._arm(job)
+
+    def _snapshot(self) -> Snapshot:
+        instructions, tools = self._fixed
+        return snapshot(ModelRequest(self._history.messages, instructions, tools), self._run.turns)
 
     def _situation(self, reason: CompactionReason, harder: int) -> Situation:
         history, (instructions, tools) = self._history, self._fixed
         return Situation(
             messages=history.messages,
             version=history.version,
-            head=head_of(history) or (head_of_messages(history.messages) if not history.edits else 0),
+            head=self._head(),
             instructions=instructions,
             tools=tools,
             marks=self._hysteresis.marks,
@@ -188,6 +206,10 @@ class Compactor:
         if job is not None and job.task is not None and job.task.ended:
             self._settle(job)
         return self._job is not None
+
+    def _head(self) -> int:
+        history = self._history
+        return head_of(history) if history.edits else head_of_messages(history.messages)
 
     async def wait(self) -> None:
         """Return when none is under way."""
@@ -306,6 +328,8 @@ class Compactor:
         job.open = False
         self._checkpoint = None
         self._hysteresis.accepted()
+        self._repeats.compacted()
+        self._after = self._snapshot()
         self._begun(job)
         warnings, self._late_warnings = (*self._late_warnings, *proposal.result.warnings), []
         result = self._last = replace(proposal.result, messages=self._history.messages, cost=job.cost, warnings=warnings)
@@ -342,9 +366,7 @@ class Compactor:
         self._begun(job)
         after_s = self._clock.now() - job.started_at
         self._emit(
-            events.CompactionFailed(
-                self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s
-            )
+            events.CompactionFailed(self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s)
         )
 
     def _settle(self, job: _Job) -> None:
@@ -367,26 +389,66 @@ class Compactor:
             job.expired = True
             job.task.cancel()
 
+    # --- beside compactions
+
+    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
+        """A tool has answered. What repeats right after a compaction, if anything does."""
+        return self._repeats.observe(call, result)
+
+    def turn_ended(self) -> None:
+        """A turn is part of the history. What `after_turn` takes out goes in the background, once enough has come for a look."""
+        reducers = self.preset.after_turn
+        if not reducers or self._closed or self.at_work or (self._pruning is not None and not self._pruning.ended):
+            return
+        tokens = self._meter.count().tokens
+        if tokens >= self._pruned_at + WORTH_A_LOOK_TOKENS:
+            self._pruned_at = tokens
+            self._pruning = Background(self._prune, "agent-monitor prune")
+
+    async def _prune(self) -> None:
+        """In a thread: looking takes as long as the history is."""
+        history = self._history
+        look = partial(propose_for, history.messages, history.version, *self.preset.after_turn, head=self._head())
+        try:
+            reduction = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+        except Exception as error:  # noqa: BLE001 - a reducer may be the caller's code
+            self._late_warnings.append(f"after a turn: {describe(error)}")
+            return
+        if reduction is not None and not self._closed and isinstance(history.commit(reduction.edit), Committed):
+            self._pruned_at = self._meter.count().tokens
+            self.tell_reduced(reduction)
+
+    def tell_reduced(self, reduction: Reduction) -> None:
+        """A reduction is part of the history."""
+        kind = reduction.edit.kind
+        self._emit(
+            events.HistoryReduced(self._at(), self._run.turns, kind, reduction.saved_tokens, reduction.reread_tokens, reduction.changed)
+        )
+
     # --- the end
 
     def cancel(self) -> None:
         """The run ends: no summary is wanted any more."""
         self._closed = True
-        if self._job is not None and self._job.task is not None:
-            self._job.task.cancel()
+        for task in self._tasks():
+            task.cancel()
 
     async def close(self) -> None:
         """Return when nobody is at work, shielded and bounded."""
         self.cancel()
-        job = self._job
-        if job is None:
-            return
+        job, tasks = self._job, self._tasks()
         try:
-            if job.task is not None:
+            if tasks:
                 with anyio.move_on_after(self._close_grace_s, shield=True):
-                    await job.task.wait()
+                    for task in tasks:
+                        await task.wait()
         finally:
-            self._settle(job)
+            if job is not None:
+                self._settle(job)
+
+    def _tasks(self) -> list[Background]:
+        tasks = (self._job.task if self._job is not None else None, self._pruning)
+        return [task for task in tasks if task is not None and not task.ended]
 
     def _at(self) -> float:
         return self._run.at(self._clock.now())

@@ -1,7 +1,7 @@
 """Compaction, as it is given to a supervisor, or called by a loop of one's own.
 
-    result = await monitor.Compaction.opencode().compact(messages, model=model, window=200_000)
-    messages = result.messages
+result = await monitor.Compaction.opencode().compact(messages, model=model, window=200_000)
+messages = result.messages
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from monitor._wait import Clock, SystemClock
 from monitor.compacting import CompactionReason, CompactionResult
 from monitor.compaction.compactor import Compactor
 from monitor.compaction.marks import Hysteresis, Marks
-from monitor.compaction.pinned import PinnedFacts, head_of_messages
+from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
 from monitor.context.forms import Form
 from monitor.context.history import History

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from monitor._numbers import is_finite
 from monitor.context.cut import KEEP_RECENT_TOKENS, Cut, cut_by_share, cut_by_tokens, cut_by_turns, tail_budget
-from monitor.context.reduction import MessageTokens, Messages, check_number
+from monitor.context.reduction import Messages, MessageTokens, check_number
 from monitor.errors import ConfigError
 
 
@@ -66,7 +66,7 @@ class KeepShare:
     def __post_init__(self) -> None:
         _check_share(self.share)
 
-    def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:  # noqa: ARG002 - see `Keep`
+    def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
         """See `Keep`."""
         return cut_by_share(messages, 1 - self.share, head=head, tokens=tokens)
 
@@ -80,7 +80,7 @@ class KeepMessages:
     def __post_init__(self) -> None:
         check_number("messages", self.messages, 0)
 
-    def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:  # noqa: ARG002 - see `Keep`
+    def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
         """See `Keep`."""
         newest = messages[max(head, len(messages) - self.messages) :]
         budget = sum(map(tokens, newest))

@@ -1,9 +1,9 @@
 """One compaction, from the history as it stands to an edit that would make it smaller. Nothing is changed here.
 
-1. The hooks are asked. 2. What can go without a summary goes; if that is enough, that is all. 3. The history is cut. 4. What stands before the
-cut is summarised; where that fails, with less to say, or less to summarise; and where the run cannot go on as it is, without a model, or
-not at all. 5. What is known without a model stands beside the summary word for word. 6. The whole next request is measured. Only one that is small enough
-becomes a `Proposal`; else a `CompactionError` says what became of it.
+1. What can go without a summary goes; if that is enough, that is all. 2. The history is cut, and the hooks are asked. 3. What stands before
+the cut is summarised: where that fails, in fewer words, or only the older half of it; and where the run cannot go on as it is, without
+a model, or not at all. 4. What is known without a model stands beside the summary word for word. 5. The whole next request is
+measured. Only one that is small enough becomes a `Proposal`; else a `CompactionError` says what became of it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ LEAST_TOKENS: Final = 400
 """For a summary, and for what is pinned: below this they say nothing."""
 LEAST_GAIN: Final = 0.05
 """A compaction under pressure that saves less is none. Ours."""
-LEFT_OUT: Final = "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it happened.)"
+LEFT_OUT: Final = (
+    "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it happened.)"
+)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -124,7 +126,7 @@ async def propose(
 
     Raises `CompactionError`, and what a cancellation raises.
     """
-    return await _Pipeline(preset, situation, model, ask, progress, checkpoint).propose()
+    return await _Pipeline(preset, situation, model=model, ask=ask, progress=progress, checkpoint=checkpoint).propose()
 
 
 def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReason) -> UserMessage | None:
@@ -145,6 +147,7 @@ class _Pipeline:
         self,
         preset: Preset,
         situation: Situation,
+        *,
         model: Model | None,
         ask: AskTurn,
         progress: Callable[[Progress], None],
@@ -152,7 +155,7 @@ class _Pipeline:
     ) -> None:
         self._preset = preset
         self._now = situation
-        self._model = preset.model or model if preset.model is None or model is not None else None
+        self._model = None if model is None else preset.model or model
         self._ask = ask
         self._progress = progress
         self._checkpoint = checkpoint
@@ -267,7 +270,7 @@ class _Pipeline:
         elif self._model is not None:
             model = self._model
             window = window_of(model.name, config=preset.window) if preset.model is not None or preset.window is not None else now.window
-            summarizer = ModelSummarizer(model, window=window, settings=preset.settings, prefix=self._live_prefix())
+            summarizer = ModelSummarizer(model, window=window, settings=preset.settings, prefix=self._live_prefix(cut))
             yield _Rung(summarizer=summarizer, summary_tokens=tokens, cut=cut)
             plain = ModelSummarizer(model, window=window, settings=preset.settings)
             yield _Rung(summarizer=plain, summary_tokens=max(LEAST_TOKENS, tokens // 2), cut=cut, note=f"{model.name}, half as long")
@@ -281,10 +284,10 @@ class _Pipeline:
                 yield _Rung(summarizer=None, summary_tokens=0, cut=kept or cut)
                 room //= 2
 
-    def _live_prefix(self) -> LivePrefix | None:
+    def _live_prefix(self, cut: Cut) -> LivePrefix | None:
         if not self._preset.on_live_prefix or self._preset.model is not None:
             return None
-        return LivePrefix(self._now.messages, self._now.instructions, self._now.tools)
+        return LivePrefix(self._now.messages[: cut.index], self._now.instructions, self._now.tools)
 
     def _less(self, messages: Messages, cut: Cut) -> Cut | None:
         """Only the older half of what was to be summarised."""
@@ -344,9 +347,7 @@ class _Pipeline:
         )
         return Proposal(edits=tuple(edits), result=result, media_removed=media_removed)
 
-    async def _summary(
-        self, rung: _Rung, covered: Messages, facts: PinnedFacts, earlier: tuple[str, PinnedFacts] | None
-    ) -> Summary:
+    async def _summary(self, rung: _Rung, covered: Messages, facts: PinnedFacts, earlier: tuple[str, PinnedFacts] | None) -> Summary:
         if rung.summarizer is None:
             said = f"{earlier[0]}\n\n{LEFT_OUT}" if earlier and LEFT_OUT not in earlier[0] else earlier[0] if earlier else LEFT_OUT
             return Summary(text=said, by="cut")
@@ -386,7 +387,9 @@ class _Pipeline:
             return
         if rung.summarizer is None and fits and tokens_after < least:
             return  # better than what there was, and nothing is left to try
-        message = f"the next request would have {tokens_after:,} tokens, now about {self._before:,}; it must have less than {self._target:,}"
+        message = (
+            f"the next request would have {tokens_after:,} tokens, now about {self._before:,}; it must have less than {self._target:,}"
+        )
         if self._fixed > self._target:
             message += f". Instructions and tools alone have {self._fixed:,}"
         raise CompactionIneffective(message, tokens_before=self._before, tokens_after=tokens_after, target_tokens=self._target)

@@ -35,15 +35,15 @@ Continues: TypeAlias = Literal["always", "when_needed", "never"]
 class Preset:
     """How a history is kept inside the window. Take a preset, and change what you like: `Compaction.pi(timeout_s=60)`.
 
-    `headroom` is the high-water mark; a compaction must get the whole next request below `low_water` of it. `steps` are tried before
+    `headroom` is the high-water mark; a compaction there must get the whole next request below `low_water` of it. `steps` are tried before
     anything is summarised: if they alone get there, nothing is. `keep`: what stays beside the summary. `after_turn` runs in the background
-    after each turn. `model`: a model of its own for the summary, with its `window` where no table knows it, and its `settings`; else
-    the run's. `summarizer`: another way altogether, such as `Extractive()`.
+    after each turn. `model`: one for the summary, with its `window` where no table knows it, and its `settings`; else the run's.
+    `summarizer`: another way altogether, such as `Extractive()`.
 
     `background`: at the high-water mark the summary is made beside the run, which waits only when it comes to the ceiling, halfway
-    between that mark and the window. `attempts`: so many compactions for one request that the provider refuses. `continues`: whether the model is told to
-    go on afterwards; `when_needed`: where nothing is left for it to go on with. `on_live_prefix`: the summary is asked for at the end of the
-    conversation as it stands, which the provider has cached.
+    between that mark and the window. `attempts`: so many compactions for one request that the provider refuses. `continues`: whether
+    the model is told to go on afterwards; `when_needed`: where nothing is left for it to go on with. `on_live_prefix`: the summary is
+    asked for at the end of the conversation as it stands, which the provider has cached.
     """
 
     name: str = "default"
@@ -121,7 +121,7 @@ class Preset:
 
     @classmethod
     def opencode(cls, **options: Any) -> Self:
-        """At the window less a reserve of 20,000 tokens; up to two user turns stay, of 8,000 tokens; Markdown. Afterwards it is told to go on."""
+        """At the window less a reserve of 20,000 tokens; up to two user turns stay, 8,000 tokens at most; then it is told to go on."""
         preset = cls(
             name="opencode",
             headroom=trigger.OPENCODE,

@@ -12,7 +12,7 @@ from monitor.compaction.recover import GiveUp, Recovery, Step
 from monitor.context.history import Committed, History
 from monitor.context.media import DropMedia
 from monitor.context.overflow import TOO_LONG, Overflow, OverflowKind, read_failure
-from monitor.context.reduction import Reducer, Reduction, propose
+from monitor.context.reduction import Reducer, propose
 from monitor.context.truncate import ClipResults
 from monitor.messages import AssistantMessage, Media
 from monitor.models import ErrorKind, ModelError
@@ -32,12 +32,11 @@ def overflow_of(error: ModelError | None) -> Overflow | None:
 
 
 class Rescue:
-    """The recovery of one run. `reduced` is told of every reduction that was made part of the history."""
+    """The recovery of one run."""
 
-    def __init__(self, compactor: Compactor, history: History, *, reduced: Callable[[Reduction], None]) -> None:
+    def __init__(self, compactor: Compactor, history: History) -> None:
         self._compactor = compactor
         self._history = history
-        self._reduced = reduced
         self._recovery = Recovery(compactor.preset.attempts)
         self._sent_version = 0
 
@@ -106,5 +105,5 @@ class Rescue:
         reduction = propose(self._history, reducer)
         if reduction is None or not isinstance(self._history.commit(reduction.edit), Committed):
             return False
-        self._reduced(reduction)
+        self._compactor.tell_reduced(reduction)
         return True

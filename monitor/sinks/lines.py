@@ -22,6 +22,7 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    HistoryReduced,
     JudgeAnswered,
     JudgeAsked,
     JudgeFailed,
@@ -120,6 +121,8 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return f"context full: {detail}"
         case ContextNearlyFull(tokens=tokens, limit_tokens=limit):
             return f"context nearly full: {tokens:,} tokens; it is compacted at {limit:,}"
+        case HistoryReduced(kind=kind, saved_tokens=saved, messages=messages):
+            return f"history reduced: {kind} in {messages} messages, {saved:,} tokens less"
         case CompactionStarted(reason=why, tokens=tokens, background=background, refill=refill):
             how = "beside the run" if background else "the run waits"
             return f"compaction begins ({why.value}) at {tokens:,} tokens, {how}{f'; filled again by {refill}' if refill else ''}"
