@@ -105,6 +105,10 @@ _KINDS_OF_SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 """What belongs into a section, by a word of its title. What finds none goes into the last."""
 
 
+_SAID_ELSEWHERE: Final = frozenset({"users", "current"})
+"""Only for sections that ask for them: the goal, what was said and called say it as well."""
+
+
 def _section_for(kind: str, sections: Sequence[str]) -> str:
     for section in sections:
         if kind in _kinds_of(section):
@@ -127,7 +131,8 @@ def _entries_by_section(task: SummaryTask) -> dict[str, list[str]]:
     first_goal = earlier[goal][:1]
     entries[goal] += first_goal  # what was wanted at first stays at the top
     for kind in _Material.__slots__:
-        entries[_section_for(kind, sections)] += getattr(material, kind)
+        if kind not in _SAID_ELSEWHERE or any(kind in _kinds_of(section) for section in sections):
+            entries[_section_for(kind, sections)] += getattr(material, kind)
     return {section: _once((*entries[section], *earlier[section])) for section in sections}
 
 
@@ -195,7 +200,7 @@ def _add_assistant(found: _Material, message: AssistantMessage) -> None:
             found.calls.append(_called(part))
         elif isinstance(part, Text) and part.text.strip():
             text = part.text
-            found.said += _sentences(text, 1)
+            found.said += _sentences(_HEADING.sub("", text[: 8 * ENTRY_CHARS]), 1)
             found.key_lines += [*_lines(_KEY_LINE, text), *_lines(_HEADING, text)]
             found.open += _lines(_OPEN, text)
             found.decisions += [sentence for sentence in _sentences(text, 20) if _DECISION.search(sentence)]

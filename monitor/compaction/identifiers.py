@@ -27,8 +27,8 @@ MOST_FILES: Final = 100
 MOST_ARTIFACTS: Final = 50
 ARTIFACTS_PER_CALL: Final = 3
 
-_TOKEN: Final = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>"'`|]+|[^\s<>"'`(){}\[\]|,;*=]+""")
-"""An address, or a word. Linear: what a word may begin with is bounded, and no character is in two words."""
+_TOKEN: Final = re.compile(r"""</[\w:.-]*|[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>"'`|]+|[^\s<>"'`(){}\[\]|,;*=]+""")
+"""The end of an element (no path), an address, or a word. Linear: how a word begins is bounded, and no character is in two words."""
 _BEHIND: Final = ".:!?-\u2026"
 
 _EXTENSION: Final = r"[A-Za-z][A-Za-z0-9]{0,9}"

@@ -45,7 +45,9 @@ def test_a_name_is_found_in_a_sentence(name: str):
     assert identifiers(f"We looked at {name}, and it was ({name}) again.") == [name]
 
 
-@pytest.mark.parametrize("text", ["", "Just words, and/or more of them: yes!", "e.g. this, i.e. that", "3.5 of 10", "well-known", "..."])
+@pytest.mark.parametrize(
+    "text", ["", "Just words, and/or more of them: yes!", "e.g. this, i.e. that", "3.5 of 10", "well-known", "...", "<goal>it</goal>"]
+)
 def test_ordinary_words_are_no_names(text: str):
     assert identifiers(text) == []
 
