@@ -27,9 +27,9 @@ MOST_FILES: Final = 100
 MOST_ARTIFACTS: Final = 50
 ARTIFACTS_PER_CALL: Final = 3
 
-_TOKEN: Final = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>"'`|]+|[^\s<>"'`(){}\[\]|,;*=]+""")
-"""An address, or a word. Linear: what a word may begin with is bounded, and no character is in two words."""
-_AROUND: Final = ".:!?-\u2026"
+_TOKEN: Final = re.compile(r"""</[\w:.-]*|[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>"'`|]+|[^\s<>"'`(){}\[\]|,;*=]+""")
+"""The end of an element (no path), an address, or a word. Linear: how a word begins is bounded, and no character is in two words."""
+_BEHIND: Final = ".:!?-\u2026"
 
 _EXTENSION: Final = r"[A-Za-z][A-Za-z0-9]{0,9}"
 _FILE_KINDS: Final = (
@@ -63,7 +63,7 @@ def identifiers(text: str) -> list[str]:
     """The opaque names in `text`, each once: the most specific kind first, in each kind in the order of the text. Linear."""
     kinds: dict[str, int] = {}
     for found in _TOKEN.finditer(text):
-        word = found[0].strip(_AROUND) if "://" not in found[0] else found[0].rstrip(".,;:!?)]}")
+        word = found[0].lstrip(":!?").rstrip(_BEHIND) if "://" not in found[0] else found[0].rstrip(".,;:!?)]}")
         if len(word) <= MOST_CHARS and word not in kinds and (kind := _kind(word)) is not None:
             kinds[word] = kind
     for found in _QUOTED.finditer(text):

@@ -1,0 +1,160 @@
+"""Names that a summary must not reword."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.chunks import ToolCall, ToolResult
+from monitor.compacting import CompactionDetails
+from monitor.compaction.identifiers import MOST_CHARS, MOST_FILES, MOST_NOTES, files_of, identifiers, merged, newest_identifiers
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
+from monitor.verdicts import VETO
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "https://example.org/a/b?c=d&e=1,2#f",
+        "postgres://db.internal:5432/main",
+        "/etc/hosts",
+        "~/notes.md",
+        "./run.sh",
+        "src/app/main.py:12",
+        "C:\\Users\\me\\a.txt",
+        "config.toml",
+        "localhost:8080",
+        "10.0.0.12:443",
+        "someone@example.org",
+        "3f2b8c1e-1c2d-4e5f-8a9b-0c1d2e3f4a5b",
+        "d41d8cd98f00b204e9800998ecf8427e",
+        "fd492e9",
+        "JIRA-1234",
+        "#4711",
+        "req_011CSHoEeqs5C35K2UUqR7Fy",
+        "MAX_RETRY_COUNT",
+        "E501",
+        "TS2345",
+        "1234567890",
+    ],
+)
+def test_a_name_is_found_in_a_sentence(name: str):
+    assert identifiers(f"We looked at {name}, and it was ({name}) again.") == [name]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Just words, and/or more of them: yes!", "e.g. this, i.e. that", "3.5 of 10", "well-known", "...", "<goal>it</goal>"]
+)
+def test_ordinary_words_are_no_names(text: str):
+    assert identifiers(text) == []
+
+
+def test_quoted_codes_are_names():
+    assert identifiers("it raised 'not_found.user', not \"hello\"") == ["not_found.user"]
+
+
+def test_the_most_specific_come_first():
+    assert identifiers("E501 in a.py, see https://x.org/y.") == ["https://x.org/y", "a.py", "E501"]
+
+
+@given(st.text(st.characters(codec=None), max_size=300))
+def test_names_are_literal_once_each_and_bounded(text: str):
+    found = identifiers(text)
+    assert len(set(found)) == len(found)
+    assert all(name in text and 0 < len(name) <= MOST_CHARS for name in found)
+    assert identifiers(text) == found
+
+
+@pytest.mark.parametrize("piece", ["a", "a/", "A_", "a.", "0", "a-", "a@", "ab:", "'a.", "http://", "\\"])
+def test_a_megabyte_takes_no_longer_than_its_length(piece: str):
+    text = piece * (1_000_000 // len(piece))
+    began = time.process_time()
+    identifiers(text)
+    assert time.process_time() - began < 5
+
+
+def test_names_of_the_newest_message_come_first_and_what_was_said_before_what_was_answered():
+    call = ToolCall("1", "read", {"deep": [{"path": "b.py"}], "count": 123456, "yes": True})
+    messages: list[Message] = [
+        UserMessage((Text("look at a.py and b.py"),)),
+        AssistantMessage((Text("in c.py"), call), (ToolResult("1", "read", "d.py"),)),
+    ]
+    assert newest_identifiers(messages) == ("c.py", "b.py", "123456", "d.py", "a.py")
+    assert newest_identifiers(messages, most=2) == ("c.py", "b.py")
+    assert newest_identifiers(messages, of_newest=1) == ("c.py", "b.py", "123456", "d.py")
+
+
+def test_of_a_long_result_only_both_ends_are_looked_through():
+    text = "start.py " + "x " * 5_000 + "middle.py" + " x" * 5_000 + " end.py"
+    message = AssistantMessage((ToolCall("1", "ls", {}),), (ToolResult("1", "ls", text),))
+    assert newest_identifiers([message]) == ("start.py", "end.py")
+
+
+def done(*calls: tuple[str, object, str, bool]) -> list[Message]:
+    return [
+        AssistantMessage((ToolCall(str(at), name, arguments),), (ToolResult(str(at), name, text, is_error=failed),))
+        for at, (name, arguments, text, failed) in enumerate(calls)
+    ]
+
+
+def test_files_are_known_by_the_names_of_tools_and_arguments():
+    details = files_of(
+        done(
+            ("read_file", {"path": "a.py"}, "...", False),
+            ("readManyFiles", {"paths": ["b.py", "c.py"]}, "...", False),
+            ("write_file", {"file_path": "a.py", "content": "x"}, "ok", False),
+            ("str_replace_based_edit_tool", {"command": "view", "path": "d.py"}, "...", False),
+            ("str_replace_based_edit_tool", {"command": "create", "path": "e.py"}, "ok", False),
+            ("search_web", {"query": "a.py"}, "...", False),
+            ("read_file", '{"path": "f.py"}', "...", False),
+            ("read_file", "no json", "...", False),
+            ("create_issue", {"title": "t"}, "made https://x.org/issues/7", False),
+        )
+    )
+    assert details == CompactionDetails(
+        files_read=("b.py", "c.py", "d.py", "f.py"), files_modified=("a.py", "e.py"), artifacts=("https://x.org/issues/7",)
+    )
+
+
+def test_what_failed_or_was_refused_is_a_note_and_has_changed_nothing():
+    details = files_of(
+        done(
+            ("write_file", {"path": "a.py"}, "no space left\non device", True),
+            ("run", {"path": "b.py"}, 'Traceback (most recent call last):\n  File "b.py"\nValueError: 3', True),
+            ("read_file", {"path": "c.py"}, f"{VETO} This call was not made: it was made before.", False),
+            ("read_file", {"path": "c.py"}, "", True),
+            ("run", {}, "x" * 1_000, True),
+        )
+    )
+    assert (details.files_read, details.files_modified) == ((), ())
+    assert details.tool_notes[:4] == (
+        "write_file failed: no space left",
+        "run failed: ValueError: 3",
+        "read_file was refused: This call was not made: it was made before.",
+        "read_file failed: it did not say why",
+    )
+    assert len(details.tool_notes[4]) == 240
+
+
+def test_a_call_that_was_left_open_has_changed_nothing():
+    assert files_of([AssistantMessage((ToolCall("1", "write_file", {"path": "a.py"}),))]) == CompactionDetails()
+
+
+def test_details_add_up_to_a_bound_with_the_newest_last():
+    details = CompactionDetails()
+    for number in range(300):
+        new = CompactionDetails(files_read=(f"{number}.py", "always.py"), tool_notes=(f"failed {number}",))
+        details = merged(details, new)
+    assert len(details.files_read) == MOST_FILES
+    assert details.files_read[-2:] == ("299.py", "always.py")
+    assert details.tool_notes == tuple(f"failed {number}" for number in range(300 - MOST_NOTES, 300))
+
+
+def test_a_file_that_was_changed_is_not_said_to_be_read():
+    read, changed = CompactionDetails(files_read=("a.py", "b.py")), CompactionDetails(files_modified=("a.py",))
+    expected = CompactionDetails(files_read=("b.py",), files_modified=("a.py",))
+    assert merged(read, changed) == expected
+    assert merged(changed, read) == expected
