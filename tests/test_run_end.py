@@ -53,6 +53,7 @@ def outcome(stop: Stop, *, error: BaseException | None = None, recovered_from: S
         assignment=None,
         spending=Spending(),
         judge_cost=JudgeCost(),
+        compaction_cost=JudgeCost(),
         recovered_from=recovered_from,
         closing=None,
     )

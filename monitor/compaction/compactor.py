@@ -1,8 +1,8 @@
 """The compactions of one run: when, one at a time, and what becomes of them.
 
-A compaction is a task beside the run. At the high-water mark the run goes on meanwhile; where it cannot, it waits, under its own deadlines
-and its abort. What the task proposes is committed in one step, without an await in between, so the history is as before or as after. One whose
-run has ended is thrown away.
+A compaction is a task beside the run. At the high-water mark the run goes on meanwhile; where it cannot, it waits, under its own
+deadlines and its abort. What the task proposes is committed in one step, without an await in between, so the history is as before or as
+after. One whose run has ended is thrown away.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from monitor.compacting import (
     CompactionResult,
 )
 from monitor.compaction.base import Checkpoint, Progress
+from monitor.compaction.extractive import Extractive
 from monitor.compaction.hooks import may_continue, tell_after
 from monitor.compaction.marks import Hysteresis, Marks
 from monitor.compaction.pinned import PinnedFacts, head_of_messages
-from monitor.compaction.pipeline import Proposal, Situation, continue_message, propose
+from monitor.compaction.pipeline import CUT, Proposal, Situation, continue_message, propose
 from monitor.compaction.preset import Preset
 from monitor.compaction.refill import Snapshot, attributed, snapshot
 from monitor.compaction.repeats import PostCompactionGuard
@@ -51,6 +52,10 @@ from monitor.verdicts import Detection
 
 WORTH_A_LOOK_TOKENS: Final = 5_000
 """The context has grown by so many before it is looked at again for what may go after a turn."""
+MOST_UNSUMMARISED: Final = 3
+"""In a row; then no summary is begun beside the run. Claude Code's number."""
+ASKED_AGAIN: Final = 5
+"""Each so manieth time its model is asked all the same."""
 LATE_S: Final = 5.0
 """A hook that does not return is waited for so much longer than the models, in seconds."""
 
@@ -117,6 +122,8 @@ class Compactor:
         self._checkpoint: Checkpoint | None = None
         self._late_warnings: list[str] = []
         self._closed = False
+        self._unsummarised = 0
+        """Compactions in a row for which something else had to do instead of a summary."""
         self._repeats = PostCompactionGuard()
         self._after: Snapshot | None = None
         self._pruning: Background | None = None
@@ -134,14 +141,18 @@ class Compactor:
     # --- when
 
     def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
-        """Why the next request, with these, is to be made smaller before it is sent; `None`: it need not be, or that is under way already."""
+        """Why the next request, with these, is to be made smaller before it is sent; `None`: it need not be."""
         self.fixed(instructions, tools)
         self._count = self._meter.count()
         if self._hysteresis.warn(self._count.tokens):
             limit = self._hysteresis.marks.high or 0
             self._emit(events.ContextNearlyFull(self._at(), self._run.turns, self._count.tokens, limit))
         pressed, self._pressed = self._pressed, None
-        return pressed or self._hysteresis.due(self._count.tokens)
+        return pressed or self._due(self._count.tokens)
+
+    def _due(self, tokens: int) -> CompactionReason | None:
+        reason = self._hysteresis.due(tokens)
+        return None if reason is CompactionReason.HIGH_WATER and self._unsummarised >= MOST_UNSUMMARISED else reason
 
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
         """What every request carries besides the history."""
@@ -149,7 +160,7 @@ class Compactor:
 
     def stream_finished(self, tokens: int) -> None:
         """An answer has come, and the provider has counted so many tokens: the tools may run while the summary is made."""
-        if self.preset.background and not self.at_work and self._hysteresis.due(tokens) is CompactionReason.HIGH_WATER:
+        if self.preset.background and not self.at_work and self._due(tokens) is CompactionReason.HIGH_WATER:
             self._count = TokenCount(tokens, tokens, tokens, tokens)
             self.start(CompactionReason.HIGH_WATER, waited_for=False)
 
@@ -172,9 +183,15 @@ class Compactor:
         job.deadline = job.started_at + self.preset.timeout_s
         if self._after is not None and (refill := attributed(self._after, self._snapshot())) is not None:
             job.refill = refill.text
-        model = None if self._hysteresis.open and reason in PRESSING else self._model
+        model = self._model if reason not in PRESSING or self._asks_model else None
         job.task = Background(partial(self._work, job, model), "agent-monitor compaction")
         self._arm(job)
+
+    @property
+    def _asks_model(self) -> bool:
+        """A model that has not managed for long is asked now and then only: something else does instead, at once and for nothing."""
+        failed = self._unsummarised
+        return not self._hysteresis.open and (failed < MOST_UNSUMMARISED or failed % ASKED_AGAIN == 0)
 
     def _snapshot(self) -> Snapshot:
         instructions, tools = self._fixed
@@ -328,6 +345,8 @@ class Compactor:
         job.open = False
         self._checkpoint = None
         self._hysteresis.accepted()
+        if proposal.result.record is not None:
+            self._unsummarised = self._unsummarised + 1 if proposal.result.summarised_by in {Extractive.name, CUT} else 0
         self._repeats.compacted()
         self._after = self._snapshot()
         self._begun(job)

@@ -31,7 +31,11 @@ CLOSE_GRACE_S = 2.0
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Compaction(Preset):
-    __doc__ = Preset.__doc__
+    """How a history is kept inside the window: a preset that can be carried out. See `Preset` for the options.
+
+    supervisor = monitor.Supervisor(model, compaction=monitor.Compaction.opencode(model=small))
+    result = await monitor.Compaction.pi().compact(messages, model=model)
+    """
 
     def due(self, tokens: int, *, window: Window | int | None) -> CompactionReason | None:
         """Why a request of so many tokens should be made smaller before it is sent to a model with this window; `None`: it need not be.

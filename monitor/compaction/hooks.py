@@ -41,7 +41,7 @@ class BeforeCompaction:
     """What stands beside the summary word for word, this time."""
 
 
-Before: TypeAlias = Callable[[CompactionAsked], BeforeCompaction | None | Awaitable[BeforeCompaction | None]]
+Before: TypeAlias = Callable[[CompactionAsked], Awaitable[BeforeCompaction | None] | BeforeCompaction | None]
 After: TypeAlias = Callable[[CompactionResult], object]
 Autocontinue: TypeAlias = Callable[[CompactionResult], bool | Awaitable[bool]]
 

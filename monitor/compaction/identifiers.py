@@ -37,6 +37,8 @@ _FILE_KINDS: Final = (
     "|kt|lock|log|lua|md|mjs|mp3|mp4|parquet|patch|pdf|php|pl|png|pptx?|proto|py|pyi|rb|rs|rst|scala|sh|sql|sqlite|svg|swift|tar|tf|toml"
     "|ts|tsv|tsx|txt|vue|wav|wasm|webp|xlsx?|xml|ya?ml|zip|zsh"
 )
+LEAST_HASH_CHARS: Final = 32
+
 _KINDS: Final = tuple(
     re.compile(pattern)
     for pattern in (
@@ -62,8 +64,10 @@ _QUOTED_KIND: Final = len(_KINDS)
 def identifiers(text: str) -> list[str]:
     """The opaque names in `text`, each once: the most specific kind first, in each kind in the order of the text. Linear."""
     kinds: dict[str, int] = {}
-    for found in _TOKEN.finditer(text):
-        word = found[0].lstrip(":!?").rstrip(_BEHIND) if "://" not in found[0] else found[0].rstrip(".,;:!?)]}")
+    for token in dict.fromkeys(_TOKEN.findall(text)):
+        if token.isalpha() and len(token) < LEAST_HASH_CHARS and not token.isupper():
+            continue  # a word as any other
+        word = token.lstrip(":!?").rstrip(_BEHIND) if "://" not in token else token.rstrip(".,;:!?)]}")
         if len(word) <= MOST_CHARS and word not in kinds and (kind := _kind(word)) is not None:
             kinds[word] = kind
     for found in _QUOTED.finditer(text):

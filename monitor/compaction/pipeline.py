@@ -41,7 +41,7 @@ from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
 from monitor.context.truncate import ClipResults
 from monitor.context.turns import COMPACTION
 from monitor.context.window import Window, window_of
-from monitor.messages import Media, Message, Text, UserMessage
+from monitor.messages import Message, Text, UserMessage
 from monitor.models import Model, ToolSpec
 
 PINNED_SHARE: Final = 0.25
@@ -51,6 +51,8 @@ LEAST_TOKENS: Final = 400
 """For a summary, and for what is pinned: below this they say nothing."""
 LEAST_GAIN: Final = 0.05
 """A compaction under pressure that saves less is none. Ours."""
+CUT: Final = "cut"
+"""Stands where a summary says by whom it is: nobody made one."""
 LEFT_OUT: Final = (
     "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it happened.)"
 )
@@ -207,7 +209,7 @@ class _Pipeline:
                 failed = error
             except TimeoutError as error:
                 failed = CompactionError(CompactionFailure.TIMEOUT, str(error))
-            self._warnings.append(f"{rung.note or (rung.summarizer.name if rung.summarizer else 'cut')}: {failed}")
+            self._warnings.append(f"{rung.note or (rung.summarizer.name if rung.summarizer else CUT)}: {failed}")
         if failed is None:
             raise _nothing("no way of summarising was given")
         raise failed
@@ -350,7 +352,7 @@ class _Pipeline:
     async def _summary(self, rung: _Rung, covered: Messages, facts: PinnedFacts, earlier: tuple[str, PinnedFacts] | None) -> Summary:
         if rung.summarizer is None:
             said = f"{earlier[0]}\n\n{LEFT_OUT}" if earlier and LEFT_OUT not in earlier[0] else earlier[0] if earlier else LEFT_OUT
-            return Summary(text=said, by="cut")
+            return Summary(text=said, by=CUT)
         task = SummaryTask(
             messages=self._wishes.messages if self._wishes.messages is not None else covered,
             previous=earlier[0] if earlier else None,
@@ -414,8 +416,3 @@ def _reducing(now: Situation, smaller: Messages) -> HistoryEdit:
 
 def _nothing(why: str) -> CompactionError:
     return CompactionError(CompactionFailure.NOTHING_TO_COMPACT, why)
-
-
-def has_media(messages: Sequence[Message]) -> bool:
-    """Whether any of them shows media."""
-    return any(isinstance(part, Media) for message in messages if isinstance(message, UserMessage) for part in message.content)

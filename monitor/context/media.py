@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from monitor.context.reduction import Messages, check_number
@@ -19,7 +19,8 @@ def without_media(message: Message) -> Message:
     """`message` with its media named; the same object where there are none."""
     if not isinstance(message, UserMessage) or not any(isinstance(part, Media) for part in message.content):
         return message
-    return UserMessage(tuple(placeholder(part) if isinstance(part, Media) else part for part in message.content))
+    shown = (placeholder(part) if isinstance(part, Media) else part for part in message.content)
+    return replace(message, content=tuple(shown))
 
 
 @dataclass(slots=True, frozen=True)

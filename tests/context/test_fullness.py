@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitor import FinishReason, History, HistoryEdit, ToolSpec, Usage, Window
-from monitor.context import Full, Fullness, Headroom
+from monitor.context import Full, Fullness, Headroom, OverflowKind
 from tests.context.talk import said, tokens, user
 
 pytestmark = pytest.mark.feature("OC-04")
@@ -74,7 +74,8 @@ def test_an_answer_that_comes_of_a_prompt_beyond_the_window_is_said_as_that():
     fullness = Fullness(History([user("short")]), WINDOW, HALF)
     fullness.before_call(None, ())
     silent = fullness.after_call(usage(100_001, 5), well=True, finish_reason=FinishReason.DONE)
-    assert silent == Full(100_006, 50_000, "the provider answered a prompt that fills the window: it may not have read all of it")
+    told = "the provider answered a prompt that fills the window: it may not have read all of it"
+    assert silent == Full(100_006, 50_000, told, OverflowKind.SILENT)
     cut = fullness.after_call(usage(99_000, 1_000), well=False, finish_reason=FinishReason.LENGTH)
     assert cut is not None
     assert cut.detail == "the answer was cut off at the end of the window"

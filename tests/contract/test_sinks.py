@@ -31,6 +31,7 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    HistoryReduced,
     JudgeAnswered,
     JudgeAsked,
     JudgeFailed,
@@ -101,6 +102,7 @@ EVENTS: list[Event] = [
     WindowWarning(0.59, 20_000, "the window is small"),
     ContextFull(0.59, 3, 90_000, 85_000, "85,000 may be used"),
     ContextNearlyFull(0.59, 3, 77_000, 85_000),
+    HistoryReduced(0.59, 3, "prune", 21_000, 60_000, 7),
     CompactionStarted(0.59, 3, 1, CompactionReason.HIGH_WATER, "default", 85_000, background=True, refill="results of read_file \ud800"),
     CompactionProgressed(0.59, 3, 1, 40, 90),
     CompactionFinished(

@@ -62,6 +62,7 @@ def test_a_line_is_cut_to_its_length_or_not_at_all():
 HIGH_WATER = CompactionReason.HIGH_WATER
 COMPACTIONS = [
     (monitor.ContextNearlyFull(1.0, 3, 77_000, 85_000), "context nearly full: 77,000 tokens; it is compacted at 85,000"),
+    (monitor.HistoryReduced(1.0, 3, "prune", 21_000, 60_000, 7), "history reduced: prune in 7 messages, 21,000 tokens less"),
     (
         monitor.CompactionStarted(1.0, 3, 1, HIGH_WATER, "default", 85_000, background=True),
         "compaction begins (high_water) at 85,000 tokens, beside the run",
