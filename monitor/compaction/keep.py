@@ -41,7 +41,10 @@ class KeepTokens:
 
 @dataclass(slots=True, frozen=True)
 class KeepNewTurns:
-    """The newest user turns, as far as they fit into a share of the window within bounds; of one that does not fit, its end. Source: opencode."""
+    """The newest user turns, as far as they fit into a share of the window, within bounds; of one that does not, its end.
+
+    Source: opencode.
+    """
 
     turns: int | None = 2
     share: float = 0.25
