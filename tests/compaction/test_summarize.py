@@ -16,8 +16,10 @@ from monitor.ask import ask_turn
 from monitor.chunks import ReasoningDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.compacting import CompactionDetails, CompactionError, CompactionFailure
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
-from monitor.compaction.summarize import LivePrefix, ModelSummarizer, _most_tokens
+from monitor.compaction.summarize import LivePrefix, ModelSummarizer
 from monitor.compaction.templates import BEGIN, CHECKPOINT, END, Template
+from monitor.compaction.transcript import with_error
+from monitor.context.tokens import Size, sizes_by_source
 from monitor.context.window import Window
 from monitor.errors import ConfigError
 from monitor.judging import JudgeCost
@@ -101,6 +103,10 @@ async def fails(model: ScriptedModel, what: SummaryTask | None = None, **options
     with pytest.raises(CompactionError) as raised:
         await Asked(model, **options).summarize(what or task())
     return raised.value
+
+
+def most_tokens(request: ModelRequest) -> int:
+    return with_error(sum(sizes_by_source(request).values(), Size()))
 
 
 def said(message: Message) -> str:
@@ -379,7 +385,7 @@ async def test_a_long_history_never_makes_a_request_over_the_summarisers_window(
     summary = await asked.summarize(task(messages, template=SMALL, previous=GOOD))
     assert summary.text.endswith("of 5000:")
     assert summary.calls == len(model.requests) == len(asked.progress) > 20
-    assert all(_most_tokens(request) + 1_000 <= 16_000 for request in model.requests)
+    assert all(most_tokens(request) + 1_000 <= 16_000 for request in model.requests)
     done = [progress.done_messages for progress in asked.progress]
     assert done == sorted(done)
     assert done[-1] == 5_000
@@ -396,8 +402,23 @@ async def test_messages_that_fill_the_window_alone_are_reduced() -> None:
     identifiers = tuple(f"/srv/{n}" for n in range(5_000))
     what = task(messages, pinned="rule " * 20_000, identifiers=identifiers, previous="fact " * 30_000, max_tokens=4_000)
     await Asked(model, window=Window(16_000)).summarize(what)
-    assert all(_most_tokens(request) + 4_000 <= 16_000 for request in model.requests)
+    assert all(most_tokens(request) + 4_000 <= 16_000 for request in model.requests)
     assert any("characters left out]" in question(request) for request in model.requests)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("with_prefix", [False, True])
+@pytest.mark.parametrize("window", [4_000, 5_000, 12_000])
+async def test_a_correction_fits_the_window_as_well(window: int, with_prefix: bool) -> None:
+    model = Script(lambda _: "too long " * 4_000)
+    identifiers = tuple(f"/srv/shop/{n}/hours.html" for n in range(200))
+    what = task(long_story(25), identifiers=identifiers, pinned="rule " * 2_000)
+    prefix = LivePrefix(what.messages) if with_prefix else None
+    error = await fails(model, what, window=Window(window), prefix=prefix)
+    assert error.failure is CompactionFailure.REJECTED
+    assert "missing, empty altogether" in said(model.requests[-1].messages[-1])
+    assert (len(model.requests[0].messages) > 1) is (with_prefix and window == 12_000)
+    assert max(map(most_tokens, model.requests)) + what.max_tokens <= window
 
 
 @pytest.mark.anyio
@@ -412,8 +433,8 @@ async def test_of_an_unknown_model_100_000_tokens_are_believed() -> None:
     asked = Asked(Script(folding))
     await asked.summarize(task([user(f"{n} " * 2_000) for n in range(60)]))
     assert len(asked.progress) > 1
-    assert max(map(_most_tokens, asked.model.requests)) <= 99_000
-    assert max(map(_most_tokens, asked.model.requests)) > 80_000
+    assert max(map(most_tokens, asked.model.requests)) <= 99_000
+    assert max(map(most_tokens, asked.model.requests)) > 80_000
 
 
 @pytest.mark.anyio
@@ -485,10 +506,10 @@ async def test_a_checkpoint_that_covers_all_needs_no_call() -> None:
 async def test_what_the_provider_finds_too_long_is_halved() -> None:
     """S20."""
     overflow = Failed(ErrorKind.OVERFLOW)
-    model = Script(lambda request: folding(request) if _most_tokens(request) < 20_000 else overflow)
+    model = Script(lambda request: folding(request) if most_tokens(request) < 20_000 else overflow)
     summary = await Asked(model).summarize(task(long_story(600)))
     assert summary.text.endswith("of 600:")
-    sizes = [_most_tokens(request) for request in model.requests]
+    sizes = [most_tokens(request) for request in model.requests]
     refused = [size for size in sizes if size >= 20_000]
     assert sizes[: len(refused)] == refused
     assert 1 <= len(refused) <= 3
