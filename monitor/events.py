@@ -14,6 +14,7 @@ from monitor.judging import Fact, JudgeCost, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
+from monitor.repairs import Repair
 from monitor.verdicts import Detection, Stop
 
 
@@ -268,6 +269,18 @@ class ContextFull:
 
 
 @dataclass(slots=True, frozen=True)
+class HistoryRepaired:
+    """The history was not as the provider takes it, and is now: what was given, what an edit left, or what the model said last."""
+
+    at_s: float
+    turn: int
+    repairs: tuple[Repair, ...]
+    """What was done, in the order of the messages, which are numbered as they stood before."""
+    problems: tuple[str, ...] = ()
+    """For people: what the provider may refuse it for all the same, and no repair knows."""
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -348,6 +361,7 @@ Event: TypeAlias = (
     | LimitWarning
     | WindowWarning
     | ContextFull
+    | HistoryRepaired
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -382,6 +396,7 @@ EVENT_TYPES = (
     LimitWarning,
     WindowWarning,
     ContextFull,
+    HistoryRepaired,
     AbortRequested,
     StopDecided,
     StreamClosed,

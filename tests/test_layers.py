@@ -26,6 +26,7 @@ VOCABULARY = {
     "outcome",
     "errors",
     "reasons",
+    "repairs",
     "_codec",
 }
 CORE = VOCABULARY | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    HistoryRepaired,
     JudgeAnswered,
     JudgeAsked,
     JudgeFailed,
@@ -112,6 +114,10 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return detail
         case ContextFull(detail=detail):
             return f"context full: {detail}"
+        case HistoryRepaired(repairs=repairs, problems=problems):
+            done = [f"{kind.value} {number}" for kind, number in Counter(repair.kind for repair in repairs).items()]
+            left = [f"it may be refused: {problem}" for problem in problems]
+            return f"history repaired: {'; '.join([', '.join(done) or 'nothing', *left])}"
         case AbortRequested(why=why):
             return f"abort: {why}"
         case StopDecided(stop=stop):

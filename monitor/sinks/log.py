@@ -11,6 +11,7 @@ from monitor._codec import tag_of
 from monitor.events import (
     ContextFull,
     Event,
+    HistoryRepaired,
     LimitWarning,
     RunTerminated,
     SinkFailed,
@@ -20,7 +21,7 @@ from monitor.events import (
     event_codec,
 )
 
-_LOUD = (LimitWarning, WindowWarning, ContextFull, StopDecided, StreamFailed, SinkFailed)
+_LOUD = (LimitWarning, WindowWarning, ContextFull, HistoryRepaired, StopDecided, StreamFailed, SinkFailed)
 
 
 class LogSink:

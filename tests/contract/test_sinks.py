@@ -24,6 +24,7 @@ from monitor.events import (
     DetectionRaised,
     Event,
     FirstChunk,
+    HistoryRepaired,
     JudgeAnswered,
     JudgeAsked,
     JudgeFailed,
@@ -54,6 +55,7 @@ from monitor.judging import Judgement
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
+from monitor.repairs import Repair, RepairKind
 from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
 from monitor.verdicts import Detection, Evidence, Stop
 
@@ -93,6 +95,7 @@ EVENTS: list[Event] = [
     LimitWarning(0.59, "max_turns", 24, 30),
     WindowWarning(0.59, 20_000, "the window is small"),
     ContextFull(0.59, 3, 90_000, 85_000, "85,000 may be used"),
+    HistoryRepaired(0.6, 3, (Repair(RepairKind.ID_REWRITTEN, 4, "\ud800 is call_1"),), ("role: it is none",)),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),
     StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),

@@ -19,6 +19,7 @@ from monitor.events import (
     ContextFull,
     DetectionRaised,
     Event,
+    HistoryRepaired,
     LimitWarning,
     RunStarted,
     RunTerminated,
@@ -33,6 +34,7 @@ from monitor.events import (
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
+from monitor.repairs import Repair, RepairKind
 from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
 from monitor.verdicts import Detection, Evidence, Stop
 
@@ -250,6 +252,7 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
     (ContextFull(1.0, 3, 90_000, 85_000, "85,000 may be used"), "context_full", "WARNING"),
+    (HistoryRepaired(1.0, 3, (Repair(RepairKind.RESULT_ADDED, 4, "for look 1"),)), "history_repaired", "WARNING"),
     (STOPPED, "stop_decided", "WARNING"),
     (SinkFailed(1.0, "JsonlSink", "OSError: disk full"), "sink_failed", "WARNING"),
     (ENDED, "run_terminated", "INFO"),
