@@ -483,10 +483,7 @@ class Run:
 
     def _after_call(self, turn: Turn) -> None:
         if not self._retried_inside and turn.number:
-            well = turn.stopped is None and turn.finish_reason is not None
-            self._tell(
-                self._fullness.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
-            )
+            self._tell(self._fullness.after_turn(turn))
 
     def _tell(self, full: Full | None) -> None:
         if full is not None:

@@ -15,6 +15,7 @@ from monitor.context.tokens import ContextMeter, total_tokens
 from monitor.context.trigger import DEFAULT, Headroom
 from monitor.context.window import Window
 from monitor.models import ToolSpec
+from monitor.outcome import Turn
 from monitor.reasons import FinishReason
 from monitor.state import Usage
 
@@ -41,6 +42,11 @@ class Fullness:
         self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
         self._meter = ContextMeter(history)
         self._told = False
+
+    @property
+    def full(self) -> bool:
+        """By the last look."""
+        return self._told
 
     def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
         """The history is about to be sent as it stands, with these."""
@@ -71,6 +77,11 @@ class Fullness:
             self._told = True
             return Full(tokens, self._usable, _SAID[overflow.kind])
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
+
+    def after_turn(self, turn: Turn) -> Full | None:
+        """The same of a turn that was one call, whatever its answer was."""
+        well = turn.stopped is None and turn.finish_reason is not None
+        return self.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
 
     def _told_once(self, tokens: int, detail: str) -> Full | None:
         full = self._usable is not None and tokens >= self._usable

@@ -1,16 +1,18 @@
-"""A neutral history in any provider's words, for loops of one's own. That it is valid and read back the same: tests/context/test_forms.py."""
+"""A neutral history in any provider's words, for loops of one's own. That it is always valid is tested in tests/context/test_forms.py."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
 import monitor
 from monitor import Media, to_form
 from monitor.adapters import _openai_history, anthropic_model, google_model
-from monitor.context import read, repair
+from monitor.context import Form, read, repair
 from tests.context.talk import IMAGE, ran, said, user
 from tests.context.wire import FORMS
 
@@ -26,12 +28,12 @@ HISTORY = (user("What is this?", IMAGE), ran("seen", "more"), said("A chart."), 
         ("anthropic", anthropic_model.to_messages),
     ],
 )
-def test_it_is_what_the_model_of_that_form_sends(form, sent):
+def test_it_is_what_the_model_of_that_form_sends(form: Form, sent: Callable[[Iterable[monitor.Message]], Any]) -> None:
     assert to_form(form, HISTORY) == sent(HISTORY) != []
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_read_from_it_is_the_history_again(form):
+def test_what_is_read_from_it_is_the_history_again(form: Form) -> None:
     messages, report = repair(read(form, to_form(form, HISTORY)), form=form)
     assert to_form(form, messages) == to_form(form, HISTORY)
     assert not report
@@ -43,7 +45,7 @@ def test_an_unknown_form_is_an_error_that_names_the_known_ones():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_media_that_are_nowhere_are_an_error(form):
+def test_media_that_are_nowhere_are_an_error(form: Form) -> None:
     with pytest.raises(monitor.ConfigError, match="neither data nor uri"):
         to_form(form, [user("look", Media("image/png", name="lost.png"))])
 
