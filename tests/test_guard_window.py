@@ -113,11 +113,29 @@ async def test_an_overflow_without_an_error_is_seen(usage: UsageReport, finish: 
         assert verdict.why == why
 
 
-async def test_a_call_that_was_refused_for_its_length_is_a_stop_and_may_be_tried_again_when_it_is_shorter():
-    class TooLong(ChunkAdapter):
-        def classify(self, error: BaseException) -> monitor.ModelError:
-            return monitor.ModelError(monitor.ErrorKind.OVERFLOW, str(error))
+class TooLong(ChunkAdapter):
+    """Classes an error as an SDK's adapter does."""
 
+    def classify(self, error: BaseException) -> monitor.ModelError:
+        return monitor.ModelError(monitor.ErrorKind.OVERFLOW, str(error), status=400)
+
+
+async def test_a_window_that_nobody_knew_is_learned_from_the_refusal():
+    async with guarding(window=None) as guard:
+        await read(guard, TextDelta("hm"), UsageReport(60_000, 10), DONE)
+        assert isinstance(guard.check(), Continue)
+        refusal = RuntimeError("prompt is too long: 70000 tokens > 64000 maximum")
+        async with guard.watch(ScriptedStream(refusal), adapter=TooLong) as watched:
+            async for _ in watched:
+                pass
+        assert isinstance(guard.check(), Stop)
+        await read(guard, TextDelta("hm"), UsageReport(60_000, 10), DONE)
+        verdict = guard.check()
+        assert isinstance(verdict, Compact)
+        assert verdict.why.endswith("54,400 of the window's 64,000 may be used")
+
+
+async def test_a_call_that_was_refused_for_its_length_is_a_stop_and_may_be_tried_again_when_it_is_shorter():
     async with guarding() as guard:
         await read(guard, TextDelta("hm"), UsageReport(80_000, 10), DONE)
         assert isinstance(guard.check(), Continue)
