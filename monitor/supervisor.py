@@ -316,6 +316,11 @@ class Run:
         """The messages of the run so far, as the model is shown them."""
         return self._history.messages
 
+    @property
+    def originals(self) -> tuple[Message, ...]:
+        """Every message of the run as it was said, also what a compaction put a summary in the place of."""
+        return self._history.originals
+
     async def compact(self) -> CompactionResult:
         """Make the history smaller now; one that is under way counts. From the caller's block, from a tool, or from another task.
 

@@ -299,7 +299,7 @@ class Compactor:
                 checkpoint=self._checkpoint,
             )
             goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
-            if goes_on is not None and not await may_continue(preset.hooks, proposal.result):
+            if goes_on is not None and not await may_continue(preset.hooks, proposal.result, self._late_warnings):
                 goes_on = None
             return self._commit(job, proposal, goes_on)
         except CompactionError as error:
