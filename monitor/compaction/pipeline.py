@@ -53,7 +53,7 @@ from monitor.context.truncate import ClipResults
 from monitor.context.turns import COMPACTION
 from monitor.context.window import Window, window_of
 from monitor.errors import describe
-from monitor.messages import Media, Message, Text, UserMessage
+from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import Model, ToolSpec
 
 PINNED_SHARE: Final = 1 / 4
@@ -450,11 +450,14 @@ class _Pipeline:
         )
         return Proposal(edits=tuple(edits), result=result, media_removed=media_removed)
 
-    @staticmethod
-    def _shown(text: str, tail: Messages) -> Messages:
-        """What stands before `tail`; roles alternate."""
+    def _shown(self, text: str, tail: Messages) -> Messages:
+        """What stands before `tail`. The user speaks next: roles alternate. Or the model does: nobody answers for it."""
         begins = UserMessage((Text(text),), synthetic=True)
-        return (begins,) if tail and not isinstance(tail[0], UserMessage) else (begins, acknowledgement())
+        next_one = tail[0] if tail else None
+        last = self._now.messages[-1]
+        if isinstance(next_one, AssistantMessage) or (next_one is None and isinstance(last, AssistantMessage) and last.results):
+            return (begins,)
+        return begins, acknowledgement()
 
     async def _summary(self, rung: _Rung, covered: Messages, beside: _Beside) -> Summary:
         assert rung.summarizer is not None  # noqa: S101 - only the last rung has none
