@@ -47,6 +47,7 @@ from monitor.context import (
 )
 from monitor.context.tokens import message_tokens
 from monitor.messages import AssistantMessage, Message, Text
+from monitor.outgoing import Outgoing
 
 Job: TypeAlias = Callable[[], object]
 Record: TypeAlias = dict[str, Any]
@@ -186,20 +187,26 @@ def _costs(loads: Mapping[int, Load], make: Callable[[Load], dict[str, Job]], ro
 
 
 def _step_ms(load: Load, turns: int, rounds: int) -> float:
-    """A turn of a run: what is sent is measured, the answer and its results are added. The estimate of the old part was made before."""
+    """A turn of a run: what is sent is measured, the answer and its results are made sendable and added.
+
+    The old part was looked at and estimated before.
+    """
     answers = [_turn(number) for number in range(turns)]
     best = float("inf")
     for _ in range(rounds):
         history = History(load.messages)
         meter = ContextMeter(history)
         meter.count()
+        outgoing = Outgoing(history, "openai-chat", (), lambda *_: None)
+        outgoing.before_call()
         gc.collect()
         begun = time.process_time()
         for answer in answers:
+            outgoing.before_call()
             meter.sent()
             meter.reported(UsageReport(input_tokens=10_000_000, output_tokens=100))
             meter.answered()
-            history.append(answer)
+            outgoing.append(answer)
             meter.count()
         best = min(best, (time.process_time() - begun) / turns * 1e3)
     return best

@@ -9,6 +9,7 @@ A loop of several model calls is one `Guard`.
 
 from monitor._wait import Clock as Clock
 from monitor._wait import SystemClock as SystemClock
+from monitor.adapters.forms import to_form as to_form
 from monitor.adapters.models import model as model
 from monitor.answers import Answer as Answer
 from monitor.budget import Budget as Budget
@@ -61,6 +62,7 @@ from monitor.context import Overflow as Overflow
 from monitor.context import OverflowKind as OverflowKind
 from monitor.context import OverflowRow as OverflowRow
 from monitor.context import RawMessage as RawMessage
+from monitor.context import Repair as Repair
 from monitor.context import RepairKind as RepairKind
 from monitor.context import RepairReport as RepairReport
 from monitor.context import Stale as Stale
@@ -102,6 +104,7 @@ from monitor.events import DetectionRaised as DetectionRaised
 from monitor.events import Event as Event
 from monitor.events import FirstChunk as FirstChunk
 from monitor.events import HistoryReduced as HistoryReduced
+from monitor.events import HistoryRepaired as HistoryRepaired
 from monitor.events import JudgeAnswered as JudgeAnswered
 from monitor.events import JudgeAsked as JudgeAsked
 from monitor.events import JudgeFailed as JudgeFailed
@@ -246,6 +249,7 @@ __all__ = [
     "History",
     "HistoryEdit",
     "HistoryReduced",
+    "HistoryRepaired",
     "IdleTimeout",
     "JsonlSink",
     "Judge",
@@ -299,6 +303,7 @@ __all__ = [
     "Reasoning",
     "ReasoningDelta",
     "RecordedError",
+    "Repair",
     "RepairKind",
     "RepairReport",
     "ResultUnmatched",
@@ -374,6 +379,7 @@ __all__ = [
     "message_codec",
     "model",
     "repair",
+    "to_form",
     "tool",
     "verdict_codec",
     "watch",

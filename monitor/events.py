@@ -15,6 +15,7 @@ from monitor.judging import Fact, JudgeCost, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
+from monitor.repairs import Repair
 from monitor.verdicts import Detection, Stop
 
 
@@ -386,6 +387,18 @@ class CompactionFailed:
 
 
 @dataclass(slots=True, frozen=True)
+class HistoryRepaired:
+    """The history was not as the provider takes it, and is now: what was given, what an edit left, or what the model said last."""
+
+    at_s: float
+    turn: int
+    repairs: tuple[Repair, ...]
+    """What was done, in the order of the messages, which are numbered as they stood before."""
+    problems: tuple[str, ...] = ()
+    """For people: what the provider may refuse it for all the same, and no repair knows."""
+
+
+@dataclass(slots=True, frozen=True)
 class AbortRequested:
     """Somebody called `abort()`."""
 
@@ -473,6 +486,7 @@ Event: TypeAlias = (
     | CompactionFinished
     | CompactionSkipped
     | CompactionFailed
+    | HistoryRepaired
     | AbortRequested
     | StopDecided
     | StreamClosed
@@ -514,6 +528,7 @@ EVENT_TYPES = (
     CompactionFinished,
     CompactionSkipped,
     CompactionFailed,
+    HistoryRepaired,
     AbortRequested,
     StopDecided,
     StreamClosed,

@@ -24,15 +24,17 @@ from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition, CostLimit
 from monitor.conditions.base import leaves
+from monitor.context.fullness import Full, Fullness
+from monitor.context.history import History
 from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import Event
+from monitor.events import AttemptRetried, Event, TurnStarted
 from monitor.judge_tasks import JudgeTasks
 from monitor.judges.base import as_judges
 from monitor.judging import Judge
-from monitor.outcome import Outcome
+from monitor.outcome import Outcome, Turn
 from monitor.outputs import Outputs
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.prices import Price
@@ -40,7 +42,7 @@ from monitor.reasons import TerminateReason
 from monitor.run import RunCore
 from monitor.sinks.base import EventSink, FanOut
 from monitor.stream import Source, SourceStream
-from monitor.verdicts import Stop, Verdict
+from monitor.verdicts import Compact, Continue, Stop, Verdict
 
 T = TypeVar("T")
 
@@ -70,12 +72,28 @@ class Guard:
     `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
     the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
     and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
-    `window`: of the model, in tokens or as `monitor.window_of(name)`; one in which no agent can work is refused.
+    `window`: of the model, in tokens or as `monitor.window_of(name)`; one in which no agent can work is refused, and when the provider's
+    count of a turn comes near to it, `check` answers `Compact`.
     `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`: how
     long closing a source may take.
     """
 
-    __slots__ = ("_clock", "_close_grace_s", "_core", "_entered", "_judges", "_outcome", "_sinks", "_streams", "_watched", "outputs")
+    __slots__ = (
+        "_clock",
+        "_close_grace_s",
+        "_core",
+        "_entered",
+        "_full",
+        "_fullness",
+        "_judges",
+        "_outcome",
+        "_sinks",
+        "_streams",
+        "_tried_inside",
+        "_watched",
+        "_weighed",
+        "outputs",
+    )
 
     def __init__(
         self,
@@ -112,6 +130,11 @@ class Guard:
         self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
         self._clock = clock_of(clock)
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
+        window = window_of(None, config=window)
+        self._fullness = Fullness(History(), window)  # the caller keeps the history: what the provider counts is all that is known of it
+        self._full: Full | None = None  # what is still to be said of it
+        self._weighed: Turn | None = None
+        self._tried_inside = False  # the provider's count of the turn is of several attempts
         self._core = RunCore(
             stop_when=stop_when,
             detectors=default_detectors() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
@@ -124,7 +147,7 @@ class Guard:
             cuts=True,
             judges=as_judges(judge),
             task=task,
-            window=window_of(None, config=window),
+            window=window,
         )
         self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
@@ -203,9 +226,25 @@ class Guard:
         """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a turn, after the tool results.
 
         `Stop` also tells of a model call that failed; that one may be tried again by watching another stream, as the same turn.
+        `Compact` tells that the history has come to what may be used of `window`, by the provider's own count: make it shorter before the
+        next stream. It is said once, until the count has come down, and only where there is nothing else to say; whoever passes over it
+        reads in the end that the prompt is too long.
         """
         self._must_have_begun()
-        return self._core.check(self._clock.now())
+        verdict = self._core.check(self._clock.now())
+        self._weigh()
+        if self._full is None or not isinstance(verdict, Continue):
+            return verdict
+        full, self._full = self._full, None
+        return Compact(full.detail)
+
+    def _weigh(self) -> None:
+        """How full the window is, by the turn that has just ended."""
+        turn = self._core.turn
+        if turn is not None and turn is not self._weighed and not self._tried_inside:
+            self._weighed = turn
+            full = self._fullness.after_turn(turn)
+            self._full = full or (self._full if self._fullness.full else None)
 
     def finish(self, detail: str = "the caller says that the goal is reached") -> None:
         """The goal is reached. An end that is already decided stays what it is."""
@@ -222,6 +261,8 @@ class Guard:
             watched.wake()
 
     def _emit(self, event: Event) -> None:
+        if isinstance(event, TurnStarted | AttemptRetried):  # another stream is another count
+            self._tried_inside = isinstance(event, AttemptRetried)
         self._sinks.emit(event)
 
     def _must_have_begun(self) -> None:

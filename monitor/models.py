@@ -87,7 +87,8 @@ class Model(Protocol):
     """Anything that answers a request with a stream.
 
     A model whose stream can not be told by its objects has an attribute `adapter` besides: what makes the stream's adapter, as
-    `monitor.watch(adapter=...)` takes it.
+    `monitor.watch(adapter=...)` takes it. One that sends the history in a known form says so in an attribute `form`: `gemini`,
+    `openai-chat`, `openai-responses` or `anthropic`; the history is then kept to the rules of that one, else to those that all take.
     """
 
     @property

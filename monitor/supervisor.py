@@ -43,6 +43,7 @@ from monitor.compaction.rescue import Rescue, overflow_of
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
+from monitor.context.raw import RawMessage
 from monitor.context.tokens import total_tokens
 from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
@@ -53,6 +54,7 @@ from monitor.events import (
     ChunkReceived,
     ContextFull,
     Event,
+    HistoryRepaired,
     Nudged,
     RetryScheduled,
     ToolFinished,
@@ -67,12 +69,14 @@ from monitor.judging import Judge
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest, ToolChoice, ToolSpec
 from monitor.outcome import Outcome, Turn
+from monitor.outgoing import Outgoing, form_of, take_in
 from monitor.outputs import TERMINATE, Outputs
 from monitor.plan import Plan
 from monitor.policy import Ladder, Policy
 from monitor.preflight import preflight
 from monitor.prices import Price, price_of
 from monitor.reasons import TerminateReason
+from monitor.repairs import Repair
 from monitor.reply import LoopedText
 from monitor.retries import Retries
 from monitor.run import RunCore
@@ -108,8 +112,8 @@ class Supervisor:
     `model_settings` are passed to the provider as they are. `window`: of the model, in tokens, where the table of known models is not
     to be believed; a run in one that is too small for an agent ends before the first call. `compaction`: how the history is kept inside it;
     `None` is off, also where the provider refuses a request for its size.
-    `history`: messages that come before the task. `keep_text_chars`: how much of an answer stands in the outcome; all of it, for the
-    history holds it anyway.
+    `history`: messages that come before the task, in any state: they are put in order, and `HistoryRepaired` tells what was done.
+    `keep_text_chars`: how much of an answer stands in the outcome; all of it, for the history holds it anyway.
     Detectors, policy and plan are copied for every run.
     """
 
@@ -136,7 +140,7 @@ class Supervisor:
         model_settings: Mapping[str, Any] | None = None,
         window: Window | int | None = None,
         compaction: Compaction | None = _DEFAULT,
-        history: Sequence[Message] = (),
+        history: Sequence[RawMessage | Message] = (),
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
         keep_text_chars: int | None = None,
@@ -160,11 +164,11 @@ class Supervisor:
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         if model_settings is not None and not isinstance(model_settings, Mapping):
             raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
-        _check_history(history)
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
         self.model = model
+        self.form = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools = as_tools(tools)
@@ -172,9 +176,9 @@ class Supervisor:
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
-        self.instructions = run_instructions(
-            render(instructions, variables or {}) if instructions is not None else None, self.outputs, plan, has_tools=tool_choice != "none"
-        )
+        self.given = take_in(history, self.form, render(instructions, variables or {}) if instructions is not None else None)
+        self.history = self.given.messages
+        self.instructions = run_instructions(self.given.instructions, self.outputs, plan, has_tools=tool_choice != "none")
         self.tool_choice: ToolChoice = tool_choice
         self.stop_when = stop_when
         self.budget = budget
@@ -188,7 +192,6 @@ class Supervisor:
         self.model_settings = dict(model_settings or {})
         self.window = window_of(model.name, config=window)
         self.compaction = _checked_compaction(compaction)
-        self.history = History(history).messages  # also refuses a result without its call
         self.sinks = check_parts("sinks", sinks, "emit")
         self.clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
@@ -269,6 +272,7 @@ class Run:
         self.as_caller = _Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self._history = History((*supervisor.history, first))
+        self._outgoing = Outgoing(self._history, supervisor.form, supervisor.given.repairs, self._repaired)
         self._fullness = Fullness(self._history, supervisor.window, *([supervisor.compaction.headroom] if supervisor.compaction else []))
         self._compactor = self._make_compactor(supervisor.compaction) if supervisor.compaction is not None else None
         self._rescue = Rescue(self._compactor, self._history) if self._compactor is not None else None
@@ -489,6 +493,7 @@ class Run:
     def _open(self) -> SourceStream[Any]:
         """The next model call, as a stream that is opened by its first read."""
         supervisor = self._supervisor
+        self._outgoing.before_call()
         request = ModelRequest(
             messages=self._history.messages,
             instructions=supervisor.instructions,
@@ -511,17 +516,19 @@ class Run:
             listener=self._heard if self._streams else None,
         )
 
+    def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
+        self._emit(HistoryRepaired(self._at(), self._core.turns, repairs, problems))
+
     def _after_call(self, turn: Turn) -> None:
         if self._retried_inside or not turn.number:
             return
-        well = turn.stopped is None and turn.finish_reason is not None
-        full = self._fullness.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
+        full = self._fullness.after_turn(turn)
         self._tell(full)
         if self._compactor is None or self._rescue is None:
             return
         if full is not None and full.overflow is not None:
             self._compactor.press(CompactionReason.SILENT_OVERFLOW)
-        elif well:
+        elif turn.stopped is None:
             self._rescue.went_well()
             self._compactor.stream_finished(total_tokens(turn.usage) or 0)
 
@@ -545,6 +552,7 @@ class Run:
             clock=self._clock,
             close_grace_s=supervisor.close_grace_s,
             wake=self._wake,
+            form=supervisor.form,
         )
 
     async def _make_room(self) -> None:
@@ -634,7 +642,7 @@ class Run:
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
-            self._history.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
+            self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             if self._compactor is not None:
                 self._compactor.turn_ended()
 
@@ -779,14 +787,6 @@ def _not_carried_out(call: ToolCall) -> ToolResult:
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
-
-
-def _check_history(given: object) -> None:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ConfigError(f"history takes a list of messages, not {given!r}")
-    for message in given:
-        if not isinstance(message, Message):
-            raise ConfigError(f"history takes messages (UserMessage, AssistantMessage), not {message!r}")
 
 
 def _checked_compaction(given: object) -> Compaction | None:

@@ -27,6 +27,7 @@ VOCABULARY = {
     "outcome",
     "errors",
     "reasons",
+    "repairs",
     "_codec",
 }
 CORE = VOCABULARY | {

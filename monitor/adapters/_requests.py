@@ -29,7 +29,7 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 def valid(text: str) -> str:
     """Models do write halves of surrogate pairs, and no service takes them back: each becomes U+FFFD."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)  # a history is sent whole at every call, and most of it is ASCII
 
 
 def valid_data(data: Any) -> Any:

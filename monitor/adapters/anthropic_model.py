@@ -21,6 +21,7 @@ from monitor.adapters._requests import Opening, suggested, valid, valid_data
 from monitor.adapters.anthropic import AnthropicAdapter
 from monitor.adapters.base import AdapterFactory
 from monitor.chunks import ToolCall, ToolResult
+from monitor.context.forms import Form
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
@@ -57,6 +58,7 @@ class AnthropicModel:
     """
 
     adapter: ClassVar[AdapterFactory] = AnthropicAdapter
+    form: ClassVar[Form] = "anthropic"
 
     def __init__(self, model: str, *, client: Any = None) -> None:
         if not model:

@@ -19,6 +19,7 @@ from monitor.adapters._requests import Opening, suggested, valid, valid_data
 from monitor.adapters.base import AdapterFactory
 from monitor.adapters.google_genai import GoogleAdapter
 from monitor.chunks import ToolCall
+from monitor.context.forms import Form
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolChoice, ToolSpec
@@ -45,6 +46,7 @@ class GoogleModel:
     """
 
     adapter: ClassVar[AdapterFactory] = GoogleAdapter
+    form: ClassVar[Form] = "gemini"
 
     def __init__(self, model: str, *, client: Any = None) -> None:
         if not model:

@@ -19,6 +19,7 @@ from monitor.adapters._openai_history import joined, to_input, to_messages
 from monitor.adapters._requests import Opening, suggested, valid
 from monitor.adapters.base import AdapterFactory
 from monitor.adapters.openai import OpenAIAdapter
+from monitor.context.forms import Form
 from monitor.errors import ConfigError, MissingExtra, describe
 from monitor.models import ModelRequest, ToolSpec
 
@@ -89,6 +90,7 @@ class OpenAIModel(_Model):
     not take `stream_options` is spared it by the setting `stream_options=None`.
     """
 
+    form: ClassVar[Form] = "openai-chat"
     _provider = "openai"
 
     def __init__(self, model: str, *, client: Any = None, send_reasoning: bool = False) -> None:
@@ -118,6 +120,7 @@ class OpenAIResponsesModel(_Model):
     `client` as for `OpenAIModel`. `settings` of a request are the parameters of `responses.create`; its `tools` are added to the request's.
     """
 
+    form: ClassVar[Form] = "openai-responses"
     _provider = "openai-responses"
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[Any]]:

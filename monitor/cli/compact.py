@@ -20,7 +20,6 @@ from monitor.cli._clients import Closing
 from monitor.cli._conversation import FORMS, NEUTRAL, STDIN, Conversation, read_conversation, written
 from monitor.cli._given import model_of, nothing_to_close
 from monitor.cli._outcome import count
-from monitor.cli.context import _sent
 from monitor.compacting import CompactionReason, record_codec
 from monitor.compaction.pinned import gathered, head_of_messages, read_back
 from monitor.compaction.preset import PRESETS
@@ -282,7 +281,7 @@ def _in_its_words(given: _Given, messages: tuple[Message, ...]) -> str:
     form = given.conversation.form
     if form == NEUTRAL:
         return written(given.conversation, list(map(message_codec.to_dict, messages)))
-    return written(given.conversation, _sent(form, messages), given.system)
+    return written(given.conversation, monitor.to_form(form, messages), given.system)
 
 
 def _write(out: Path, text: str) -> None:

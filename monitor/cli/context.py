@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from monitor.adapters.forms import to_form
 from monitor.cli import _view
 from monitor.cli._conversation import FORMS, NEUTRAL, Conversation, read_conversation
 from monitor.cli._outcome import count
@@ -55,13 +55,6 @@ _TARGETS: Final[Mapping[str, Form]] = {
     "anthropic": "anthropic",
 }
 """The form in which a provider's models are asked."""
-_BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
-    "gemini": ("monitor.adapters.google_model", "to_contents"),
-    "openai-chat": ("monitor.adapters._openai_history", "to_messages"),
-    "openai-responses": ("monitor.adapters._openai_history", "to_input"),
-    "anthropic": ("monitor.adapters.anthropic_model", "to_messages"),
-}
-"""What the models themselves send a history with. They need no SDK."""
 _NEXT: Final = UserMessage((Words("(what the user says next)"),))
 """A conversation in which the model has had the last word is shown to it when the user goes on."""
 _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
@@ -168,7 +161,7 @@ def _look(conversation: Conversation, raw: tuple[RawMessage | Message, ...], mod
         conversation,
         messages,
         report,
-        [] if own is None else _named(own, validate(own, [*conversation.given, *_sent(own, ahead)])),
+        [] if own is None else _named(own, validate(own, [*conversation.given, *to_form(own, ahead)])),
         [problem for one in ((target,) if target else get_args(Form)) for problem in _left(one, (*messages, *ahead))] if messages else [],
         {source: size.tokens for source, size in sizes.items()},
         ContextMeter(history, instructions=instructions, tools=conversation.tools).count(),
@@ -188,15 +181,9 @@ def _named(form: Form, problems: Sequence[Problem]) -> list[_Problem]:
 def _left(form: Form, messages: tuple[Message, ...]) -> list[_Problem]:
     """What the service would refuse them for, as the model of that form sends them."""
     try:
-        return _named(form, validate(form, _sent(form, messages)))
+        return _named(form, validate(form, to_form(form, messages)))
     except ConfigError as error:
         return [_Problem(form, None, "media", str(error))]
-
-
-def _sent(form: Form, messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    module, name = _BUILDERS[form]
-    sent: list[dict[str, Any]] = getattr(importlib.import_module(module), name)(messages)
-    return sent
 
 
 def _reductions(history: History, window: Window) -> dict[str, Reduction | None]:

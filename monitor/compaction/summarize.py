@@ -9,7 +9,6 @@ A try that ran out of time is gone on with from its last checkpoint.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -143,7 +142,11 @@ class _Work:
             messages = (*prefix.messages, question, *behind)
             return ModelRequest(messages, prefix.instructions, prefix.tools, "none", self.settings)
 
-        if _most_tokens(request()) + math.ceil(self.task.max_tokens * (1 + MOST_LENGTH)) > self.window:  # with room to send it back once
+        def again(draft: str, wrong: str) -> ModelRequest:
+            sent_back = request(AssistantMessage((Text(draft),)), _said(wrong))
+            return sent_back if self._fits(sent_back) else self._again(draft, wrong, None, self._room())
+
+        if not self._fits(request()):
             return None
         self.live = True
         try:
@@ -152,7 +155,7 @@ class _Work:
             self.live = False
             return None
         self._step(len(self.task.messages), text)
-        return _Draft(text, lambda draft, wrong: request(AssistantMessage((Text(draft),)), _said(wrong)))
+        return _Draft(text, again)
 
     async def folded(self, checkpoint: Checkpoint | None) -> _Draft:
         """Piece by piece, each of which brings the summary of those before up to date."""
@@ -237,6 +240,9 @@ class _Work:
                 "answer there is no room to read anything: allow a shorter summary, or give a model with a larger window"
             )
         return room
+
+    def _fits(self, request: ModelRequest) -> bool:
+        return with_error(sum(sizes_by_source(request).values(), Size())) + self.task.max_tokens <= self.window
 
     def _next(self, earlier: str | None, done: int, room: int) -> Excerpt:
         """The messages that are read next."""
@@ -350,7 +356,7 @@ def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
     parts = ["Your summary cannot stay as it is:", *(f"- {one}" for one in wrong)]
     if unsaid:
         parts.append("- it does not say the following, which are to be written exactly so where they belong:")
-        parts.append(_listed("names", unsaid, BESIDE_TOKENS // 8))
+        parts.append(_listed("names", unsaid, LEAST_ROOM_TOKENS // 5))
     return "\n".join((*parts, "Write the whole summary again, in the form that was asked for, and nothing else."))
 
 
@@ -370,10 +376,6 @@ def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
     """Whether a model that reads `prefix` has read what is to be summarised, and nothing behind it; and whether a user may speak next."""
     ends = prefix.messages[-len(task.messages) :]
     return not task.split_turn and ends == task.messages and isinstance(ends[-1], AssistantMessage)
-
-
-def _most_tokens(request: ModelRequest) -> int:
-    return with_error(sum(sizes_by_source(request).values(), Size()))
 
 
 def _failure_of(turn: Turn, text: str) -> tuple[CompactionFailure | None, str, Literal["passing", "empty", "never"]]:

@@ -181,8 +181,9 @@ element; one with nothing to say holds "{NOTHING}".""",
 }
 
 _SPLIT: Final = """\
-The last turn in it is not complete: it is too long, and its newer part stays as it is. With what the other turns brought, say of this \
-one what the user asked for in it, what has been done for it so far, and what of that the newer part cannot be understood without."""
+The last user turn in the record is not complete: it is too long, and its newer part stays as it is. Besides what the other turns \
+brought, say of this one what the user asked for in it, what has been done for it so far, and without what its newer part cannot be \
+understood."""
 
 
 def _rules(max_tokens: int) -> str:

@@ -37,9 +37,6 @@ from monitor.context.reduction import Reduction as Reduction
 from monitor.context.reduction import propose as propose
 from monitor.context.reduction import reduced as reduced
 from monitor.context.repair import repair as repair
-from monitor.context.report import Repair as Repair
-from monitor.context.report import RepairKind as RepairKind
-from monitor.context.report import RepairReport as RepairReport
 from monitor.context.tokens import ContextMeter as ContextMeter
 from monitor.context.tokens import Size as Size
 from monitor.context.tokens import TokenCount as TokenCount
@@ -58,6 +55,9 @@ from monitor.context.validate._problem import Problem as Problem
 from monitor.context.window import Window as Window
 from monitor.context.window import WindowSource as WindowSource
 from monitor.context.window import window_of as window_of
+from monitor.repairs import Repair as Repair
+from monitor.repairs import RepairKind as RepairKind
+from monitor.repairs import RepairReport as RepairReport
 
 __all__ = [
     "COMPACTION",

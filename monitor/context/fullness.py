@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from monitor.chunks import UsageReport
 from monitor.context.history import History
-from monitor.context.overflow import OverflowKind, read_answer
+from monitor.context.overflow import OverflowKind, read_answer, read_failure
 from monitor.context.tokens import ContextMeter, total_tokens
 from monitor.context.trigger import DEFAULT, Headroom
 from monitor.context.window import Window
-from monitor.models import ToolSpec
+from monitor.models import ErrorKind, ModelError, ToolSpec
+from monitor.outcome import Turn
 from monitor.reasons import FinishReason
 from monitor.state import Usage
 
@@ -32,17 +33,25 @@ class Full:
 
 
 class Fullness:
-    """Watches one conversation with one model. In a window that is not known nothing is ever full, and nothing is measured.
+    """Watches one conversation with one model. In a window that is not known nothing is ever full, and nothing is measured: until the
+    provider refuses a request and says how much it takes.
 
     The same is told once: again when the context has been made smaller in between. What a call costs here does not grow with the history.
     """
 
     def __init__(self, history: History, window: Window, headroom: Headroom = DEFAULT) -> None:
-        self._window_tokens = window.tokens
+        self.window = window
+        """What is known of it by now: the provider's own error may state that it is smaller."""
+        self._headroom = headroom
         self._usable = headroom.usable(window)
         self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
         self.meter = ContextMeter(history)
         self._told = False
+
+    @property
+    def full(self) -> bool:
+        """By the last look."""
+        return self._told
 
     def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
         """The history is about to be sent as it stands, with these."""
@@ -68,18 +77,31 @@ class Fullness:
         if well:
             self.meter.answered()
         tokens = total_tokens(usage) or 0
-        overflow = read_answer(usage, self._window_tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason)
+        overflow = read_answer(usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason)
         if overflow is not None and overflow.kind in _SAID:
             self._told = True
             return Full(tokens, self._usable, _SAID[overflow.kind], overflow.kind)
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
+
+    def after_turn(self, turn: Turn) -> Full | None:
+        """The same of a turn that was one call, whatever its answer was; a refusal that states the limit lowers it from now on."""
+        if turn.model_error is not None:
+            self._learn(turn.model_error)
+        well = turn.stopped is None and turn.finish_reason is not None
+        return self.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
+
+    def _learn(self, error: ModelError) -> None:
+        overflow = read_failure(error.message, status=error.status, code=error.code) if error.kind is ErrorKind.OVERFLOW else None
+        if overflow is not None and overflow.window_tokens:
+            self.window = self.window.learned(overflow.window_tokens)
+            self._usable = self._headroom.usable(self.window)
 
     def _told_once(self, tokens: int, detail: str) -> Full | None:
         full = self._usable is not None and tokens >= self._usable
         told, self._told = self._told, full
         if not full or told or self._usable is None:
             return None
-        return Full(tokens, self._usable, f"{detail}; {self._usable:,} of the window's {self._window_tokens:,} may be used")
+        return Full(tokens, self._usable, f"{detail}; {self._usable:,} of the window's {self.window.tokens:,} may be used")
 
 
 _SAID = {

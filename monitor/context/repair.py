@@ -20,12 +20,15 @@ from monitor.chunks import ToolCall, ToolResult, check
 from monitor.context._pairing import Asked, Open, Slot, Turn
 from monitor.context.forms import Form, FormRules, rules_of
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.context.report import Repair, RepairKind, RepairReport
 from monitor.errors import AdapterError, ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.repairs import Repair, RepairKind, RepairReport
 
 BEGINNING: Final = "(What was said before is not part of this conversation.)"
 """What the user says where a history begins with the model: no provider takes that."""
+
+NAMELESS: Final = "unnamed"
+"""What a call without a name is called in the message that the model is about to read its error in."""
 
 _SYNTHETIC: Final = frozenset(f"{prefix}{text}" for prefix in ("", "Error: ") for text in (NOT_CARRIED_OUT, CUT_OFF))
 
@@ -61,14 +64,27 @@ def repair(
     return cast("tuple[Message, ...]", given) if _all_are(messages, given) else messages, report
 
 
-class _Repair:
-    """The state of one repair."""
+def repair_next(message: Message, index: int, ids: set[str], *, form: Form | None = None) -> tuple[Message | None, tuple[Repair, ...]]:
+    """One more message, number `index`, behind a history that is in order; `None`: nothing of it can be sent.
 
-    def __init__(self, rules: FormRules, tools: frozenset[str] | None) -> None:
+    As `repair` of the whole, at the cost of what is new, but a call without a name gets one: the model is yet to read that it failed.
+    `ids`: of the calls before it, to which its own are added.
+    """
+    work = _Repair(rules_of(form), None, ids, nameless=NAMELESS)
+    work.take(index, message)
+    (said,) = work.taken() or (None,)
+    return said, tuple(work.repairs)
+
+
+class _Repair:
+    """The state of one repair. `ids`: those that calls before it have. `nameless`: what a call without a name is called; else it goes."""
+
+    def __init__(self, rules: FormRules, tools: frozenset[str] | None, ids: set[str] | None = None, *, nameless: str = "") -> None:
         self.repairs: list[Repair] = []
         self.instructions: list[str] = []
         self._rules = rules
         self._tools = tools
+        self._nameless = nameless
         self._line: list[Turn | Asked] = []
         self._open = Open()
         self._made_up: defaultdict[str, list[Slot]] = defaultdict(list)
@@ -79,7 +95,7 @@ class _Repair:
         """Results whose call may still come."""
         self._answering = False
         """The newest turn has been answered in part, so that what follows of the assistant is another turn."""
-        self._ids: set[str] = set()
+        self._ids: set[str] = set() if ids is None else ids
         """Those that the calls have now: of the history where the provider wants them unique, else of the turn."""
         self._copies: Counter[str] = Counter()
 
@@ -207,6 +223,14 @@ class _Repair:
 
     def messages(self) -> tuple[Message, ...]:
         """All of it, when everything has been taken."""
+        messages = list(self.taken())
+        if messages and isinstance(messages[0], AssistantMessage):
+            self._note(RepairKind.USER_ADDED, 0, "the history began with the model")
+            messages.insert(0, UserMessage((Text(BEGINNING),)))
+        return tuple(messages)
+
+    def taken(self) -> list[Message]:
+        """The same, where others stand before it."""
         for index, result in self._early:
             slot = self._waiting(result) if result.id else None
             if slot is None:
@@ -221,10 +245,7 @@ class _Repair:
                 self._note(RepairKind.MESSAGE_DROPPED, one.index, "an empty message")
             else:
                 messages.append(message)
-        if messages and isinstance(messages[0], AssistantMessage):
-            self._note(RepairKind.USER_ADDED, 0, "the history began with the model")
-            messages.insert(0, UserMessage((Text(BEGINNING),)))
-        return tuple(messages)
+        return messages
 
     def _asked(self, one: Asked) -> UserMessage | None:
         content = tuple(self._sendable(one.index, part) for part in one.content)
@@ -269,7 +290,7 @@ class _Repair:
 
     def _paired(self, turn: Turn, slot: Slot) -> tuple[ToolCall, ToolResult] | None:
         given, result = slot.call, slot.result
-        name = given.name.strip() or (result.name.strip() if result is not None else "")
+        name = given.name.strip() or (result.name.strip() if result is not None else "") or self._nameless
         why = self._why_not(turn, slot, name)
         if why is not None:
             self._note(RepairKind.CALL_DROPPED, turn.index, f"{_named(given)}: {why}")

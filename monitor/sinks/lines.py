@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from monitor.events import (
     Event,
     FirstChunk,
     HistoryReduced,
+    HistoryRepaired,
     JudgeAnswered,
     JudgeAsked,
     JudgeFailed,
@@ -135,6 +137,10 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return f"no compaction ({failure.value}): {detail}"
         case CompactionFailed(failure=failure, detail=detail):
             return f"compaction failed ({failure.value}): {detail}"
+        case HistoryRepaired(repairs=repairs, problems=problems):
+            told = [f"{kind.value} {number}" for kind, number in Counter(repair.kind for repair in repairs).items()]
+            left = [f"it may be refused: {problem}" for problem in problems]
+            return f"history repaired: {'; '.join([', '.join(told) or 'nothing', *left])}"
         case AbortRequested(why=why):
             return f"abort: {why}"
         case StopDecided(stop=stop):

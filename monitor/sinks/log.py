@@ -13,6 +13,7 @@ from monitor.events import (
     ContextFull,
     ContextNearlyFull,
     Event,
+    HistoryRepaired,
     LimitWarning,
     RunTerminated,
     SinkFailed,
@@ -22,7 +23,17 @@ from monitor.events import (
     event_codec,
 )
 
-_LOUD = (LimitWarning, WindowWarning, ContextNearlyFull, ContextFull, CompactionFailed, StopDecided, StreamFailed, SinkFailed)
+_LOUD = (
+    LimitWarning,
+    WindowWarning,
+    ContextNearlyFull,
+    ContextFull,
+    HistoryRepaired,
+    CompactionFailed,
+    StopDecided,
+    StreamFailed,
+    SinkFailed,
+)
 
 
 class LogSink:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitor import FinishReason, History, HistoryEdit, ToolSpec, Usage, Window
+from monitor import ErrorKind, FinishReason, History, HistoryEdit, ModelError, ToolSpec, Turn, Usage, Window
 from monitor.context import Full, Fullness, Headroom, OverflowKind
 from tests.context.talk import said, tokens, user
 
@@ -93,3 +93,29 @@ def test_in_a_window_that_is_not_known_nothing_is_full():
     fullness = Fullness(History([user(tokens(5_000_000))]), Window(None))
     assert fullness.before_call(None, ()) is None
     assert fullness.after_call(usage(9_000_000), well=True) is None
+
+
+@pytest.mark.parametrize(("before", "usable"), [(WINDOW, 32_000), (Window(None), 32_000), (Window(50_000), 25_000)])
+def test_a_refusal_that_states_the_limit_lowers_the_window(before: Window, usable: int):
+    fullness = Fullness(History([user(tokens(40_000))]), before, HALF)
+    said_of_it = "This model's maximum context length is 64000 tokens. However, you requested 70000 tokens."
+    refused = Turn(number=1, model_error=ModelError(ErrorKind.OVERFLOW, said_of_it, status=400))
+    assert fullness.after_turn(refused) is None
+    assert fullness.window.tokens == min(64_000, before.tokens or 64_000)
+    full = fullness.before_call(None, ())
+    assert full is not None
+    assert full.usable_tokens == usable
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModelError(ErrorKind.OVERFLOW, "prompt is too long"),
+        ModelError(ErrorKind.OVERFLOW, "maximum context length is 0 tokens"),
+        ModelError(ErrorKind.RATE_LIMITED, "maximum context length is 5 tokens"),
+    ],
+)
+def test_a_refusal_that_does_not_teaches_nothing(error: ModelError):
+    fullness = Fullness(History(), WINDOW, HALF)
+    assert fullness.after_turn(Turn(number=1, model_error=error)) is None
+    assert fullness.window is WINDOW

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from monitor import ConfigError, Media, UserMessage
-from monitor.context import ClipResults, DropMedia, reduced, without_media
+from monitor import ConfigError, Media, ModelRequest, UserMessage
+from monitor.context import ClipResults, DropMedia, reduced, sizes_by_source, without_media
+from monitor.context.tokens import MESSAGE_TOKENS
 from tests.context.talk import IMAGE, ran, results, said, user, words
 
 SHOWN = (user("look", IMAGE), said("I see."), user("and", IMAGE), said("I see."), user("now", IMAGE))
@@ -46,6 +47,13 @@ def test_the_head_and_a_history_without_media_are_left_as_they_are():
 def test_a_message_of_media_alone_still_says_something():
     message = without_media(UserMessage((IMAGE, IMAGE)))
     assert words((message,)) == ["[Attached image/png: chart.png]" * 2]
+
+
+def test_images_alone_have_no_text():
+    """C16"""
+    sizes = sizes_by_source(ModelRequest((user(IMAGE, IMAGE),)))
+    assert sizes["user"].tokens == MESSAGE_TOKENS
+    assert sizes["media"].tokens > 2 * 1_000 > sum(size.tokens for source, size in sizes.items() if source != "media")
 
 
 def test_turns_are_a_whole_number():

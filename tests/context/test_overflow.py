@@ -83,6 +83,43 @@ def test_every_service_says_in_its_own_words_that_the_prompt_does_not_fit(messag
         assert found.window_tokens == limit
 
 
+WITHOUT_NUMBERS = [
+    ("maximum context length is 8192", 8192),
+    ("it is too large for model with 32768 maximum context length", 32_768),
+    ("context_length_exceeded", None),
+    ("it is over the model's maximum context length", None),
+    ("Input tokens exceed the configured limit", None),
+    ("This model's maximum prompt length is shorter than the request", None),
+    ("Input is over the maximum allowed input length", None),
+    ("The input is longer than the model's context length", None),
+    ("Your request exceeded model token limit", None),
+    ("Range of input length should be within the limit", None),
+    ("the configured context size is too small for it", None),
+    ("The prompt has too many tokens", None),
+    ("too many tokens in your prompt", None),
+    ("超过了模型的最大上下文", None),
+]
+"""Other wordings, as proxies and older versions have them."""
+
+
+@pytest.mark.parametrize(("message", "limit"), WITHOUT_NUMBERS)
+def test_the_phrase_alone_says_it_too(message: str, limit: int | None):
+    found = read_failure(message, status=400)
+    assert found is not None
+    assert (found.kind, found.used_tokens, found.limit_tokens) == (OVERFLOW, None, limit)
+
+
+def test_every_row_of_the_table_decides_something_that_is_tested_here():
+    said: list[dict[str, Any]] = [{"message": message, "status": 400} for message, _, _ in SENTENCES.values()]
+    said += [{"message": message, "status": 400} for message, _ in WITHOUT_NUMBERS]
+    said += [failure for failure, _ in (*TELLTALE.values(), *NOT_THE_PROMPT.values())] + [{"message": HOPELESS}]
+    idle = set(OVERFLOW_ROWS)
+    for failure in said:
+        given = {"status": None, "code": None, **failure}
+        idle -= {next((row for row in OVERFLOW_ROWS if row.read(**given) is not None), None)}
+    assert idle == set()
+
+
 TELLTALE: dict[str, tuple[dict[str, Any], OverflowKind]] = {
     "Kimi answers 401 with it": ({"message": "your plan supports only 256K context", "status": 401}, OVERFLOW),
     "a code of OpenAI's": ({"message": "no", "code": "context_length_exceeded", "status": 400}, OVERFLOW),
@@ -93,6 +130,9 @@ TELLTALE: dict[str, tuple[dict[str, Any], OverflowKind]] = {
     "a proxy's": ({"message": "<html>413 Request Entity Too Large</html>"}, BYTES),
     "Copilot's 413": ({"message": "failed to parse request", "status": 413}, BYTES),
     "a bare 413": ({"message": "", "status": 413}, BYTES),
+    "Anthropic's, in words": ({"message": '{"type": "request_too_large"}', "status": 400}, BYTES),
+    "anybody's": ({"message": "Payload too large"}, BYTES),
+    "a stop reason for a code": ({"message": "", "code": "model_context_window_exceeded"}, OverflowKind.OUTPUT_TRUNCATED),
     "z.ai's stop reason as an error": ({"message": "model_context_window_exceeded"}, OverflowKind.OUTPUT_TRUNCATED),
 }
 
@@ -103,6 +143,8 @@ def test_codes_and_statuses_tell_it_as_well(failure: dict[str, Any], kind: Overf
     assert found is not None
     assert found.kind is kind
 
+
+HOPELESS = "Request too large for gpt-4o on tokens per min (TPM): Limit 30,000, Requested 40,000. The input must be reduced."
 
 NOT_THE_PROMPT: dict[str, tuple[dict[str, Any], OverflowKind | None]] = {
     "rate": ({"message": "Rate limit reached: maximum context length is not the matter here"}, OverflowKind.RATE_LIMIT),
@@ -121,6 +163,9 @@ NOT_THE_PROMPT: dict[str, tuple[dict[str, Any], OverflowKind | None]] = {
         OverflowKind.RATE_LIMIT,
     ),
     "quota": ({"message": "You exceeded your current quota, please check your plan and billing details."}, OverflowKind.OTHER),
+    "tokens per minute, in short": ({"message": "TPM reached, prompt too long"}, OverflowKind.RATE_LIMIT),
+    "money": ({"message": "Billing: your plan has no credit; prompt too long"}, OverflowKind.OTHER),
+    "a refusal": ({"message": "The model's refusal: the prompt is too long to be harmless"}, OverflowKind.OTHER),
     "a setting of the server": ({"message": "context window too small for this template, exceeds context limit"}, OverflowKind.OTHER),
     "a template": ({"message": "prompt template error: prompt too long"}, OverflowKind.OTHER),
     "reasoning": ({"message": "reasoning is required; prompt too long otherwise"}, OverflowKind.OTHER),
@@ -140,12 +185,11 @@ def test_rates_quotas_and_other_limits_are_no_overflow(failure: dict[str, Any], 
 
 
 def test_more_than_a_minute_ever_allows_is_hopeless_and_says_nothing_of_the_window():
-    said = "Request too large for gpt-4o on tokens per min (TPM): Limit 30,000, Requested 40,000. The input must be reduced."
     for status in (413, 429, None):
-        found = read_failure(said, status=status)
+        found = read_failure(HOPELESS, status=status)
         assert found == Overflow(OverflowKind.HOPELESS, "groq, openai", 40_000, 30_000)
         assert found.window_tokens is None
-    assert not says_overflow(said)
+    assert not says_overflow(HOPELESS)
 
 
 @pytest.mark.parametrize(("number", "tokens"), [("256K", 256_000), ("1M", 1_000_000), ("131,072", 131_072), ("8192", 8192)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from monitor import AssistantMessage, ConfigError, History, Message, ToolCall, UserMessage
-from monitor.context import PruneArguments, PruneResults, propose
+from monitor.context import PruneArguments, PruneResults, propose, read, repair
 from tests.context.talk import ran, results, said, tokens, user
 
 
@@ -64,6 +64,7 @@ def test_pruning_stops_at_a_summary_and_at_what_was_pruned_before():
 
 @pytest.mark.feature("OC-02")
 def test_what_the_model_sees_is_a_marker_and_the_original_stays_readable():
+    """K12, K15: no file has to be written for it, so none can fail to be."""
     history = History(turns(50_000, 50_000, 1, 1))
     reduction = propose(history, PruneResults())
     assert reduction is not None
@@ -122,6 +123,23 @@ def test_m5_a_preview_keeps_how_it_began_and_how_it_ended():
 def test_m6_what_has_gone_does_not_go_again():
     once = PruneResults.gemini_cli().reduce(turns(*[10_000] * 12))
     assert PruneResults.gemini_cli().reduce(once) is once
+
+
+def test_m7_a_response_without_an_output_is_masked_as_its_json():
+    def turn(size: int) -> list[dict[str, Any]]:
+        call = {"name": "look", "args": {}}
+        response = {"name": "look", "response": {"stdout": tokens(size), "exitCode": 0}}
+        return [
+            {"role": "user", "parts": [{"text": "go"}]},
+            {"role": "model", "parts": [{"functionCall": call}]},
+            {"role": "user", "parts": [{"functionResponse": response}]},
+        ]
+
+    messages, _ = repair(read("gemini", [*turn(60_000), *turn(40_000), *turn(1)]))
+    old, kept, newest = results(PruneResults.gemini_cli().reduce(messages))
+    assert old.startswith('{"exitCode": 0, "stdout": "word')
+    assert "[Old tool result cleared: " in old
+    assert (len(kept), len(newest)) == (4 * 40_000 + 29, 4 + 29)
 
 
 def test_m8_what_stands_beside_a_result_stays():

@@ -66,6 +66,19 @@ def test_after_a_compaction_the_model_sees_the_summary_the_tail_newer_messages_a
     assert history.originals == (*TALK, said("meanwhile"))
 
 
+def test_of_two_compactions_only_the_latest_is_shown_and_stands_for_everything_before():
+    """C6, C12, C13: the earlier summary goes, and is not kept as if somebody had said it."""
+    history = History(TALK)
+    history.commit(HistoryEdit(0, 0, 3, (user("summary"),), COMPACTION))
+    history.append(user("d"))
+    assert history.behind(0, 1) == TALK[:3]
+    history.commit(HistoryEdit(history.version, 0, 2, (user("newer summary"),), COMPACTION))
+    assert history.messages == (user("newer summary"), user("c"), said("C"), user("d"))
+    assert head_of(history) == 1
+    assert history.behind(0, 1) == TALK[: 3 + 2 - 1]
+    assert user("summary") not in history.originals
+
+
 def test_reducers_leave_the_head_of_a_compacted_history_alone():
     history = History(TALK)
     history.commit(HistoryEdit(0, 0, 3, (user("summary"),), COMPACTION))

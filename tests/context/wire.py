@@ -7,20 +7,14 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import pytest
 from pydantic import TypeAdapter
 
+from monitor import to_form
 from monitor.context import Form
 from monitor.messages import Message
 
 FORMS: tuple[Form, ...] = ("gemini", "openai-chat", "openai-responses", "anthropic")
 
-_BUILDERS: Mapping[Form, tuple[str, str]] = {
-    "gemini": ("monitor.adapters.google_model", "to_contents"),
-    "openai-chat": ("monitor.adapters._openai_history", "to_messages"),
-    "openai-responses": ("monitor.adapters._openai_history", "to_input"),
-    "anthropic": ("monitor.adapters.anthropic_model", "to_messages"),
-}
 _SDK_TYPES: Mapping[Form, tuple[str, str]] = {
     "gemini": ("google.genai.types", "Content"),
     "openai-chat": ("openai.types.chat", "ChatCompletionMessageParam"),
@@ -30,10 +24,8 @@ _SDK_TYPES: Mapping[Form, tuple[str, str]] = {
 
 
 def builder(form: Form) -> Callable[[Iterable[Message]], list[dict[str, Any]]]:
-    """The adapter's own function."""
-    module, name = _BUILDERS[form]
-    build: Callable[[Iterable[Message]], list[dict[str, Any]]] = getattr(pytest.importorskip(module), name)
-    return build
+    """What writes messages in `form`."""
+    return functools.partial(to_form, form)
 
 
 @functools.cache

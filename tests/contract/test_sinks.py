@@ -32,6 +32,7 @@ from monitor.events import (
     Event,
     FirstChunk,
     HistoryReduced,
+    HistoryRepaired,
     JudgeAnswered,
     JudgeAsked,
     JudgeFailed,
@@ -62,6 +63,7 @@ from monitor.judging import JudgeCost, Judgement
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
+from monitor.repairs import Repair, RepairKind
 from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
 from monitor.verdicts import Detection, Evidence, Stop
 
@@ -110,6 +112,7 @@ EVENTS: list[Event] = [
     ),
     CompactionSkipped(0.59, 4, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook\x00 did not want it"),
     CompactionFailed(0.59, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="no\nanswer", cost=JudgeCost(), after_s=60.0),
+    HistoryRepaired(0.6, 3, (Repair(RepairKind.ID_REWRITTEN, 4, "\ud800 is call_1"),), ("role: it is none",)),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),
     StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),

@@ -52,6 +52,12 @@ async def test_every_event_is_one_line_that_holds_no_line_end():
     assert lines[-1] == "ended, goal: every declared output was emitted"
 
 
+def test_what_was_repaired_is_counted_by_its_kind():
+    added = [monitor.Repair(monitor.RepairKind.RESULT_ADDED, index, "for look") for index in (1, 3)]
+    event = monitor.HistoryRepaired(0.0, 0, (*added, monitor.Repair(monitor.RepairKind.USER_ADDED, 0, "")), ("a role",))
+    assert line_of(event) == "history repaired: result_added 2, user_added 1; it may be refused: a role"
+
+
 def test_a_line_is_cut_to_its_length_or_not_at_all():
     event = monitor.Nudged(0.0, 1, "word " * 100)
     assert len(line_of(event, chars=40)) == 40

@@ -23,6 +23,7 @@ from monitor.events import (
     ContextNearlyFull,
     DetectionRaised,
     Event,
+    HistoryRepaired,
     LimitWarning,
     RunStarted,
     RunTerminated,
@@ -38,6 +39,7 @@ from monitor.judging import JudgeCost
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
+from monitor.repairs import Repair, RepairKind
 from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
 from monitor.verdicts import Detection, Evidence, Stop
 
@@ -261,6 +263,7 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (ContextNearlyFull(1.0, 3, 77_000, 85_000), "context_nearly_full", "WARNING"),
     (COMPACTION_FAILED, "compaction_failed", "WARNING"),
     (CompactionSkipped(1.0, 3, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook"), "compaction_skipped", "DEBUG"),
+    (HistoryRepaired(1.0, 3, (Repair(RepairKind.RESULT_ADDED, 4, "for look 1"),)), "history_repaired", "WARNING"),
     (STOPPED, "stop_decided", "WARNING"),
     (SinkFailed(1.0, "JsonlSink", "OSError: disk full"), "sink_failed", "WARNING"),
     (ENDED, "run_terminated", "INFO"),

@@ -112,9 +112,3 @@ async def test_what_the_provider_counted_of_two_attempts_is_not_taken_for_one():
     run = await Drive(answer, window=100_000).go()
     assert run.outcome.usage.input_tokens == 120_000
     assert run.of(monitor.ContextFull) == []
-
-
-async def test_a_history_with_a_result_that_has_no_call_is_refused():
-    orphan = monitor.AssistantMessage((monitor.Text("x"),), (monitor.ToolResult("1", "look", "found"),))
-    with pytest.raises(monitor.ConfigError, match="a result without its call"):
-        Drive("x", history=[monitor.UserMessage((monitor.Text("hi"),)), orphan])

@@ -1,4 +1,4 @@
-"""What was done to a history, so that nothing is changed without a word."""
+"""What was done to a history, so that nothing is changed without a word. Part of the vocabulary: an event tells of it."""
 
 from __future__ import annotations
 
