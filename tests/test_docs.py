@@ -134,7 +134,7 @@ def presets_as_a_table() -> list[str]:
         raise AssertionError(keep)
 
     yes = {True: "yes", False: "no"}
-    cells = {
+    cells: dict[str, list[str]] = {
         "": [f"`{preset.name}`" for preset in presets],
         "mark": [f"{preset.headroom.usable(window):,}" for preset in presets],
         "`low_water`": [f"{preset.low_water:g}" for preset in presets],
@@ -148,7 +148,7 @@ def presets_as_a_table() -> list[str]:
         "`attempts`": [f"{preset.attempts}" for preset in presets],
         "`continues`": [preset.continues for preset in presets],
     }
-    rows = [f"| {' | '.join([name, *values])} |" for name, values in cells.items()]
+    rows = [f"| {name} | {' | '.join(values)} |" for name, values in cells.items()]
     return [rows[0], "| --- " * (len(presets) + 1) + "|", *rows[1:]]
 
 
