@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitor._wait import Clock, SystemClock
-from monitor.compacting import CompactionReason, CompactionResult
+from monitor.compacting import PRESSING, CompactionReason, CompactionResult
 from monitor.compaction.compactor import Compactor
 from monitor.compaction.marks import Hysteresis, Marks
 from monitor.compaction.pinned import PinnedFacts
@@ -60,19 +60,22 @@ class Compaction(Preset):
     ) -> CompactionResult:
         """Make `messages` smaller, for a loop of one's own; also what a compaction returned before.
 
-        `window`, of `model`, in tokens, where no table knows it. `model` writes the summary, unless the preset has its own. `instructions`
+        `window`, of `model`, in tokens, where no table knows it; give it as well where the preset alone has a model. `model` writes the summary, unless the preset has its own. `instructions`
         and `tools` are what goes out with the messages, so that the whole request is measured. `facts` stand beside the summary word for
         word. `reason`: `OVERFLOW` does whatever is possible, also without a model; by default a failure leaves everything as it was.
 
         Raises `CompactionError`, and `ConfigError` for a call that makes no sense.
         """
-        if model is None and self.model is None and self.summarizer is None:
+        if reason not in set(CompactionReason):
+            raise ConfigError(f"reason is one of {', '.join(CompactionReason)}, not {reason!r}")
+        reason, writes = CompactionReason(reason), model or self.model
+        if writes is None and self.summarizer is None and reason not in PRESSING:
             raise ConfigError("who is to summarise? Give model=, or a Compaction with model= or summarizer=monitor.Extractive()")
         history, run = History(messages), _Alone(clock or SystemClock())
         compactor = Compactor(
             self,
             history,
-            model=model,
+            model=writes,
             window=window_of(model.name if model is not None else None, config=window),
             meter=ContextMeter(history, instructions=instructions, tools=tools),
             run=run,
@@ -85,7 +88,7 @@ class Compaction(Preset):
         )
         compactor.fixed(instructions, tools)
         try:
-            return await compactor.compact(CompactionReason(reason))
+            return await compactor.compact(reason)
         finally:
             await compactor.close()
 

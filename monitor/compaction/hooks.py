@@ -40,6 +40,12 @@ class BeforeCompaction:
     note: str | None = None
     """What stands beside the summary word for word, this time."""
 
+    def __post_init__(self) -> None:
+        for name in ("cancel", "context", "prompt", "note"):
+            said = getattr(self, name)
+            if said is not None and not isinstance(said, str):
+                raise ConfigError(f"BeforeCompaction.{name} is a text, not {said!r}")
+
 
 Before: TypeAlias = Callable[[CompactionAsked], Awaitable[BeforeCompaction | None] | BeforeCompaction | None]
 After: TypeAlias = Callable[[CompactionResult], object]
@@ -51,7 +57,8 @@ class CompactionHook:
     """Functions, or coroutine functions, that are called around a compaction; one that raises is passed over, with a warning.
 
     `before` may add to what the summariser is told, replace it, or cancel. `after` is told of a compaction that is part of the history.
-    `autocontinue` answers `False` to have no message that tells the model to go on. Several hooks are called in order.
+    `autocontinue` answers `False` to have no message that tells the model to go on. Several hooks are called in order; of several prompts,
+    or lists of messages, the last counts.
     """
 
     before: Before | None = None
@@ -124,15 +131,17 @@ async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) 
     return warnings
 
 
-async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult) -> bool:
-    """Whether no hook has anything against telling the model to go on."""
+async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str] | None = None) -> bool:
+    """Whether no hook has anything against telling the model to go on. One that raises is told of in `warnings`, and has nothing."""
     for hook in hooks:
         if hook.autocontinue is not None:
             try:
                 answer = hook.autocontinue(result)
                 if inspect.isawaitable(answer):
                     answer = await answer
-            except Exception:  # noqa: BLE001, S112 - the caller's code: as if it had no opinion
+            except Exception as error:  # noqa: BLE001 - the caller's code
+                if warnings is not None:
+                    warnings.append(f"a hook that is asked whether to go on raised {describe(error)}")
                 continue
             if answer is False:
                 return False
@@ -140,6 +149,8 @@ async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult
 
 
 def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:
+    if not messages:
+        raise ConfigError("a hook leaves nothing to summarise; to have no compaction, it answers with cancel=")
     for message in messages:
         if not isinstance(message, Message):
             raise ConfigError(f"a hook's messages are UserMessage and AssistantMessage, not {message!r}")

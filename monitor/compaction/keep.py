@@ -52,7 +52,11 @@ class KeepNewTurns:
     most_tokens: int = 8_000
 
     def __post_init__(self) -> None:
+        if self.turns is not None:
+            check_number("turns", self.turns, 0)
         _check_share(self.share)
+        check_number("least_tokens", self.least_tokens, 0)
+        check_number("most_tokens", self.most_tokens, self.least_tokens)
 
     def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
         """See `Keep`."""
@@ -85,9 +89,10 @@ class KeepMessages:
 
     def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
         """See `Keep`."""
-        newest = messages[max(head, len(messages) - self.messages) :]
-        budget = sum(map(tokens, newest))
-        return cut_by_turns(messages, budget, tail_turns=None, head=head, tokens=tokens) if len(messages) > head else None
+        if len(messages) - head <= self.messages:
+            return None
+        budget = sum(map(tokens, messages[len(messages) - self.messages :]))
+        return cut_by_turns(messages, budget, tail_turns=None, head=head, tokens=tokens)
 
 
 def _check_share(share: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -11,6 +11,7 @@ from monitor.compacting import CompactionStore
 from monitor.compaction.base import Summarizer
 from monitor.compaction.hooks import CompactionHook
 from monitor.compaction.keep import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
+from monitor.compaction.marks import LOW_WATER
 from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
 from monitor.context import trigger
 from monitor.context.media import DropMedia
@@ -25,8 +26,6 @@ SUMMARY_TOKENS = 4_096
 """As much may a summary have. Source: opencode."""
 TIMEOUT_S = 180.0
 """For a compaction, all its calls together. Source: OpenClaw."""
-LOW_WATER = 0.6
-"""Of the high-water mark: a compaction that does not get below it comes again too soon to be worth its price. Ours."""
 
 Continues: TypeAlias = Literal["always", "when_needed", "never"]
 
@@ -71,8 +70,10 @@ class Preset:
     def __post_init__(self) -> None:
         if not isinstance(self.headroom, Headroom):
             raise ConfigError(f"headroom takes a monitor.Headroom, not {self.headroom!r}")
-        if not (is_finite(self.low_water) and 0 < self.low_water <= 1):
-            raise ConfigError(f"low_water is {self.low_water!r}; it is a share of the high-water mark, above 0 and up to 1")
+        if not (is_finite(self.low_water) and 0 < self.low_water < 1):
+            raise ConfigError(f"low_water is {self.low_water!r}; it is a share of the high-water mark, above 0 and below 1")
+        if not isinstance(self.template, Template):
+            raise ConfigError(f"template takes a Template, not {self.template!r}")
         check_number("summary_tokens", self.summary_tokens, 200)
         check_number("attempts", self.attempts, 0)
         if not (is_finite(self.timeout_s) and self.timeout_s > 0):
@@ -83,8 +84,13 @@ class Preset:
             raise ConfigError(f"model takes a model such as monitor.model('google:...'), not {self.model!r}")
         if self.summarizer is not None and not callable(getattr(self.summarizer, "summarize", None)):
             raise ConfigError(f"summarizer takes one such as monitor.Extractive(), not {self.summarizer!r}")
-        for name in ("steps", "after_turn", "hooks"):
-            object.__setattr__(self, name, _sequence(name, getattr(self, name)))
+        for name, does in (("keep", "cut"), ("store", "add")):
+            given = getattr(self, name)
+            if not (name == "store" and given is None) and not callable(getattr(given, does, None)):
+                raise ConfigError(f"{name} takes what has {does}(), not {given!r}")
+        for name in ("steps", "after_turn"):
+            object.__setattr__(self, name, _each(name, getattr(self, name), lambda one: callable(getattr(one, "reduce", None))))
+        object.__setattr__(self, "hooks", _each("hooks", self.hooks, lambda one: isinstance(one, CompactionHook)))
 
     @classmethod
     def default(cls, **options: Any) -> Self:
@@ -166,7 +172,9 @@ PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")
 """By name; each is a class method."""
 
 
-def _sequence(name: str, given: object) -> tuple[Any, ...]:
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return tuple(given)
-    raise ConfigError(f"{name} takes a list, not {given!r}")
+def _each(name: str, given: object, is_one: Callable[[object], bool]) -> tuple[Any, ...]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"{name} takes a list, not {given!r}")
+    if wrong := [one for one in given if not is_one(one)]:
+        raise ConfigError(f"{name} cannot take {wrong[0]!r}")
+    return tuple(given)
