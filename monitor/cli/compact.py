@@ -311,7 +311,10 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
     rows: list[tuple[str, str | Text]] = [
         ("preset", done.compaction.name),
         ("window", _view.on_one_line(f"{given.window.tokens or 0:,} ({given.window.note or given.window.source.value})")),
-        ("tokens", f"{result.tokens_before:,} -> {result.tokens_after:,}, {saved / max(1, result.tokens_before):.0%} less; {_how(scaled)}"),
+        (
+            "tokens",
+            f"{result.tokens_before:,} -> {result.tokens_after:,}, {saved * 100 // max(1, result.tokens_before)}% less; {_how(scaled)}",
+        ),
         ("messages", _messages(done)),
         ("by", _view.on_one_line(_by(done, asked_nobody=asked_nobody))),
         ("cost", _cost(done)),
@@ -337,7 +340,7 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         console.print(_view.printable(done.text or "(nothing: no message is gone)"), soft_wrap=True)
 
 
-def _how(scaled: bool) -> str:  # noqa: FBT001 - of one row
+def _how(scaled: bool) -> str:
     """What the numbers of tokens are."""
     return "as a provider must count that refuses it; the table has estimates" if scaled else "estimated"
 
@@ -346,7 +349,9 @@ def _messages(done: _Compacted) -> str:
     kept = count(done.result.kept_messages, "message")
     if not done.summarised:
         return f"{kept}, all kept; nothing had to be summarised"
-    return f"{done.summarised:,} are one summary, the last {kept} kept"
+    if not done.result.kept_messages:
+        return f"all {done.summarised:,} are one summary"
+    return f"{done.summarised:,} are one summary, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
 
 
 def _by(done: _Compacted, *, asked_nobody: bool) -> str:
