@@ -250,6 +250,18 @@ def test_a_model_that_fails_is_one_sentence_and_nothing_is_written():
     assert list(Path().iterdir()) == []
 
 
+@sdk_warnings
+def test_what_must_fit_is_made_to_fit_without_the_model_that_fails_and_that_is_said():
+    with LocalGemini(lambda _: [error_reply(400, "no such model")]) as server:
+        done = compact(
+            "-", "--model", "google:local", "--base-url", server.base_url, "--reason", "overflow", "--window", "32000", stdin=lines()
+        )
+    assert done.exit_code == 0, done.stderr
+    assert "by         extractive" in done.stdout
+    assert "no such model" in done.stdout.split("instead")[1]
+    assert "1 model call" in done.stdout
+
+
 def test_ctrl_c_ends_it_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch):
     """A real process, in the middle of a summary that never ends, and the server sees it leave."""
     Path("in.jsonl").write_text(lines(), "utf-8")
