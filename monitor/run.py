@@ -381,6 +381,12 @@ class RunCore:
             self._emit(events.Resumed(self.at(now)))
             self._look(now, waiting=False)
 
+    def retract(self) -> None:
+        """The last stream was cut off for want of room. With more of it the same turn is made again, and nothing of this one counts."""
+        if self._last is not None and self._last.failure is not None and self.stop is None:
+            self._last = replace(self._last, void=True)
+            self._unweighed = None
+
     def will_retry(self, delay_s: float) -> None:
         """The next attempt at the failed turn begins in so many seconds."""
         self._counters.retry_delay_s += delay_s

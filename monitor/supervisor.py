@@ -541,8 +541,8 @@ class Run:
         self._emit(HistoryRepaired(self._at(), self._core.turns, repairs, problems))
 
     def _after_call(self, turn: Turn) -> None:
-        if turn.number:
-            self._room.after_call(turn, several=self._retried_inside)
+        if turn.number and self._room.after_call(turn, several=self._retried_inside):
+            self._core.retract()
 
     async def _make_room(self) -> bool:
         """Whether the next request may be sent: there is room for it, and the run is not over."""

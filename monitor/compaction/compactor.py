@@ -59,6 +59,8 @@ ASKED_AGAIN: Final = 5
 """Each so manieth time its model is asked all the same."""
 LATE_S: Final = 5.0
 """A hook that does not return is waited for so much longer than the models, in seconds."""
+BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
+"""Because the context has been filled."""
 OVER: Final = "the run ended before it was done"
 
 
@@ -201,7 +203,7 @@ class Compactor:
         self._pressed = None
         job = self._job = Job(reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
         job.deadline = job.started_at + self.preset.timeout_s
-        if self._after is not None and (refill := attributed(self._after, self._snapshot())) is not None:
+        if self._after is not None and reason in BY_ITSELF and (refill := attributed(self._after, self._snapshot())) is not None:
             job.refill = refill.text
         model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
         job.task = Background(partial(self._work, job, model), "agent-monitor compaction")

@@ -60,7 +60,7 @@ class Rescue:
         while not isinstance(step, GiveUp):
             match step:
                 case recover.Compact(harder=harder):
-                    failure = await self._compact(harder, wait)
+                    failure = await self._compact(_reason(overflow), harder, wait)
                     if failure is None:
                         return None
                     step = self._recovery.compaction_failed(failure)
@@ -84,9 +84,9 @@ class Rescue:
             shortened=shortened,
         )
 
-    async def _compact(self, harder: int, wait: Wait) -> CompactionFailure | None:
+    async def _compact(self, reason: CompactionReason, harder: int, wait: Wait) -> CompactionFailure | None:
         """How it failed; `None`: it did not, or the run is over."""
-        job = self._compactor.start(CompactionReason.OVERFLOW, harder=harder)
+        job = self._compactor.start(reason, harder=harder)
         if job is None or not await wait(partial(self._compactor.outcome, job)):
             return None
         return job.outcome.failure if isinstance(job.outcome, CompactionError) else None
@@ -101,3 +101,8 @@ class Rescue:
             return False
         self._compactor.tell_reduced(reduction)
         return True
+
+
+def _reason(overflow: Overflow) -> CompactionReason:
+    said = overflow.kind not in {OverflowKind.SILENT, OverflowKind.OUTPUT_TRUNCATED}
+    return CompactionReason.OVERFLOW if said else CompactionReason.SILENT_OVERFLOW

@@ -16,6 +16,7 @@ from monitor.compaction.rescue import Rescue, Wait, overflow_of
 from monitor.context.forms import Form
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
+from monitor.context.overflow import Overflow
 from monitor.context.tokens import total_tokens
 from monitor.context.window import Window
 from monitor.errors import ConfigError
@@ -61,6 +62,7 @@ class Room:
         self._fullness = Fullness(history, window, *([compaction.headroom] if compaction is not None else []))
         self._compactor: Compactor | None = None
         self._rescue: Rescue | None = None
+        self._cut_off: Overflow | None = None
         if compaction is not None:
             self._compactor = Compactor(
                 compaction,
@@ -113,22 +115,30 @@ class Room:
         if self._rescue is not None:
             self._rescue.sent()
 
-    def after_call(self, turn: Turn, *, several: bool) -> None:
-        """The answer has come. `several`: the provider's count is of more than this one call."""
+    def after_call(self, turn: Turn, *, several: bool) -> bool:
+        """The answer has come. `several`: the provider's count is of more than this one call.
+
+        Whether there was no room for it: then it is no answer, and `recover` makes room for another.
+        """
+        self._cut_off = None
         full = self._fullness.after_turn(turn) if not several else None
         self._tell(full)
         if self._compactor is None or self._rescue is None:
-            return
+            return False
         if full is not None and full.overflow is not None:
+            if turn.stopped is not None and not turn.tool_calls:
+                self._cut_off = Overflow(full.overflow, "any", full.tokens or None, self._fullness.window.tokens)
+                return True
             self._compactor.press(CompactionReason.SILENT_OVERFLOW)
         elif turn.stopped is None:
             self._rescue.went_well()
             if turn.tool_calls and not several:
                 self._compactor.stream_finished(total_tokens(turn.usage) or 0)
+        return False
 
     async def recover(self, turn: Turn, wait: Wait) -> bool | Stop:
         """Whether the call failed for its size, and a smaller request may be sent; or why there is none."""
-        overflow = overflow_of(turn.model_error)
+        overflow = overflow_of(turn.model_error) or self._cut_off
         if self._rescue is None or overflow is None:
             return False
         given_up = await self._rescue.make_smaller(overflow, wait)
