@@ -106,7 +106,9 @@ class RunCore:
         self.turn_began: Callable[[], None] = _nothing
         """Called when a model call is about to be made; the harness asks the judges that are due."""
         self.stopped: Callable[[], None] = _nothing
-        """Called when it is decided that the run ends; nobody waits for a judge any more."""
+        """Called when it is decided that the run ends; nobody waits for a judge or a summary any more."""
+        self.besides: Callable[[], str | None] = _nothing
+        """What the harness does just now besides the model's own work, for people: it is said of a run that ran out of time."""
 
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
@@ -379,6 +381,12 @@ class RunCore:
             self._emit(events.Resumed(self.at(now)))
             self._look(now, waiting=False)
 
+    def retract(self) -> None:
+        """The last stream was cut off for want of room. With more of it the same turn is made again, and nothing of this one counts."""
+        if self._last is not None and self._last.failure is not None and self.stop is None:
+            self._last = replace(self._last, void=True)
+            self._unweighed = None
+
     def will_retry(self, delay_s: float) -> None:
         """The next attempt at the failed turn begins in so many seconds."""
         self._counters.retry_delay_s += delay_s
@@ -613,7 +621,8 @@ class RunCore:
 
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
-            self.stop = stop
+            besides = self.besides() if stop.reason is TerminateReason.TIMEOUT else None
+            self.stop = stop = replace(stop, detail=f"{stop.detail}; {besides}") if besides else stop
             self.ends_stream = True
             self.deadline = -math.inf
             self._decided_at = now

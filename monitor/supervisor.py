@@ -36,15 +36,12 @@ from monitor.assignment import MAX_NUDGES, Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.compacting import CompactionReason, CompactionResult
-from monitor.compaction.compactor import Compactor
 from monitor.compaction.engine import Compaction
 from monitor.compaction.frontier import frontier
-from monitor.compaction.rescue import Rescue, overflow_of
+from monitor.compaction.room import Room, interrupted
 from monitor.conditions import Condition, MaxTurns, Timeout
-from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.raw import RawMessage
-from monitor.context.tokens import total_tokens
 from monitor.context.window import Window, window_of
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
@@ -52,7 +49,6 @@ from monitor.errors import ConfigError, ToolError
 from monitor.events import (
     AttemptRetried,
     ChunkReceived,
-    ContextFull,
     Event,
     HistoryRepaired,
     Nudged,
@@ -85,9 +81,6 @@ from monitor.stream import SourceStream
 from monitor.tools.base import Tool, ToolContext, carry_out_all, check_name
 from monitor.tools.functions import as_tools
 from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
-
-MOST_COMPACTIONS = 3
-"""Before one request."""
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
@@ -273,10 +266,22 @@ class Run:
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self._history = History((*supervisor.history, first))
         self._outgoing = Outgoing(self._history, supervisor.form, supervisor.given.repairs, self._repaired)
-        self._fullness = Fullness(self._history, supervisor.window, *([supervisor.compaction.headroom] if supervisor.compaction else []))
-        self._compactor = self._make_compactor(supervisor.compaction) if supervisor.compaction is not None else None
-        self._rescue = Rescue(self._compactor, self._history) if self._compactor is not None else None
+        self._room = Room(
+            supervisor.compaction,
+            self._history,
+            model=supervisor.model,
+            window=supervisor.window,
+            run=self._core,
+            emit=self._emit,
+            facts=lambda: frontier(self._assignment),
+            fixed=lambda: (supervisor.instructions, tuple(self._offered())),
+            clock=self._clock,
+            close_grace_s=supervisor.close_grace_s,
+            wake=self._wake,
+            form=supervisor.form,
+        )
         self._core.stopped = self._let_go
+        self._core.besides = self._room.busy
         self._retried_inside = False  # the provider's count of the turn is of several attempts
         if plan is not None and (step := self._assignment.first_step()) is not None:
             self._say(step)
@@ -287,6 +292,8 @@ class Run:
         self._only: tuple[str, ...] | None = None
         self._reading: SourceStream[Any] | None = None
         self._waiting: Wait | None = None
+        self._asides: set[Wait] = set()
+        """Where the caller waits for the run while nobody drives it."""
         self._driver: AsyncGenerator[None, None] | None = None
         self._at_work = False  # somebody is in `_driver`
         self._seen_out: anyio.Event | None = None
@@ -309,16 +316,32 @@ class Run:
         """The messages of the run so far, as the model is shown them."""
         return self._history.messages
 
+    @property
+    def originals(self) -> tuple[Message, ...]:
+        """Every message of the run as it was said, also what a compaction put a summary in the place of."""
+        return self._history.originals
+
     async def compact(self) -> CompactionResult:
         """Make the history smaller now; one that is under way counts. From the caller's block, from a tool, or from another task.
 
         Raises `CompactionError` where there is nothing to compact, where it failed, and where the run ends before it is done.
         """
-        if self._compactor is None:
-            raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
         if self._phase != "running":
             raise ConfigError(f"this run is {self._phase}: compact it while it runs")
-        return await self._compactor.compact()
+        result: CompactionResult | None = None
+
+        async def work() -> None:
+            nonlocal result
+            result = await self._room.compact()
+
+        if self._at_work:
+            await work()
+        else:  # nobody else looks at the run's deadlines and its abort meanwhile
+            await self._aside(work)
+        if result is None:
+            self._is_over()
+            raise interrupted(self._core.stop.detail if self._core.stop is not None else None)
+        return result
 
     def abort(self, why: str = "aborted") -> None:
         """End the run now: whatever it is waiting for is interrupted, the connection closed. From any task, thread or signal handler."""
@@ -370,6 +393,7 @@ class Run:
                 await self._driver.aclose()
         finally:
             self._at_work = False
+            await self._room.close()  # somebody may have asked for a compaction of a run that never went
             self._end(ending, error)
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -430,13 +454,10 @@ class Run:
         core = self._core
         try:
             while self._perform(core.check(self._now())):
-                await self._make_room()
-                if self._events:
-                    yield
-                if core.stop is not None:
-                    continue
-                attempt = 1
-                while True:
+                attempt, failures = 1, 0
+                while await self._make_room():
+                    if self._events:
+                        yield
                     stream = self._reading = self._open()
                     results: dict[str, ToolResult] = {}
                     try:
@@ -454,15 +475,17 @@ class Run:
                         self._reading = None
                         self._record(results)
                     yield
-                    if not await self._try_again(stream.turn, attempt):
-                        break
                     attempt += 1
+                    if await self._recover(stream.turn, attempt):
+                        continue
+                    failures += 1
+                    if not await self._try_again(stream.turn, attempt, failures):
+                        break
         finally:
             try:
                 await self._judges.close()
             finally:
-                if self._compactor is not None:
-                    await self._compactor.close()
+                await self._room.close()
 
     def _perform(self, verdict: Verdict) -> bool:
         """Do what the core says until it has no more to say. False: the run is over."""
@@ -480,11 +503,11 @@ class Run:
                     said.append(text)
                 case LastTurn(text, tools):
                     self._core.begin_last_turn(verdict, self._now())
+                    self._room.last_turn()
                     self._only = tools or tuple(spec.name for spec in self._assignment.last_tools)
                     said = [text]
                 case Compact():
-                    if self._compactor is not None:
-                        self._compactor.press(CompactionReason.MANUAL)
+                    self._room.press(CompactionReason.MANUAL)
             verdict = self._core.check(self._now())
         if said:
             self._say("\n\n".join(said))
@@ -502,9 +525,7 @@ class Run:
             settings=supervisor.model_settings,
         )
         self._retried_inside = False
-        self._tell(self._fullness.before_call(request.instructions, request.tools))
-        if self._rescue is not None:
-            self._rescue.sent()
+        self._room.before_call()
         model = supervisor.model
         return SourceStream(
             lambda: model.stream(request),
@@ -520,78 +541,31 @@ class Run:
         self._emit(HistoryRepaired(self._at(), self._core.turns, repairs, problems))
 
     def _after_call(self, turn: Turn) -> None:
-        if self._retried_inside or not turn.number:
-            return
-        full = self._fullness.after_turn(turn)
-        self._tell(full)
-        if self._compactor is None or self._rescue is None:
-            return
-        if full is not None and full.overflow is not None:
-            self._compactor.press(CompactionReason.SILENT_OVERFLOW)
-        elif turn.stopped is None:
-            self._rescue.went_well()
-            self._compactor.stream_finished(total_tokens(turn.usage) or 0)
+        if turn.number and self._room.after_call(turn, several=self._retried_inside):
+            self._core.retract()
 
-    def _tell(self, full: Full | None) -> None:
-        if full is not None:
-            self._emit(ContextFull(self._at(), self._core.turns, full.tokens, full.usable_tokens, full.detail))
-
-    # ------------------------------------------------------------------ the context
-
-    def _make_compactor(self, compaction: Compaction) -> Compactor:
-        supervisor = self._supervisor
-        return Compactor(
-            compaction,
-            self._history,
-            model=supervisor.model,
-            window=supervisor.window,
-            meter=self._fullness.meter,
-            run=self._core,
-            emit=self._emit,
-            facts=lambda: frontier(self._assignment),
-            clock=self._clock,
-            close_grace_s=supervisor.close_grace_s,
-            wake=self._wake,
-            form=supervisor.form,
-        )
-
-    async def _make_room(self) -> None:
-        """Compact the history before the next request, if that is due; wait for it where the run cannot go on as it is."""
-        compactor = self._compactor
-        if compactor is None:
-            return
-        for _ in range(MOST_COMPACTIONS):
-            reason = compactor.due(self._supervisor.instructions, tuple(self._offered()))
-            if reason is None:
-                return
-            waits = compactor.waits_for(reason)
-            compactor.start(reason, waited_for=waits)
-            if not waits or not await self._under_deadlines(compactor.wait):
-                return
-
-    def _look_for_repeats(self, result: ToolResult, calls: Sequence[ToolCall]) -> None:
-        """What was done before a compaction is not to be done again and again after it."""
-        call = next((call for call in calls if call.id == result.id), None)
-        if self._compactor is not None and call is not None:
-            detection = self._compactor.observe(call, result)
-            if detection is not None:
-                self._core.found(detection, self._now())
-
-    async def _recover(self, turn: Turn) -> bool:
-        """The request was refused for its size. True: a smaller one may be sent. If there is none, the run ends with what can be done."""
-        overflow = overflow_of(turn.model_error)
-        if self._rescue is None or overflow is None:
-            return False
-        given_up = await self._rescue.make_smaller(overflow, self._under_deadlines)
-        if given_up is not None:
-            self._core.leave(Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction"), turn.error, self._now())
+    async def _make_room(self) -> bool:
+        """Whether the next request may be sent: there is room for it, and the run is not over."""
+        hopeless = await self._room.make(self._under_deadlines)
+        if hopeless is not None:
+            self._core.leave(hopeless, None, self._now())
         return self._core.stop is None
+
+    async def _recover(self, turn: Turn, attempt: int) -> bool:
+        """The request was refused for its size, and a smaller one may be sent. If there is none, the run ends with what can be done."""
+        failure = self._core.failed_attempt
+        recovered = await self._room.recover(turn, self._under_deadlines) if failure is not None else False
+        if isinstance(recovered, Stop):
+            self._core.leave(recovered, turn.error, self._now())
+        if failure is None or recovered is not True or self._core.stop is not None:
+            return False
+        self._emit(RetryScheduled(self._at(), turn.number, attempt, 0.0, failure.detail))
+        return True
 
     def _let_go(self) -> None:
         """It is decided that the run ends: nobody waits for a judge or a summary any more."""
         self._judges.cancel()
-        if self._compactor is not None:
-            self._compactor.cancel()
+        self._room.cancel()
 
     # ------------------------------------------------------------------ tools and history
 
@@ -603,22 +577,14 @@ class Run:
     def _may_call(self, name: str) -> bool:
         return name not in self._withdrawn and (self._only is None or name in self._only)
 
-    async def _try_again(self, turn: Turn, attempt: int) -> bool:
+    async def _try_again(self, turn: Turn, attempt: int, failures: int) -> bool:
         """Whether the attempt failed in a way that another may get past; if so, the time until then has passed."""
         failure = self._core.failed_attempt
-        if failure is None:
-            return False
-        if await self._recover(turn):
-            self._core.will_retry(0.0)
-            self._emit(RetryScheduled(self._at(), turn.number, attempt + 1, 0.0, failure.detail))
-            return True
-        if self._core.stop is not None:
-            return False
-        delay_s = self._supervisor.retries.delay_s(attempt, turn.model_error)
-        if delay_s is None:
+        delay_s = self._supervisor.retries.delay_s(failures, turn.model_error) if failure is not None else None
+        if failure is None or delay_s is None:
             return False
         self._core.will_retry(delay_s)
-        self._emit(RetryScheduled(self._at(), turn.number, attempt + 1, delay_s, failure.detail))
+        self._emit(RetryScheduled(self._at(), turn.number, attempt, delay_s, failure.detail))
         return delay_s == 0 or await self._under_deadlines(lambda: _sleep(self._clock, delay_s))
 
     def _begin_calls(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
@@ -643,8 +609,7 @@ class Run:
         if content and turn is not None:
             answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
             self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
-            if self._compactor is not None:
-                self._compactor.turn_ended()
+            self._room.turn_ended()
 
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
@@ -665,13 +630,16 @@ class Run:
             return
         started = self._now()
         number = self._core.turns
+        by_id = {call.id: call for call in calls}
 
         def finished(result: ToolResult, _: float) -> None:
             results[result.id] = result
             now = self._now()
             self._emit(ToolFinished(self._at(), number, result, now - started))
             self._core.tool_result(result.id, result.text, now, is_error=result.is_error)
-            self._look_for_repeats(result, calls)
+            detection = self._room.observe(by_id[result.id], result)
+            if detection is not None:
+                self._core.found(detection, now)
             if self._core.stop is not None and self._waiting is not None:
                 self._waiting.interrupt()
 
@@ -686,8 +654,25 @@ class Run:
         wait = self._waiting = make_wait(core, self._clock)  # before the look: an abort from another thread finds it, whenever it comes
         core.replanned = wait.follow
         try:
+            await self._interruptible(wait, work)
+        finally:
+            self._waiting = None
+            core.replanned = _nothing
+        return not self._is_over()
+
+    async def _aside(self, work: Callable[[], Awaitable[object]]) -> None:
+        """The same, in the caller's block."""
+        wait = make_wait(self._core, self._clock)
+        self._asides.add(wait)
+        try:
+            await self._interruptible(wait, work)
+        finally:
+            self._asides.discard(wait)
+
+    async def _interruptible(self, wait: Wait, work: Callable[[], Awaitable[object]]) -> None:
+        try:
             if self._is_over():
-                return False
+                return
             wait.follow()
             wait.enter()
             try:
@@ -699,16 +684,13 @@ class Run:
                 wait.leave(None)
         finally:
             wait.close()
-            self._waiting = None
-            core.replanned = _nothing
-        return not self._is_over()
 
     def _is_over(self) -> bool:
         now = self._now()
         return now >= self._core.deadline and self._core.must_stop(now)
 
     def _wake(self) -> None:
-        for pending in (self._reading, self._waiting):
+        for pending in (self._reading, self._waiting, *tuple(self._asides)):
             if pending is not None:
                 pending.wake()
 

@@ -33,6 +33,7 @@ _CODES: Final = {
     TerminateReason.MISSING_OUTPUTS: MISSING,
     TerminateReason.RATE_LIMITED: PROVIDER,
     TerminateReason.PROMPT_TOO_LONG: PROVIDER,
+    TerminateReason.COMPACTION_INEFFECTIVE: PROVIDER,
     TerminateReason.BLOCKED: PROVIDER,
     TerminateReason.INVALID_STREAM: PROVIDER,
     TerminateReason.TRUNCATED: PROVIDER,

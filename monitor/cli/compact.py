@@ -37,6 +37,8 @@ NOT_COMPACTED: Final = 1
 EXTRACTIVE: Final = "extractive"
 ASSUMED_TOKENS: Final = 128_000
 """Where nobody says how large the window is: that of many models of today."""
+SCALED: Final = 0.05
+"""By so much more than is estimated a request counts that was refused: it was larger than the window."""
 REASONS: Final = ("manual", "overflow")
 
 
@@ -304,10 +306,15 @@ def _write(out: Path, text: str) -> None:
 def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool, out: Path | None) -> None:
     given, result = done.given, done.result
     saved = result.tokens_before - result.tokens_after
+    before, after = given.by_source(given.messages), given.by_source(result.messages)
+    scaled = result.tokens_before > (1 + SCALED) * sum(before.values())
     rows: list[tuple[str, str | Text]] = [
         ("preset", done.compaction.name),
         ("window", _view.on_one_line(f"{given.window.tokens or 0:,} ({given.window.note or given.window.source.value})")),
-        ("tokens", f"{result.tokens_before:,} -> {result.tokens_after:,}, {saved / max(1, result.tokens_before):.0%} less; estimated"),
+        (
+            "tokens",
+            f"{result.tokens_before:,} -> {result.tokens_after:,}, {saved * 100 // max(1, result.tokens_before)}% less; {_how(scaled)}",
+        ),
         ("messages", _messages(done)),
         ("by", _view.on_one_line(_by(done, asked_nobody=asked_nobody))),
         ("cost", _cost(done)),
@@ -324,7 +331,6 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         rows.append(("written", _view.on_one_line(str(out))))
     _view.card(console, "compacted", rows, style="green")
     _view.heading(console, "tokens by source")
-    before, after = given.by_source(given.messages), given.by_source(result.messages)
     table = _view.table(console, "source", "before", "after")
     for source in dict.fromkeys((*before, *after)):
         table.add_row(source, f"{before.get(source, 0):,}", f"{after.get(source, 0):,}")
@@ -334,11 +340,18 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         console.print(_view.printable(done.text or "(nothing: no message is gone)"), soft_wrap=True)
 
 
+def _how(scaled: bool) -> str:
+    """What the numbers of tokens are."""
+    return "as a provider must count that refuses it; the table has estimates" if scaled else "estimated"
+
+
 def _messages(done: _Compacted) -> str:
     kept = count(done.result.kept_messages, "message")
     if not done.summarised:
         return f"{kept}, all kept; nothing had to be summarised"
-    return f"{done.summarised:,} are one summary, the last {kept} kept"
+    if not done.result.kept_messages:
+        return f"all {done.summarised:,} are one summary"
+    return f"{done.summarised:,} are one summary, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
 
 
 def _by(done: _Compacted, *, asked_nobody: bool) -> str:

@@ -25,6 +25,7 @@ from monitor.compacting import (
     CompactionError,
     CompactionFailure,
     CompactionReason,
+    CompactionRecord,
     CompactionResult,
 )
 from monitor.compaction.base import Checkpoint, Progress
@@ -37,15 +38,15 @@ from monitor.compaction.preset import Preset
 from monitor.compaction.refill import Snapshot, attributed, snapshot
 from monitor.compaction.repeats import PostCompactionGuard
 from monitor.context.forms import Form
-from monitor.context.history import Committed, History
+from monitor.context.history import Committed, History, HistoryEdit
 from monitor.context.reduction import Reduction, propose_for
 from monitor.context.tokens import ContextMeter, TokenCount
 from monitor.context.turns import head_of
-from monitor.context.window import Window
+from monitor.context.window import Window, WindowSource
 from monitor.errors import describe
 from monitor.events import Event
 from monitor.judging import JudgeCost
-from monitor.messages import UserMessage
+from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
 from monitor.verdicts import Detection
@@ -58,6 +59,9 @@ ASKED_AGAIN: Final = 5
 """Each so manieth time its model is asked all the same."""
 LATE_S: Final = 5.0
 """A hook that does not return is waited for so much longer than the models, in seconds."""
+BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
+"""Because the context has been filled."""
+OVER: Final = "the run ended before it was done"
 
 
 class Surroundings(Protocol):
@@ -80,7 +84,8 @@ class Surroundings(Protocol):
 class Compactor:
     """Keeps one run's history inside the window. `wake` lets a pending read see what a summary's price has changed.
 
-    `facts`: what is known besides the messages, asked anew each time. `form`: in which the history is sent.
+    `facts`: what is known besides the messages, asked anew each time. `form`: in which the history is sent. `driven`: who sends it adds
+    what the model answers, so that behind a summary comes an answer or a request; else its user says the next word.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Compactor:
         close_grace_s: float,
         wake: Callable[[], None],
         form: Form | None = None,
+        driven: bool = False,
     ) -> None:
         self.preset = preset
         self.stale: list[Proposal] = []
@@ -112,22 +118,24 @@ class Compactor:
         self._close_grace_s = close_grace_s
         self._wake = wake
         self._form = form
+        self._driven = driven
         self._hysteresis = Hysteresis(Marks(window, preset.headroom, preset.low_water))
         self._pressed: CompactionReason | None = None
         self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
         self._count = TokenCount(0, 0, 0)
-        self._job: _Job | None = None
+        self._job: Job | None = None
         self._number = 0
-        self._last: CompactionResult | CompactionError | None = None
         self._checkpoint: Checkpoint | None = None
         self._late_warnings: list[str] = []
         self._closed = False
+        self._hurried = False
         self._unsummarised = 0
         """Compactions in a row for which something else had to do instead of a summary."""
         self._repeats = PostCompactionGuard()
         self._after: Snapshot | None = None
         self._pruning: Background | None = None
         self._pruned_at = 0
+        """So many tokens there were when it was looked at last, or the fewest since."""
 
     @property
     def window(self) -> Window:
@@ -147,12 +155,20 @@ class Compactor:
         if self._hysteresis.warn(self._count.tokens):
             limit = self._hysteresis.marks.high or 0
             self._emit(events.ContextNearlyFull(self._at(), self._run.turns, self._count.tokens, limit))
-        pressed, self._pressed = self._pressed, None
-        return pressed or self._due(self._count.tokens)
+        return self._pressed or self._due(self._count.tokens)
 
     def _due(self, tokens: int) -> CompactionReason | None:
         reason = self._hysteresis.due(tokens)
-        return None if reason is CompactionReason.HIGH_WATER and self._unsummarised >= MOST_UNSUMMARISED else reason
+        useless = self._hurried or self._unsummarised >= MOST_UNSUMMARISED
+        return None if reason is CompactionReason.HIGH_WATER and useless else reason
+
+    @property
+    def surely_too_long(self) -> str | None:
+        """Why the request that was last asked about will be refused, whatever the estimate is off by; `None`: it may well be taken."""
+        window, count = self.window, self._count
+        if window.tokens is None or window.source is WindowSource.DEFAULT or count.low <= window.tokens:
+            return None
+        return f"the next request has about {count.tokens:,} tokens, at least {count.low:,}, and the window has {window.tokens:,}"
 
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
         """What every request carries besides the history."""
@@ -160,7 +176,7 @@ class Compactor:
 
     def stream_finished(self, tokens: int) -> None:
         """An answer has come, and the provider has counted so many tokens: the tools may run while the summary is made."""
-        if self.preset.background and not self.at_work and self._due(tokens) is CompactionReason.HIGH_WATER:
+        if tokens and self.preset.background and not self.at_work and self._due(tokens) is CompactionReason.HIGH_WATER:
             self._count = TokenCount(tokens, tokens, tokens, tokens)
             self.start(CompactionReason.HIGH_WATER, waited_for=False)
 
@@ -174,18 +190,25 @@ class Compactor:
 
     # --- one compaction
 
-    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True) -> None:
-        """Begin one, unless one is under way. With the breaker open, one that has to be is made without a model."""
-        if self.at_work or self._closed:
-            return
-        self._last = None
-        job = self._job = _Job(reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
+    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True) -> Job | None:
+        """Begin one, unless one is under way: then it is that one. `None`: the run is over.
+
+        With the breaker open, or in a run's last turn, one that has to be is made without a model.
+        """
+        if self._closed:
+            return None
+        if self.at_work and self._job is not None:
+            self._job.waited_for |= waited_for
+            return self._job
+        self._pressed = None
+        job = self._job = Job(reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
         job.deadline = job.started_at + self.preset.timeout_s
-        if self._after is not None and (refill := attributed(self._after, self._snapshot())) is not None:
+        if self._after is not None and reason in BY_ITSELF and (refill := attributed(self._after, self._snapshot())) is not None:
             job.refill = refill.text
-        model = self._model if reason not in PRESSING or self._asks_model else None
+        model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
         job.task = Background(partial(self._work, job, model), "agent-monitor compaction")
         self._arm(job)
+        return job
 
     @property
     def _asks_model(self) -> bool:
@@ -224,38 +247,41 @@ class Compactor:
             self._settle(job)
         return self._job is not None
 
+    @property
+    def busy(self) -> bool:
+        """The same, at a look."""
+        return self._job is not None and self._job.open
+
     def _head(self) -> int:
         history = self._history
         return head_of(history) if history.edits else head_of_messages(history.messages)
 
-    async def wait(self) -> None:
-        """Return when none is under way."""
-        job = self._job
-        if job is not None and job.task is not None:
-            await job.task.wait()
-            self._settle(job)
-
     @property
-    def last(self) -> CompactionResult | CompactionError | None:
-        """What became of the last one; `None`: there was none, or it is under way."""
-        return self._last
+    def job(self) -> Job | None:
+        """The one that is under way."""
+        return self._job if self.at_work else None
+
+    async def outcome(self, job: Job) -> CompactionResult | CompactionError:
+        """What became of it, as soon as that is known."""
+        if job.task is not None:
+            await job.task.wait()
+        self._settle(job)
+        return job.outcome or CompactionError(CompactionFailure.ABORTED, OVER)
 
     async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
         """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
-        if self._closed:
-            raise CompactionError(CompactionFailure.ABORTED, "the run is over")
-        if self.at_work:
-            await self.wait()
-            if isinstance(self._last, CompactionResult):
-                return self._last
+        if (under_way := self.job) is not None and isinstance(outcome := await self.outcome(under_way), CompactionResult):
+            return outcome
         self._count = self._meter.count()
-        self.start(reason)
-        await self.wait()
-        if isinstance(self._last, CompactionResult):
-            return self._last
-        raise self._last or CompactionError(CompactionFailure.ABORTED, "the run is over")
+        job = self.start(reason)
+        if job is None:
+            raise CompactionError(CompactionFailure.ABORTED, OVER)
+        outcome = await self.outcome(job)
+        if isinstance(outcome, CompactionError):
+            raise outcome
+        return outcome
 
-    async def _work(self, job: _Job, model: Model | None) -> None:
+    async def _work(self, job: Job, model: Model | None) -> None:
         try:
             result = await self._compacted(job, model)
             if result is not None:
@@ -263,7 +289,7 @@ class Compactor:
         finally:
             self._settle(job)
 
-    async def _compacted(self, job: _Job, model: Model | None) -> CompactionResult | None:
+    async def _compacted(self, job: Job, model: Model | None) -> CompactionResult | None:
         preset = self.preset
         try:
             proposal = await propose(
@@ -275,7 +301,7 @@ class Compactor:
                 checkpoint=self._checkpoint,
             )
             goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
-            if goes_on is not None and not await may_continue(preset.hooks, proposal.result):
+            if goes_on is not None and not await may_continue(preset.hooks, proposal.result, self._late_warnings):
                 goes_on = None
             return self._commit(job, proposal, goes_on)
         except CompactionError as error:
@@ -285,7 +311,7 @@ class Compactor:
             self._failed(job, CompactionError(CompactionFailure.CRASHED, describe(error)))
             return None
 
-    async def _ask(self, job: _Job, model: Model, request: ModelRequest) -> Turn:
+    async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
         self._begun(job)
         left = job.deadline - self._clock.now()
         if left <= 0:
@@ -294,13 +320,14 @@ class Compactor:
             model, request, timeout_s=left, clock=self._clock, close_grace_s=self._close_grace_s, charge=partial(self._charge, job)
         )
 
-    def _charge(self, job: _Job, cost: JudgeCost) -> None:
+    def _charge(self, job: Job, cost: JudgeCost) -> None:
         job.cost += cost
         self._run.charge_compaction(cost, self._clock.now())
         self._wake()
 
-    def _progressed(self, job: _Job, progress: Progress) -> None:
+    def _progressed(self, job: Job, progress: Progress) -> None:
         """A part is done: that is worth as much time again, once."""
+        self._begun(job)
         if not job.graced:
             job.graced = True
             job.deadline += self.preset.timeout_s
@@ -308,7 +335,7 @@ class Compactor:
             self._checkpoint = progress.checkpoint
         self._emit(events.CompactionProgressed(self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages))
 
-    def _begun(self, job: _Job) -> None:
+    def _begun(self, job: Job) -> None:
         if job.number:
             return
         self._number += 1
@@ -327,31 +354,31 @@ class Compactor:
             )
         )
 
-    def _commit(self, job: _Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
+    def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
         """All of it or nothing. Nothing is awaited here."""
-        if not job.open or self._closed:
-            raise CompactionError(CompactionFailure.ABORTED, "the run ended before it was done")
-        for edit in proposal.edits:
+        if not job.open or job.cancelled:
+            raise CompactionError(CompactionFailure.ABORTED, OVER)
+        record, edits = self._placed(proposal, goes_on)
+        for edit in edits:
             if (stale := self._history.refuses(edit)) is not None:
                 self.stale.append(proposal)
                 raise CompactionError(CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}")
-        record = proposal.result.record
         if record is not None and self.preset.store is not None:
             self.preset.store.add(record)
-        for edit in reversed(proposal.edits):
+        for edit in reversed(edits):
             self._history.commit(edit)
         if goes_on is not None:
             self._history.append(goes_on)
         job.open = False
-        self._checkpoint = None
+        self._checkpoint = self._pressed = None
         self._hysteresis.accepted()
-        if proposal.result.record is not None:
-            self._unsummarised = self._unsummarised + 1 if proposal.result.summarised_by in {Extractive.name, CUT} else 0
+        if record is not None:
+            self._unsummarised = self._unsummarised + 1 if self._made_do(record) else 0
         self._repeats.compacted()
         self._after = self._snapshot()
         self._begun(job)
         warnings, self._late_warnings = (*self._late_warnings, *proposal.result.warnings), []
-        result = self._last = replace(proposal.result, messages=self._history.messages, cost=job.cost, warnings=warnings)
+        result = job.outcome = replace(proposal.result, messages=self._history.messages, record=record, cost=job.cost, warnings=warnings)
         self._emit(
             events.CompactionFinished(
                 self._at(),
@@ -373,13 +400,35 @@ class Compactor:
         )
         return result
 
-    def _failed(self, job: _Job, error: CompactionError) -> None:
+    def _placed(self, proposal: Proposal, goes_on: UserMessage | None) -> tuple[CompactionRecord | None, tuple[HistoryEdit, ...]]:
+        """The record and the edits as they fit in now.
+
+        An answer may have come since the proposal was made, or will come next: then nothing stands between it and the summary, as roles
+        alternate.
+        """
+        record, edits = proposal.result.record, proposal.edits
+        if record is None or not self._driven or not isinstance(record.shown[-1], AssistantMessage):
+            return record, edits
+        compaction, *others = edits
+        behind = self._history.messages[compaction.stop : compaction.stop + 1] or (goes_on,)
+        if isinstance(behind[0], UserMessage):
+            return record, edits
+        shown = record.shown[:-1]
+        return replace(record, shown=shown), (replace(compaction, replacement=shown), *others)
+
+    def _made_do(self, record: CompactionRecord) -> bool:
+        """Whether something else had to do instead of a summary."""
+        wanted = self.preset.summarizer.name if self.preset.summarizer is not None else None
+        return record.summarised_by in {Extractive.name, CUT} and record.summarised_by != wanted
+
+    def _failed(self, job: Job, error: CompactionError) -> None:
         if not job.open:
             return
         job.open = False
-        self._last = error
-        self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
-        if error.failure in SKIPPED and not job.number:
+        job.outcome = error
+        if error.failure is not CompactionFailure.ABORTED:  # which says nothing of the next one
+            self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
+        if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
             self._emit(events.CompactionSkipped(self._at(), self._run.turns, job.reason, error.failure, str(error)))
             return
         self._begun(job)
@@ -388,20 +437,20 @@ class Compactor:
             events.CompactionFailed(self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s)
         )
 
-    def _settle(self, job: _Job) -> None:
+    def _settle(self, job: Job) -> None:
         """It has ended, one way or another, perhaps before it began."""
         failure = CompactionFailure.TIMEOUT if job.expired else CompactionFailure.ABORTED
-        why = f"it took longer than {self.preset.timeout_s:g} s" if job.expired else "the run ended before it was done"
+        why = f"it took longer than {self.preset.timeout_s:g} s" if job.expired else OVER
         self._failed(job, CompactionError(failure, why))
         if job.alarm is not None:
             job.alarm.cancel()
         if self._job is job:
             self._job = None
 
-    def _arm(self, job: _Job) -> None:
+    def _arm(self, job: Job) -> None:
         job.alarm = self._clock.call_at(job.deadline + LATE_S, partial(self._rung, job))
 
-    def _rung(self, job: _Job) -> None:
+    def _rung(self, job: Job) -> None:
         if self._clock.now() < job.deadline + LATE_S:
             self._arm(job)
         elif job.task is not None:
@@ -420,6 +469,7 @@ class Compactor:
         if not reducers or self._closed or self.at_work or (self._pruning is not None and not self._pruning.ended):
             return
         tokens = self._meter.count().tokens
+        self._pruned_at = min(self._pruned_at, tokens)
         if tokens >= self._pruned_at + WORTH_A_LOOK_TOKENS:
             self._pruned_at = tokens
             self._pruning = Background(self._prune, "agent-monitor prune")
@@ -449,8 +499,15 @@ class Compactor:
     def cancel(self) -> None:
         """The run ends: no summary is wanted any more."""
         self._closed = True
+        if self._job is not None:
+            self._job.cancelled = True
         for task in self._tasks():
             task.cancel()
+
+    def reopen(self) -> None:
+        """One more turn instead of the end: what has to be is made without a model, and at once."""
+        self._closed = False
+        self._hurried = True
 
     async def close(self) -> None:
         """Return when nobody is at work, shielded and bounded."""
@@ -473,8 +530,8 @@ class Compactor:
         return self._run.at(self._clock.now())
 
 
-class _Job:
-    """One compaction at work."""
+class Job:
+    """One compaction."""
 
     def __init__(self, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool) -> None:
         self.number = 0
@@ -488,6 +545,8 @@ class _Job:
         self.refill: str | None = None
         self.open = True
         """Neither finished nor failed."""
+        self.outcome: CompactionResult | CompactionError | None = None
+        self.cancelled = False
         self.graced = False
         self.expired = False
         self.task: Background | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
-from monitor.compacting import CompactionError, CompactionFailure, CompactionReason, CompactionResult
+from monitor.compacting import CompactionError, CompactionFailure, CompactionReason
 from monitor.compaction import recover
 from monitor.compaction.compactor import Compactor
 from monitor.compaction.recover import GiveUp, Recovery, Step
@@ -38,11 +39,11 @@ class Rescue:
         self._compactor = compactor
         self._history = history
         self._recovery = Recovery(compactor.preset.attempts)
-        self._sent_version = 0
+        self._sent_edits = 0
 
     def sent(self) -> None:
         """The history as it stands is on its way."""
-        self._sent_version = self._history.version
+        self._sent_edits = len(self._history.edits)
 
     def went_well(self) -> None:
         """A call was answered."""
@@ -50,56 +51,49 @@ class Rescue:
 
     async def make_smaller(self, overflow: Overflow, wait: Wait) -> GiveUp | None:
         """The request that was sent last was refused. `None`: it may be sent again, or the run is over."""
-        compactor, messages = self._compactor, self._history.messages
+        compactor = self._compactor
         if overflow.window_tokens is not None:
             compactor.learned(overflow.window_tokens)
-        if compactor.at_work and not await wait(compactor.wait):
+        if (under_way := compactor.job) is not None and not await wait(partial(compactor.outcome, under_way)):
             return None
+        step = self._first(overflow, shortened=len(self._history.edits) > self._sent_edits)
+        while not isinstance(step, GiveUp):
+            match step:
+                case recover.Compact(harder=harder):
+                    failure = await self._compact(_reason(overflow), harder, wait)
+                    if failure is None:
+                        return None
+                    step = self._recovery.compaction_failed(failure)
+                case recover.Truncate() if not self._reduce(self._oversized):
+                    step = self._first(overflow)
+                case recover.ReplayWithoutMedia() if not self._reduce(DropMedia(0)):
+                    step = self._first(overflow)
+                case _:
+                    return None
+        return step
+
+    def _first(self, overflow: Overflow, *, shortened: bool = False) -> Step:
+        messages = self._history.messages
         last = messages[-1] if messages else None
-        step = self._recovery.on_overflow(
+        return self._recovery.on_overflow(
             overflow,
             can_compact=True,
-            oversized=self._oversized.helps(self._history.messages),
-            media=self._has_media(),
+            oversized=self._oversized.helps(messages),
+            media=any(isinstance(part, Media) for message in messages for part in message.content),
             tools_ran=isinstance(last, AssistantMessage) and bool(last.results),
-            shortened=self._history.version > self._sent_version,
+            shortened=shortened,
         )
-        while True:
-            done = await self._perform(step, wait)
-            if done is None or isinstance(done, GiveUp):
-                return done
-            step = done
 
-    async def _perform(self, step: Step, wait: Wait) -> Step | None:
-        """Carry it out. `None`: done; else the next step."""
-        match step:
-            case recover.Compact(harder=harder):
-                self._compactor.start(CompactionReason.OVERFLOW, harder=harder)
-                if not await wait(self._compactor.wait):
-                    return None
-                last = self._compactor.last
-                if isinstance(last, CompactionResult):
-                    return None
-                failure = last.failure if isinstance(last, CompactionError) else CompactionFailure.ABORTED
-                return self._recovery.compaction_failed(failure)
-            case recover.Truncate():
-                if self._reduce(self._oversized):
-                    return None
-                return self._recovery.compaction_failed(CompactionFailure.NOTHING_TO_COMPACT)
-            case recover.ReplayWithoutMedia():
-                if self._reduce(DropMedia(0)):
-                    return None
-                return self._recovery.compaction_failed(CompactionFailure.NOTHING_TO_COMPACT)
-            case recover.Retry():
-                return None
-        return step
+    async def _compact(self, reason: CompactionReason, harder: int, wait: Wait) -> CompactionFailure | None:
+        """How it failed; `None`: it did not, or the run is over."""
+        job = self._compactor.start(reason, harder=harder)
+        if job is None or not await wait(partial(self._compactor.outcome, job)):
+            return None
+        return job.outcome.failure if isinstance(job.outcome, CompactionError) else None
 
     @property
     def _oversized(self) -> ClipResults:
         return ClipResults.oversized(self._compactor.window.tokens)
-
-    def _has_media(self) -> bool:
-        return any(isinstance(part, Media) for message in self._history.messages for part in message.content)
 
     def _reduce(self, reducer: Reducer) -> bool:
         reduction = propose(self._history, reducer)
@@ -107,3 +101,8 @@ class Rescue:
             return False
         self._compactor.tell_reduced(reduction)
         return True
+
+
+def _reason(overflow: Overflow) -> CompactionReason:
+    said = overflow.kind not in {OverflowKind.SILENT, OverflowKind.OUTPUT_TRUNCATED}
+    return CompactionReason.OVERFLOW if said else CompactionReason.SILENT_OVERFLOW

@@ -375,7 +375,7 @@ def _identities(task: SummaryTask) -> list[str]:
 def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
     """Whether a model that reads `prefix` has read what is to be summarised, and nothing behind it; and whether a user may speak next."""
     ends = prefix.messages[-len(task.messages) :]
-    return not task.split_turn and ends == task.messages and isinstance(ends[-1], AssistantMessage)
+    return ends == task.messages and isinstance(ends[-1], AssistantMessage)
 
 
 def _failure_of(turn: Turn, text: str) -> tuple[CompactionFailure | None, str, Literal["passing", "empty", "never"]]:

@@ -57,7 +57,7 @@ class Template:
             parts.append(f"{_FORM[self.style]}\n\n{self._outline()}")
         parts.append(_rules(task.max_tokens))
         if task.split_turn:
-            parts.append(_SPLIT)
+            parts.append(_SPLIT.format(what="the conversation" if live else "the record"))
         parts += [hint.strip() for hint in task.hints if hint.strip()]
         return "\n\n".join(parts)
 
@@ -181,7 +181,7 @@ element; one with nothing to say holds "{NOTHING}".""",
 }
 
 _SPLIT: Final = """\
-The last user turn in the record is not complete: it is too long, and its newer part stays as it is. Besides what the other turns \
+The last user turn in {what} is not complete: it is too long, and its newer part stays as it is. Besides what the other turns \
 brought, say of this one what the user asked for in it, what has been done for it so far, and without what its newer part cannot be \
 understood."""
 

@@ -53,14 +53,18 @@ class Fullness:
         """By the last look."""
         return self._told
 
-    def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
-        """The history is about to be sent as it stands, with these."""
-        if self._usable is None:
-            return None
+    def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
+        """What every request carries besides the history. It is measured when it changes."""
         fixed = (instructions, tuple(tools))
         if fixed != self._fixed:
             self._fixed = fixed
             self.meter.fixed(*fixed)
+
+    def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
+        """The history is about to be sent as it stands, with these."""
+        if self._usable is None:
+            return None
+        self.fixed(instructions, tools)
         count = self.meter.count()
         self.meter.sent()
         return self._told_once(count.tokens, f"the next request has about {count.tokens:,} tokens ({count.low:,} to {count.high:,})")
@@ -69,6 +73,11 @@ class Fullness:
         self, usage: Usage, *, well: bool, finish_reason: FinishReason | None = None, raw_finish_reason: str | None = None
     ) -> Full | None:
         """The answer has come. `usage`: of this one call, as the provider counts it. `well`: it is complete, and no error."""
+        overflow = read_answer(usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason)
+        tokens = total_tokens(usage) or 0
+        if overflow is not None and overflow.kind in _SAID:
+            self._told = True
+            return Full(tokens, self._usable or tokens, _SAID[overflow.kind], overflow.kind)
         if self._usable is None or not usage.input_tokens:
             return None
         self.meter.reported(
@@ -76,11 +85,6 @@ class Fullness:
         )
         if well:
             self.meter.answered()
-        tokens = total_tokens(usage) or 0
-        overflow = read_answer(usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason)
-        if overflow is not None and overflow.kind in _SAID:
-            self._told = True
-            return Full(tokens, self._usable, _SAID[overflow.kind], overflow.kind)
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
 
     def after_turn(self, turn: Turn) -> Full | None:

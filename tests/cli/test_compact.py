@@ -123,11 +123,11 @@ def test_a_user_message_that_had_no_room_is_said_to_be_shortened():
 
 def test_where_old_results_are_enough_nothing_is_summarised():
     talk = (user("Look."), *steps(60), said("Done."), user("And now?"), *steps(2), said("Done."), user("Thanks."), said("So long."))
-    done = compact("-", stdin=lines(talk))
+    done = compact("-", "--window", "100000", stdin=lines(talk))
     assert "nothing had to be summarised" in done.stdout
     assert "no summary: " in done.stdout
-    assert told(lines(talk))["record"] is None
-    assert "(nothing: no message is gone)" in compact("-", "--show", stdin=lines(talk)).stdout
+    assert told(lines(talk), "--window", "100000")["record"] is None
+    assert "(nothing: no message is gone)" in compact("-", "--window", "100000", "--show", stdin=lines(talk)).stdout
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -250,6 +250,18 @@ def test_a_model_that_fails_is_one_sentence_and_nothing_is_written():
     assert list(Path().iterdir()) == []
 
 
+@sdk_warnings
+def test_what_must_fit_is_made_to_fit_without_the_model_that_fails_and_that_is_said():
+    with LocalGemini(lambda _: [error_reply(400, "no such model")]) as server:
+        done = compact(
+            "-", "--model", "google:local", "--base-url", server.base_url, "--reason", "overflow", "--window", "32000", stdin=lines()
+        )
+    assert done.exit_code == 0, done.stderr
+    assert "by         extractive" in done.stdout
+    assert "no such model" in done.stdout.split("instead")[1]
+    assert "1 model call" in done.stdout
+
+
 def test_ctrl_c_ends_it_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch):
     """A real process, in the middle of a summary that never ends, and the server sees it leave."""
     Path("in.jsonl").write_text(lines(), "utf-8")
@@ -272,7 +284,7 @@ def test_ctrl_c_ends_it_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch):
 def test_where_there_is_nothing_to_compact_it_says_so():
     done = compact("-", stdin=lines((user("Hello."),)))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "agent-monitor: not compacted (nothing_to_compact): there is nothing before the request itself\n"
+    assert done.stderr == "agent-monitor: not compacted (nothing_to_compact): there is nothing before the newest request itself\n"
 
 
 @pytest.mark.parametrize(

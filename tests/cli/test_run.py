@@ -303,7 +303,7 @@ def ended(reason: TerminateReason, *, ok: bool = False, source: str = "x") -> Ou
         ),
         (4, "loop_detected"),
         (5, "missing_outputs"),
-        (6, "rate_limited prompt_too_long blocked invalid_stream truncated"),
+        (6, "rate_limited prompt_too_long compaction_ineffective blocked invalid_stream truncated"),
         (7, "error"),
         (130, "aborted cancelled closed_by_caller"),
     ],

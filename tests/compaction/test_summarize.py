@@ -585,7 +585,6 @@ async def test_on_top_of_the_live_prefix_a_correction_stays_on_top() -> None:
     [
         (LivePrefix((*STORY, user("And on Sunday?"))), {}),  # more than what is to be summarised
         (LivePrefix(STORY[1:]), {}),
-        (LivePrefix(STORY), {"split_turn": True}),
         (LivePrefix(STORY[:1]), {"messages": STORY[:1]}),  # a user's message waits for an answer
         (LivePrefix((user("x " * 300_000), *STORY)), {}),  # too long
     ],

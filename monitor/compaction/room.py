@@ -1,0 +1,204 @@
+"""A run's context, kept inside the model's window: measured, told of, made smaller in time, and made smaller after a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from monitor._wait import Clock
+from monitor.chunks import ToolCall, ToolResult
+from monitor.compacting import CompactionError, CompactionFailure, CompactionReason, CompactionResult
+from monitor.compaction.compactor import OVER, Compactor, Surroundings
+from monitor.compaction.pinned import PinnedFacts
+from monitor.compaction.preset import Preset
+from monitor.compaction.rescue import Rescue, Wait, overflow_of
+from monitor.context.forms import Form
+from monitor.context.fullness import Full, Fullness
+from monitor.context.history import History
+from monitor.context.overflow import Overflow
+from monitor.context.tokens import total_tokens
+from monitor.context.window import Window
+from monitor.errors import ConfigError
+from monitor.events import ContextFull, Event
+from monitor.models import Model, ToolSpec
+from monitor.outcome import Turn
+from monitor.reasons import TerminateReason
+from monitor.verdicts import Detection, Stop
+
+MOST_COMPACTIONS = 3
+"""Before one request."""
+
+Fixed: TypeAlias = tuple[str | None, Sequence[ToolSpec]]
+"""Instructions and tools."""
+
+
+class Room:
+    """Sees to it that there is room for the next request of one run.
+
+    `compaction`: `None` measures and tells, and changes nothing. `fixed`: what the next request carries besides the history.
+    """
+
+    def __init__(
+        self,
+        compaction: Preset | None,
+        history: History,
+        *,
+        model: Model,
+        window: Window,
+        run: Surroundings,
+        emit: Callable[[Event], None],
+        facts: Callable[[], PinnedFacts],
+        fixed: Callable[[], Fixed],
+        clock: Clock,
+        close_grace_s: float,
+        wake: Callable[[], None],
+        form: Form | None,
+    ) -> None:
+        self._run = run
+        self._emit = emit
+        self._fixed = fixed
+        self._clock = clock
+        self._fullness = Fullness(history, window, *([compaction.headroom] if compaction is not None else []))
+        self._compactor: Compactor | None = None
+        self._rescue: Rescue | None = None
+        self._cut_off: Overflow | None = None
+        if compaction is not None:
+            self._compactor = Compactor(
+                compaction,
+                history,
+                model=model,
+                window=window,
+                meter=self._fullness.meter,
+                run=run,
+                emit=emit,
+                facts=facts,
+                clock=clock,
+                close_grace_s=close_grace_s,
+                wake=wake,
+                form=form,
+                driven=True,
+            )
+            self._rescue = Rescue(self._compactor, history)
+
+    # --- a request, and its answer
+
+    async def make(self, wait: Wait) -> Stop | None:
+        """Compact the history before the next request, if that is due; wait for it where the run cannot go on as it is.
+
+        The answer is why the request is not to be sent: it would surely be refused, and nothing makes it smaller.
+        """
+        compactor = self._compactor
+        if compactor is None:
+            return None
+        failed: CompactionError | None = None
+        for _ in range(MOST_COMPACTIONS):
+            instructions, tools = self._fixed()
+            self._fullness.fixed(instructions, tools)
+            reason = compactor.due(instructions, tools)
+            if reason is None:
+                break
+            waits = compactor.waits_for(reason)
+            job = compactor.start(reason, waited_for=waits)
+            if job is None or not waits or not await wait(partial(compactor.outcome, job)):
+                return None
+            failed = job.outcome if isinstance(job.outcome, CompactionError) else None
+        why = compactor.surely_too_long
+        if why is None:
+            return None
+        detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
+        return Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.window.tokens)
+
+    def before_call(self) -> None:
+        """The history goes out as it stands."""
+        self._tell(self._fullness.before_call(*self._fixed()))
+        if self._rescue is not None:
+            self._rescue.sent()
+
+    def after_call(self, turn: Turn, *, several: bool) -> bool:
+        """The answer has come. `several`: the provider's count is of more than this one call.
+
+        Whether there was no room for it: then it is no answer, and `recover` makes room for another.
+        """
+        self._cut_off = None
+        full = self._fullness.after_turn(turn) if not several else None
+        self._tell(full)
+        if self._compactor is None or self._rescue is None:
+            return False
+        if full is not None and full.overflow is not None:
+            if turn.stopped is not None and not turn.tool_calls:
+                self._cut_off = Overflow(full.overflow, "any", full.tokens or None, self._fullness.window.tokens)
+                return True
+            self._compactor.press(CompactionReason.SILENT_OVERFLOW)
+        elif turn.stopped is None:
+            self._rescue.went_well()
+            if turn.tool_calls and not several:
+                self._compactor.stream_finished(total_tokens(turn.usage) or 0)
+        return False
+
+    async def recover(self, turn: Turn, wait: Wait) -> bool | Stop:
+        """Whether the call failed for its size, and a smaller request may be sent; or why there is none."""
+        overflow = overflow_of(turn.model_error) or self._cut_off
+        if self._rescue is None or overflow is None:
+            return False
+        given_up = await self._rescue.make_smaller(overflow, wait)
+        return True if given_up is None else Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction")
+
+    def _tell(self, full: Full | None) -> None:
+        if full is not None:
+            at = self._run.at(self._clock.now())
+            self._emit(ContextFull(at, self._run.turns, full.tokens, full.usable_tokens, full.detail))
+
+    # --- besides
+
+    async def compact(self) -> CompactionResult:
+        """Do it now, because somebody wants it. Raises `CompactionError`, and `ConfigError` where compaction is off."""
+        if self._compactor is None:
+            raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
+        instructions, tools = self._fixed()
+        self._fullness.fixed(instructions, tools)
+        self._compactor.fixed(instructions, tools)
+        return await self._compactor.compact()
+
+    def press(self, reason: CompactionReason) -> None:
+        """The next request is not to be sent as it stands."""
+        if self._compactor is not None:
+            self._compactor.press(reason)
+
+    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
+        """A tool has answered. What repeats right after a compaction, if anything does."""
+        return self._compactor.observe(call, result) if self._compactor is not None else None
+
+    def turn_ended(self) -> None:
+        """A turn is part of the history."""
+        if self._compactor is not None:
+            self._compactor.turn_ended()
+
+    def busy(self) -> str | None:
+        """What is done just now, for people."""
+        return "a compaction was at work" if self._compactor is not None and self._compactor.busy else None
+
+    # --- the end
+
+    def last_turn(self) -> None:
+        """One more turn instead of the end."""
+        if self._compactor is not None:
+            self._compactor.reopen()
+
+    def cancel(self) -> None:
+        """The run ends: no summary is wanted any more."""
+        if self._compactor is not None:
+            self._compactor.cancel()
+
+    async def close(self) -> None:
+        """Return when nobody is at work, shielded and bounded."""
+        if self._compactor is not None:
+            await self._compactor.close()
+
+
+WAYS = "Shorten the task, the instructions or the tools, have tools answer with less, or use a model with a larger window."
+
+
+def interrupted(why: str | None) -> CompactionError:
+    """What is raised for a compaction that the end of its run has overtaken."""
+    return CompactionError(CompactionFailure.ABORTED, f"{OVER}: {why}" if why else OVER)
