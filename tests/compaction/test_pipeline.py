@@ -469,7 +469,6 @@ async def test_a_summary_whose_own_request_is_too_large_says_so_and_whether_medi
         assert raised.value.media_removed is expected
 
 
-@pytest.mark.feature("AC-08")
 async def test_the_last_rung_keeps_the_earlier_summary_as_far_as_it_has_room():
     first = (await proposed(NO_STEPS, situation(talk(40), window=40_000), summariser(CHECKPOINT, summary_of(CHECKPOINT, "settled")))).result
     huge = user("word " * 7_000)
@@ -482,7 +481,6 @@ async def test_the_last_rung_keeps_the_earlier_summary_as_far_as_it_has_room():
     assert result.tokens_after < 8_600
 
 
-@pytest.mark.feature("AC-08")
 async def test_a_request_that_is_too_large_by_itself_is_named():
     huge = user("word " * 20_000)
     with pytest.raises(CompactionIneffective, match="Instructions, tools and the newest request alone have 2"):
