@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ from monitor import (
     UserMessage,
 )
 from monitor.compacting import PRESSING, shown
+from monitor.compaction import pipeline
 from monitor.compaction.base import Summary, SummaryTask
 from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.pinned import (
@@ -48,6 +50,8 @@ from monitor.compaction.preset import PRESETS, Preset
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context import repair, validate
 from monitor.context.history import Committed
+from monitor.context.prune import PruneResults
+from monitor.context.reduction import propose as reduce_history
 from monitor.context.tokens import message_tokens, size_of_text
 from monitor.context.turns import head_of
 from monitor.testing import ScriptedModel, call
@@ -335,10 +339,11 @@ async def test_the_whole_is_measured_as_the_provider_counts_it(factor: float):
     assert abs(result.tokens_after - measured(result.messages) * factor) < 5
 
 
-async def test_a_request_that_was_refused_has_more_than_the_window_whatever_is_counted():
+@pytest.mark.parametrize("reason", [R.OVERFLOW, R.SILENT_OVERFLOW])
+async def test_a_request_that_was_refused_has_more_than_the_window_whatever_is_counted(reason: CompactionReason):
     """Else anything smaller would do, and be refused again."""
     messages = talk(40)
-    now = situation(messages, window=4 * measured(messages), reason=R.OVERFLOW)
+    now = situation(messages, window=4 * measured(messages), reason=reason)
     result = (await proposed(NO_STEPS, now, summariser(CHECKPOINT))).result
     assert result.tokens_before >= 4 * measured(messages)
     assert measured(result.messages) < 0.9 * measured(messages)
@@ -469,7 +474,6 @@ async def test_a_summary_whose_own_request_is_too_large_says_so_and_whether_medi
         assert raised.value.media_removed is expected
 
 
-@pytest.mark.feature("AC-08")
 async def test_the_last_rung_keeps_the_earlier_summary_as_far_as_it_has_room():
     first = (await proposed(NO_STEPS, situation(talk(40), window=40_000), summariser(CHECKPOINT, summary_of(CHECKPOINT, "settled")))).result
     huge = user("word " * 7_000)
@@ -482,7 +486,6 @@ async def test_the_last_rung_keeps_the_earlier_summary_as_far_as_it_has_room():
     assert result.tokens_after < 8_600
 
 
-@pytest.mark.feature("AC-08")
 async def test_a_request_that_is_too_large_by_itself_is_named():
     huge = user("word " * 20_000)
     with pytest.raises(CompactionIneffective, match="Instructions, tools and the newest request alone have 2"):
@@ -784,6 +787,86 @@ def test_a_chain_of_twenty_stays_bounded_and_can_be_made_again_from_the_original
         records.append(proposal.result.record)
         assert history.messages == shown(history.originals, records)
         assert measured(history.messages) < window
+
+
+@given(st.lists(turns, min_size=4, max_size=8), st.sampled_from([2_000, 8_000]))
+def test_a_record_names_the_first_original_that_is_kept_whatever_was_shortened_before(plans: list[Any], window: int):
+    history, last = History([user("Begin.")]), None
+    prune = PruneResults(protect_turns=0, protect_tokens=300, more_than_tokens=0)
+    for number, plan in enumerate(plans):
+        for message in history_of(plan):
+            history.append(message)
+        if (reduction := reduce_history(history, prune)) is not None:
+            history.commit(reduction.edit)
+        now = situation(
+            history.messages,
+            version=history.version,
+            head=head_of(history),
+            window=window,
+            reason=R.CEILING,
+            originals_before=history.originals_before,
+        )
+        proposal = outcome(replace(preset_of("pi", KeepTokens(400)), summarizer=None), now)
+        history.append(said(f"meanwhile {number}"))
+        if isinstance(proposal, CompactionError):
+            continue
+        committed(history, proposal)
+        last = proposal.result.record or last
+        if last is not None:
+            assert history.behind(head_of(history), len(history)) == history.originals[last.first_kept :]
+
+
+async def test_others_have_their_turn_while_thousands_of_messages_are_looked_at():
+    turns_of_others = 0
+
+    async def other() -> None:
+        nonlocal turns_of_others
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns_of_others += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(other)
+        await proposed(Compaction(), situation(talk(1_000, size=1), window=100_000))
+        group.cancel_scope.cancel()
+    assert turns_of_others >= 5
+
+
+async def test_each_message_is_measured_once(monkeypatch: pytest.MonkeyPatch):
+    """S25b."""
+    seen: list[int] = []
+
+    def counted(message: Message) -> int:
+        seen.append(id(message))
+        return message_tokens(message)
+
+    monkeypatch.setattr(pipeline, "message_tokens", counted)
+    messages = talk(40)
+    await proposed(NO_STEPS, situation(messages, window=30_000), failing(CUT_OFF, CUT_OFF, CUT_OFF))
+    assert [seen.count(id(message)) for message in messages] == [1] * len(messages)
+
+
+@pytest.mark.parametrize("summarises", [True, False])
+async def test_old_large_arguments_are_clipped_with_a_summary_and_without(summarises: bool):
+    """S25a."""
+    written = "line = 1\n" * 4_000
+    writes = [ran("ok", name="write_file", arguments={"path": f"a{n}.py", "content": written}) for n in range(3)]
+    others = [ran("ok", name="search", arguments={"query": written[:3_000]})]
+    newest = ran("ok", name="write_file", arguments={"path": "new.py", "content": written[:2_700]})
+    messages: tuple[Message, ...] = (user("Write."), *writes, *others, *(ran("ok") for _ in range(19)), newest)
+    if summarises:
+        messages = (*messages[:1], said("word " * 15_000), *messages[1:])
+    window = 20_000 if summarises else 80_000
+    preset = Compaction(keep=KeepTokens(40_000, share=0.9), window=200_000)
+    model = summariser(CHECKPOINT)
+    result = (await proposed(preset, situation(messages, window=window, tokens=int(window * 0.98)), model)).result
+    assert (result.record is not None) is summarises
+    assert result.messages[-1] == messages[-1]  # a recent one is whole
+    if summarises:
+        assert "characters cleared" not in asked_of(model, 0)
+    else:
+        assert "characters cleared" in str(result.messages[1])
+        assert result.messages[4] is messages[4]  # another tool's are whole
 
 
 def test_ten_thousand_messages_are_looked_at_in_less_than_a_second():
