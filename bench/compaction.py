@@ -298,6 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.compaction", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--turns", type=int, default=TURNS, help=f"of each long run; {TURNS} if not given")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"that are struck; {RUNS} if not given")
+    parser.add_argument("--every", type=int, default=1, help="so manieth request is validated; every one if not given")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", type=int, help="this struck run alone, with its events; writes nothing")
     parser.add_argument("--quick", action="store_true", help="little of everything, to see that it works; writes nothing")
@@ -305,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.only is not None:
         _show_one(options.seed, options.only)
         return 0
-    results = run_all(QUICK if options.quick else Sizes(turns=options.turns, runs=options.runs), options.seed)
+    results = run_all(QUICK if options.quick else Sizes(turns=options.turns, runs=options.runs, every=options.every), options.seed)
     show(results)
     if not options.quick:
         _report.write("compaction", results.to_dict())
