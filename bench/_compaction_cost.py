@@ -6,7 +6,7 @@ import asyncio
 import gc
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
@@ -14,7 +14,6 @@ from typing import Any, Final
 import anyio
 
 import monitor
-from bench._compaction_runs import PRESETS
 from monitor.chunks import TextDelta, ToolResult, TurnFinished, UsageReport
 from monitor.context.tokens import message_tokens
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
@@ -25,7 +24,16 @@ from monitor.testing.scripted import ScriptedStream
 
 SIZES: Final = (100, 1_000, 10_000)
 FULL_WINDOW: Final = 200_000
-ROWS: Final = ("default", "gemini_cli", "opencode", "openclaw", "extractive")
+ROWS: Final[dict[str, Callable[[], monitor.Compaction]]] = {
+    "default": monitor.Compaction.default,
+    "default, nothing taken out before": lambda: monitor.Compaction(steps=()),
+    "gemini_cli, the same": lambda: monitor.Compaction.gemini_cli(steps=()),
+    "claude_code": monitor.Compaction.claude_code,
+    "opencode": monitor.Compaction.opencode,
+    "openclaw": monitor.Compaction.openclaw,
+    "pi": monitor.Compaction.pi,
+    "extractive, nothing taken out before": lambda: monitor.Compaction(steps=(), summarizer=monitor.Extractive()),
+}
 ON: Final = "with compaction"
 OFF: Final = "without"
 LARGE: Final = 200_000
@@ -121,7 +129,7 @@ def full_windows(tokens: int, rounds: int) -> list[Cost]:
 def _cost(row: str, messages: tuple[Message, ...], tokens: int, window: int, rounds: int) -> Cost:
     cpu, blocked, by = [], [], ""
     for number in range(rounds + 1):
-        compaction = PRESETS[row]()
+        compaction = ROWS[row]()
         model = _Instant(compaction.template.skeleton({compaction.template.sections[0]: "- The service is looked through."}))
         copied = tuple(messages)
         gc.collect()

@@ -121,7 +121,7 @@ class FaultRun:
         self.raises_at = chance.randint(0, 10)
         self.raises_in = chance.choice(("before", "after", "autocontinue"))
         self.clock = FakeClock()
-        self.struck = self.during = False
+        self.struck = self.during = self.at_work = False
         self.refuse = self.begun_by == "overflow"
         self.ended = "none"
         self.events: list[monitor.Event] = []
@@ -145,6 +145,7 @@ class FaultRun:
         return make(timeout_s=TIMEOUT_S, hooks=[hook], store=self)
 
     async def _hooked(self, name: str, answer: object, _: object) -> Any:
+        self.at_work |= name == "before"
         for _step in range(3):
             await anyio.lowlevel.checkpoint()
         if self.fault == "a hook raises" and name == self.raises_in:
@@ -245,6 +246,8 @@ class FaultRun:
         if self.events and isinstance(self.events[-1], monitor.RunTerminated):
             self.wrong.append(f"{type(event).__name__} after the end")
         self.events.append(event)
+        if isinstance(event, monitor.CompactionFinished | monitor.CompactionFailed | monitor.CompactionSkipped):
+            self.at_work = False
         if isinstance(event, monitor.CompactionFinished | monitor.HistoryReduced):
             self._check_edit(event)
             self.base = len(self.run._history.originals), self.run.history  # noqa: SLF001 - what was said
@@ -256,21 +259,12 @@ class FaultRun:
         run = self.run
         before = (*base, *run._history.originals[known:])  # noqa: SLF001 - what was said
         after = run.history
-        if before and is_own(before[-1]) and before[-1] is after[-1]:  # the word to go on
-            before, after = before[:-1], after[:-1]
-        job = run._compactor._job if run._compactor is not None else None  # noqa: SLF001 - what it was made for
-        if isinstance(event, monitor.CompactionFinished) and job is not None and not self._reduced(event):
-            kept = event.kept_messages + len(before) - len(job.situation.messages)
-            if len(after) - head_of_messages(after) != kept:
-                self.wrong.append(f"{len(after)} messages stand after a compaction that kept {kept}")
-            before, after = before[len(before) - kept :], after[max(0, len(after) - kept) :]
-        if len(before) != len(after) or any(_name(old) != _name(new) for old, new in zip(before, after, strict=False)):
+        goes_on = bool(before) and is_own(before[-1]) and before[-1] is after[-1]  # it may have been said by this compaction
+        summarised = isinstance(event, monitor.CompactionFinished) and not event.summarised_by.startswith(ClipResults.name)
+        if goes_on and _is_edit(event, before[:-1], after[:-1], summarised=summarised):
+            return
+        if not _is_edit(event, before, after, summarised=summarised):
             self.wrong.append("what a compaction left is neither before nor after: other messages than those it kept")
-
-    @staticmethod
-    def _reduced(event: monitor.CompactionFinished) -> bool:
-        """Nothing was summarised."""
-        return event.summarised_by.startswith(ClipResults.name)
 
     def look(self) -> str:
         """The state of the history now."""
@@ -361,18 +355,15 @@ class FaultRun:
     async def _watch(self) -> None:
         """In every turn of the event loop."""
         passes = -1
-        compactor = self.run._compactor  # noqa: SLF001 - whether one is at work
-        assert compactor is not None
         timed = self.fault in TIMED
         while True:
             await anyio.lowlevel.checkpoint()
             if self.look() == "between":
                 self.wrong.append("the history is between before and after")
-            at_work = compactor._job is not None  # noqa: SLF001
-            passes += passes >= 0 or at_work
+            passes += passes >= 0 or self.at_work
             self.clock.advance(self.late_s)
             if timed and not self.struck and passes >= self.strikes_at:
-                self.struck, self.during = True, at_work
+                self.struck, self.during = True, self.at_work
                 self.strike()
 
     def _check(self) -> None:
@@ -400,6 +391,16 @@ class FaultRun:
         for form, build in BUILDERS.items():
             if problems := validate(form, build(messages)):
                 self.wrong.append(f"{form} refuses {what}: {problems[0]}")
+
+
+def _is_edit(event: monitor.Event, before: Sequence[Message], after: Sequence[Message], *, summarised: bool) -> bool:
+    """Whether `after` is `before`, some of it in fewer words; behind a summary, as much of its end as was kept, or more."""
+    if summarised:
+        kept = len(after) - head_of_messages(after)
+        if kept < getattr(event, "kept_messages", 0):
+            return False
+        before, after = before[len(before) - kept :], after[len(after) - kept :]
+    return len(before) == len(after) and all(_name(old) == _name(new) for old, new in zip(before, after, strict=True))
 
 
 def _name(message: Message) -> Sequence[str]:

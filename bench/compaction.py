@@ -14,7 +14,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, Final
 
 from rich.console import Console
@@ -119,32 +121,70 @@ class Sizes:
     full: int = FULL_WINDOW
     sizes: Sequence[int] = SIZES
     rounds: int = 9
+    workers: int = 2
     turn_turns: int = 300
 
 
 QUICK: Final = Sizes(
-    turns=300, joined=20, runs=60, fact_turns=200, fact_runs=10, facts=8, every=QUICK_EVERY, sizes=(100, 300), rounds=1, turn_turns=50
+    turns=300,
+    joined=20,
+    runs=60,
+    fact_turns=200,
+    fact_runs=10,
+    facts=8,
+    every=QUICK_EVERY,
+    sizes=(100, 300),
+    rounds=1,
+    turn_turns=50,
+    workers=1,
 )
 
 
 def run_all(sizes: Sizes, seed: int = SEED) -> Results:
     """All of it."""
-    turns, every = sizes.turns, sizes.every
+    turns, joined, every = sizes.turns, sizes.joined, sizes.every
+    jobs = [
+        *(_Job(preset, Script(turns, seed=seed), every) for preset in PRESETS),
+        *(_Job(preset, Script(turns, joined, seed=seed), every) for preset in PRESETS),
+        *(_Job(preset, Script(turns, joined, seed=seed, oversized=True), every, FAILING) for preset in PRESETS),
+        *(
+            _Job(preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), QUICK_EVERY)
+            for preset in (*PRESETS, *PINNED)
+        ),
+    ]
     with quiet("monitor.sinks", "asyncio"):
+        rows = iter(_measured(jobs, sizes.workers))
+        long, joined_, failing = (list(islice(rows, len(PRESETS))) for _ in range(3))
         return Results(
             turns,
-            [measure(preset, Script(turns, seed=seed), every=every) for preset in PRESETS],
-            [measure(preset, Script(turns, sizes.joined, seed=seed), every=every) for preset in PRESETS],
-            [measure(preset, Script(turns, sizes.joined, seed=seed, oversized=True), every=every, failing=FAILING) for preset in PRESETS],
-            [
-                measure(preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), every=QUICK_EVERY)
-                for preset in (*PRESETS, *PINNED)
-            ],
+            long,
+            joined_,
+            failing,
+            list(rows),
             soak(seed, range(sizes.runs)),
             full_windows(sizes.full, sizes.rounds),
             costs(sizes.sizes, sizes.rounds),
             turn(sizes.turn_turns, sizes.rounds),
         )
+
+
+@dataclass
+class _Job:
+    preset: str
+    script: Script
+    every: int
+    failing: float = 0.0
+
+    def measure(self) -> Row:
+        return measure(self.preset, self.script, every=self.every, failing=self.failing)
+
+
+def _measured(jobs: Sequence[_Job], workers: int) -> list[Row]:
+    """In so many processes; what is timed is processor time."""
+    if workers == 1:
+        return [job.measure() for job in jobs]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(_Job.measure, jobs))
 
 
 # --- tables
@@ -258,6 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.compaction", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--turns", type=int, default=TURNS, help=f"of each long run; {TURNS} if not given")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"that are struck; {RUNS} if not given")
+    parser.add_argument("--every", type=int, default=1, help="so manieth request is validated; every one if not given")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", type=int, help="this struck run alone, with its events; writes nothing")
     parser.add_argument("--quick", action="store_true", help="little of everything, to see that it works; writes nothing")
@@ -265,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.only is not None:
         _show_one(options.seed, options.only)
         return 0
-    results = run_all(QUICK if options.quick else Sizes(turns=options.turns, runs=options.runs), options.seed)
+    results = run_all(QUICK if options.quick else Sizes(turns=options.turns, runs=options.runs, every=options.every), options.seed)
     show(results)
     if not options.quick:
         _report.write("compaction", results.to_dict())

@@ -23,7 +23,7 @@ from monitor.models import ModelRequest
 from monitor.testing import ScriptedModel
 
 TINY = compaction.Sizes(
-    turns=60, joined=4, runs=12, fact_turns=40, fact_runs=4, facts=2, every=5, full=5_000, sizes=(20,), rounds=1, turn_turns=5
+    turns=60, joined=4, runs=12, fact_turns=40, fact_runs=4, facts=2, every=5, full=5_000, sizes=(20,), rounds=1, turn_turns=5, workers=1
 )
 TIMED = ("loop blocked", "turn")
 
