@@ -153,7 +153,7 @@ class SoakedRun:
         return Result(self.number, self.backend, self.faults, reason, tuple(self.wrong))
 
     async def _main(self) -> None:
-        before = _tasks()
+        before = open_tasks()
         with anyio.move_on_after(HANG_S) as hanging:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._time_goes_on)
@@ -165,10 +165,10 @@ class SoakedRun:
             return
         for _ in range(SETTLE_TICKS):
             await anyio.lowlevel.checkpoint()
-            if not _tasks() - before:
+            if not open_tasks() - before:
                 break
         else:
-            self.wrong.append(f"tasks are left: {_tasks() - before}")
+            self.wrong.append(f"tasks are left: {open_tasks() - before}")
         self._check()
 
     async def _time_goes_on(self) -> None:
@@ -335,7 +335,7 @@ class _Strikes:
             self._run.strike()
 
 
-def _tasks() -> set[Any]:
+def open_tasks() -> set[Any]:
     try:
         return set(asyncio.all_tasks())
     except RuntimeError:

@@ -39,6 +39,8 @@ from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 import monitor.detectors
+from monitor.compaction.engine import Compaction
+from monitor.compaction.preset import PRESETS, Preset
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
@@ -51,6 +53,13 @@ PROJECT_FILE = "pyproject.toml"
 PROJECT_TABLE = ("tool", "agent-monitor")
 POLICIES: Mapping[str, type[Policy]] = {"stop": StopAtFirstLoop, "observe": ObserveOnly, "ladder": Ladder}
 """The policies by the words of the file; the names of the classes do as well."""
+OFF = "off"
+COMPACTIONS = (*PRESETS, OFF)
+"""What a history may be kept small by, in the words of the file."""
+COMPACTION_OPTIONS = (
+    "headroom", "low_water", "summary_tokens", "window", "timeout_s", "background", "attempts", "continues", "on_live_prefix", "rules",
+)  # fmt: skip
+"""The options of a preset that are numbers and words. The others are objects, and stand in a program."""
 
 
 @cache
@@ -70,7 +79,7 @@ class MonitorConfig:
     monitor.Guard(detectors=config.detectors(), policy=config.policy())
     """
 
-    __slots__ = ("_detectors", "_policy", "settings", "source", "tools")
+    __slots__ = ("_compaction", "_detectors", "_policy", "settings", "source", "tools")
 
     settings: Mapping[str, Any]
     """What was set, detectors by the names of their classes."""
@@ -90,6 +99,7 @@ class MonitorConfig:
         }
         self._detectors = [made[name] for name in _chosen(self.settings)]
         self._policy = _policy(self.settings)
+        self._compaction = _compaction(self.settings)
 
     def detectors(self) -> list[Detector]:
         """New instances of the detectors, for one run."""
@@ -99,14 +109,19 @@ class MonitorConfig:
         """A new policy for one run; `None`: nothing is said of it, which leaves the default of whoever is given it."""
         return self._policy() if self._policy is not None else None
 
+    def compaction(self) -> Compaction | None:
+        """How a supervised run's history is kept inside the window, `None`: it is not; where nothing is said of it, the default preset."""
+        return self._compaction
+
     def updated(self, *settings: Mapping[str, Any]) -> MonitorConfig:
         """The same settings with `settings` on top, one after the other: tables are joined, anything else is replaced. Another type of
-        policy drops the options of the one before. Only what comes of all of them must make sense.
+        policy, or another preset of compaction, drops the options of the one before. Only what comes of all of them must make sense.
         """
         joined = dict(self.settings)
         for new in map(_spelled, settings):
-            if "type" in new.get("policy", {}) and new["policy"]["type"] != joined.get("policy", {}).get("type"):
-                joined.pop("policy", None)
+            for table, kind in (("policy", "type"), ("compaction", "preset")):
+                if kind in new.get(table, {}) and new[table][kind] != joined.get(table, {}).get(kind):
+                    joined.pop(table, None)
             joined = _joined(joined, new)
         return MonitorConfig(joined, source=self.source)
 
@@ -197,7 +212,7 @@ def _spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"settings are a table, not {settings!r}")
     spelled: dict[str, Any] = {}
     for key, value in settings.items():
-        name = known_name(key, ("detectors", "tools", "policy", *detector_types()), "setting")
+        name = known_name(key, ("detectors", "tools", "policy", "compaction", *detector_types()), "setting")
         if name in spelled:
             raise ConfigError(f"{name} is there twice, the second time as {key!r}")
         spelled[name] = value
@@ -207,6 +222,10 @@ def _spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
         spelled["policy"] = policy = {"type": policy}
     if "type" in (table := _table(spelled, "policy")):
         spelled["policy"] = {**table, "type": _policy_name(table["type"])}
+    if isinstance(preset := spelled.get("compaction"), str):
+        spelled["compaction"] = {"preset": preset}
+    if "preset" in (table := _table(spelled, "compaction")):
+        spelled["compaction"] = {**table, "preset": _preset_name(table["preset"])}
     return spelled
 
 
@@ -232,10 +251,16 @@ def _policy_name(value: object) -> str:
     return known_name(value, POLICIES, "policy")
 
 
+def _preset_name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"compaction.preset = {value!r}: give one of {', '.join(COMPACTIONS)}")
+    return known_name(value, COMPACTIONS, "preset", "compaction")
+
+
 def _table(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = settings.get(key, {})
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{key} = {value!r}: give a {'word or a ' if key == 'policy' else ''}table, [{key}]")
+        raise ConfigError(f"{key} = {value!r}: give a {'word or a ' if key in {'policy', 'compaction'} else ''}table, [{key}]")
     return value
 
 
@@ -262,6 +287,18 @@ def _policy(settings: Mapping[str, Any]) -> Callable[[], Policy] | None:
     if "type" not in options:
         raise ConfigError(f"policy: say which one, type = one of {', '.join(map(repr, POLICIES))}")
     return _prepared(POLICIES[options.pop("type")], options, "policy", {})
+
+
+def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
+    table = dict(_table(settings, "compaction"))
+    preset = table.pop("preset", PRESETS[0])
+    if preset == OFF:
+        if table:
+            raise ConfigError(f"compaction: it is off, so it has no option {next(iter(table))!r}")
+        return None
+    names = {key: known_name(key, COMPACTION_OPTIONS, "option", "compaction") for key in table}
+    options = _options(Preset, {names[key]: value for key, value in table.items()}, "compaction")
+    return _made(lambda: cast("Compaction", getattr(Compaction, preset)(**options)), "compaction")
 
 
 def _prepared(cls: Callable[..., T], table: Mapping[str, Any], where: str, shared: Mapping[str, Any]) -> Callable[[], T]:

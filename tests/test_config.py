@@ -10,7 +10,7 @@ import pytest
 
 import monitor
 from monitor.chunks import ToolCall
-from monitor.config import POLICIES, MonitorConfig, detector_types, load_config, parse_setting
+from monitor.config import COMPACTION_OPTIONS, POLICIES, MonitorConfig, detector_types, load_config, parse_setting
 from monitor.detectors import Detector, default_detectors
 from monitor.errors import ConfigError
 from monitor.policy import Ladder, ObserveOnly
@@ -273,3 +273,55 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path):
 
 def test_the_settings_can_be_printed():
     assert repr(MonitorConfig({"policy": "stop"})) == "MonitorConfig({'policy': {'type': 'stop'}}, source=None)"
+
+
+# ------------------------------------------------------------------ compaction
+
+
+def test_nothing_said_of_compaction_is_the_default_preset_and_off_is_none():
+    assert MonitorConfig().compaction() == monitor.Compaction()
+    assert MonitorConfig({"compaction": "off"}).compaction() is None
+
+
+@pytest.mark.parametrize("name", ["gemini_cli", "gemini-cli", "GeminiCli"])
+def test_a_preset_may_be_one_word(name: str):
+    assert MonitorConfig({"compaction": name}).compaction() == monitor.Compaction.gemini_cli()
+
+
+def test_a_preset_s_numbers_can_be_changed_by_name():
+    table = {"preset": "pi", "timeout_s": 60.0, "headroom": {"share": 0.5}, "low_water": 0.5, "rules": "Never push.", "continues": "never"}
+    compaction = MonitorConfig({"compaction": table}).compaction()
+    assert compaction is not None
+    assert (compaction.name, compaction.timeout_s, compaction.headroom.share, compaction.rules) == ("pi", 60.0, 0.5, "Never push.")
+    assert compaction.keep == monitor.Compaction.pi().keep
+    default = MonitorConfig({"compaction": {"attempts": 1}}).compaction()
+    assert default == monitor.Compaction(attempts=1)
+
+
+def test_every_option_of_a_preset_that_is_a_number_or_a_word_can_be_set():
+    assert set(COMPACTION_OPTIONS) <= set(inspect.signature(monitor.Compaction).parameters)
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ("emacs", "compaction: there is no preset 'emacs' (there are: default, gemini_cli, claude_code, opencode, openclaw, pi, off)"),
+        (3, r"compaction = 3: give a word or a table, \[compaction\]"),
+        ({"preset": 3}, "compaction.preset = 3: give one of default, "),
+        ({"timeout": 3}, "compaction: there is no option 'timeout'; did you mean timeout_s"),
+        ({"keep": 3}, r"compaction: there is no option 'keep' .*\(there are: headroom, low_water, "),
+        ({"timeout_s": "long"}, "compaction.timeout_s = 'long': "),
+        ({"low_water": 7}, "compaction: low_water is 7"),
+        ({"preset": "off", "attempts": 1}, "compaction: it is off, so it has no option 'attempts'"),
+    ],
+)
+def test_what_makes_no_sense_of_compaction_is_an_error_that_lists_what_does(table: Any, complaint: str):
+    with pytest.raises(ConfigError, match=complaint.replace("(there are: default", r"\(there are: default").replace("off)", r"off\)")):
+        MonitorConfig({"compaction": table})
+
+
+def test_another_preset_drops_the_numbers_of_the_one_before():
+    config = MonitorConfig({"compaction": {"preset": "pi", "timeout_s": 60.0}})
+    assert config.updated({"compaction": "pi"}).compaction() == monitor.Compaction.pi(timeout_s=60.0)
+    assert config.updated({"compaction": "opencode"}).compaction() == monitor.Compaction.opencode()
+    assert config.updated({"compaction": "off"}).compaction() is None

@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +16,10 @@ from typer.testing import CliRunner
 
 import monitor
 from monitor.cli._app import app
+from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
+from monitor.compaction.preset import PRESETS
 from monitor.config import POLICIES, detector_types
+from monitor.context import Window
 from tests.adapters.google_sdk import sdk_warnings
 
 ROOT = Path(__file__).parent.parent
@@ -107,6 +111,62 @@ def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:
     conditions = {name for name, thing in vars(monitor).items() if isinstance(thing, type) and issubclass(thing, monitor.Condition)}
     assert events - named == set()
     assert conditions - named == {"Condition"}
+
+
+COMPACTION = ROOT / "docs" / "compaction.md"
+
+
+def presets_as_a_table() -> list[str]:
+    """The rows of the page, of the presets as they are."""
+    presets: list[monitor.Compaction] = [getattr(monitor.Compaction, name)() for name in PRESETS]
+    window = Window(200_000, max_output_tokens=32_000)
+
+    def kept(keep: object) -> str:
+        match keep:
+            case KeepTokens(tokens, share, False):
+                return f"newest {tokens:,} tokens, {share:.0%} of the mark at most"
+            case KeepNewTurns(turns, share, least, most):
+                return f"newest {turns} user turns in {share:.0%} of the mark, {least:,} to {most:,} tokens"
+            case KeepShare(share):
+                return f"newest {share:.0%}, whole user turns"
+            case KeepMessages(messages):
+                return f"newest {messages} messages"
+        raise AssertionError(keep)
+
+    yes = {True: "yes", False: "no"}
+    cells: dict[str, list[str]] = {
+        "": [f"`{preset.name}`" for preset in presets],
+        "mark": [f"{preset.headroom.usable(window):,}" for preset in presets],
+        "`low_water`": [f"{preset.low_water:g}" for preset in presets],
+        "`steps`": [", ".join(f"`{type(step).__name__}`" for step in preset.steps) or "none" for preset in presets],
+        "`keep`": [kept(preset.keep) for preset in presets],
+        "`template`": [preset.template.name for preset in presets],
+        "`summary_tokens`": [f"{preset.summary_tokens:,}" for preset in presets],
+        "`timeout_s`": [f"{preset.timeout_s:g}" for preset in presets],
+        "`background`": [yes[preset.background] for preset in presets],
+        "`on_live_prefix`": [yes[preset.on_live_prefix] for preset in presets],
+        "`attempts`": [f"{preset.attempts}" for preset in presets],
+        "`continues`": [preset.continues for preset in presets],
+    }
+    rows = [f"| {name} | {' | '.join(values)} |" for name, values in cells.items()]
+    return [rows[0], "| --- " * (len(presets) + 1) + "|", *rows[1:]]
+
+
+def test_the_page_of_compaction_has_the_numbers_of_every_preset() -> None:
+    page = COMPACTION.read_text()
+    assert "\n".join(presets_as_a_table()) in page, "\n".join(presets_as_a_table())
+
+
+def test_the_page_of_compaction_names_every_option_reason_failure_and_field_of_an_event() -> None:
+    page = COMPACTION.read_text()
+    named = set(re.findall(r"`(\w+)`", page))
+    wanted: set[str] = {*(one.value for one in monitor.CompactionReason), *(one.value for one in monitor.CompactionFailure)}
+    wanted |= {option.name for option in fields(monitor.Compaction)}
+    wanted |= {option.name for kind in (monitor.BeforeCompaction, monitor.CompactionHook) for option in fields(kind)}
+    told = [kind for kind in get_args(monitor.Event) if kind.__name__.startswith("Compaction")]
+    for kind in (*told, monitor.ContextNearlyFull, monitor.HistoryReduced):
+        wanted |= {kind.__name__, *(field.name for field in fields(kind))}
+    assert wanted - named == set()
 
 
 def test_the_recording_of_the_page_of_the_command_plays(tmp_path: Path) -> None:

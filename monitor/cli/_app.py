@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import monitor
+from monitor.cli.compact import compact
 from monitor.cli.context import context
 from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
@@ -58,6 +59,10 @@ def agent_monitor(
       agent-monitor context request.json --model google:gemini-2.5-flash
 
     \b
+    The same conversation, compacted; without a model, or by one:
+      agent-monitor compact request.json --preset pi --out shorter.json
+
+    \b
     Watch what a real model writes, with a Gemini key:
       GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
 
@@ -74,3 +79,4 @@ app.command()(scan)
 app.command()(doctor)
 app.command()(judge_eval)
 app.command()(context)
+app.command()(compact)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -42,6 +43,10 @@ class Conversation:
     """The system prompt, where the request has a place for it beside the messages."""
     tools: tuple[ToolSpec, ...] = ()
     model: str | None = None
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The whole request that the messages are part of; empty: they stand alone."""
+    is_lines: bool = False
+    """A message a line."""
 
 
 def read_conversation(file: str, form: str | None = None) -> tuple[Conversation, tuple[RawMessage | Message, ...]]:
@@ -52,10 +57,39 @@ def read_conversation(file: str, form: str | None = None) -> tuple[Conversation,
     if form is not None and form not in FORMS:
         raise ConfigError(f"--form {form}: it is one of {', '.join(FORMS)}")
     try:
-        conversation = _conversation(_parsed(_text(file)), form)
+        data, is_lines = _parsed(_text(file))
+        conversation = replace(_conversation(data, form), is_lines=is_lines)
         return conversation, tuple(_messages(conversation))
     except ConfigError as error:
         raise ConfigError(f"{'stdin' if file == STDIN else file}: {error}") from None
+
+
+def written(conversation: Conversation, messages: Sequence[Mapping[str, Any]], system: str | None = None) -> str:
+    """Other `messages` in the place of those of `conversation`, as its file has them: in their request, in a list, or a line each.
+
+    `system`: what a system message among them said, which is none of `messages` any more.
+    """
+    form, request = conversation.form, dict(conversation.request)
+    if system and form in {"openai-chat", "openai-responses"}:
+        messages = [{"role": "system", "content": system}, *messages]
+    elif system and form == "anthropic":
+        request["system"] = "\n\n".join(filter(None, (conversation.instructions, system)))
+    if (conversation.is_lines or form == NEUTRAL) and not request:
+        return "".join(f"{_json(message)}\n" for message in messages)
+    if not request:
+        return f"{_json(list(messages), indent=1)}\n"
+    place = next((name for name in _MESSAGES if isinstance(request.get(name), list | str)), _MESSAGES[0])
+    return f"{_json({**request, place: list(messages)}, indent=1)}\n"
+
+
+def _json(data: Any, *, indent: int | None = None) -> str:
+    return json.dumps(data, ensure_ascii=False, indent=indent, default=_in_base64)
+
+
+def _in_base64(data: object) -> str:
+    if isinstance(data, bytes):  # Gemini's media and signatures
+        return base64.b64encode(data).decode()
+    raise TypeError(f"{type(data).__name__} is nothing that JSON has")
 
 
 # --- reading
@@ -75,12 +109,12 @@ def _text(file: str) -> str:
         raise ConfigError("it is no text in UTF-8") from None
 
 
-def _parsed(text: str) -> Any:
-    """One JSON document, or one a line."""
+def _parsed(text: str) -> tuple[Any, bool]:
+    """One JSON document, or one a line, and whether it is that."""
     if not text.strip():
         raise ConfigError("it is empty")
     try:
-        return json.loads(text)
+        return json.loads(text), False
     except ValueError as error:
         whole = error
     except RecursionError:
@@ -92,7 +126,7 @@ def _parsed(text: str) -> Any:
                 found.append(json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise ConfigError(f"line {number} is no JSON: {error}" if found else f"it is no JSON: {whole}") from None
-    return found
+    return found, True
 
 
 def _conversation(data: Any, form: str | None) -> Conversation:
@@ -125,6 +159,7 @@ def _conversation(data: Any, form: str | None) -> Conversation:
         "\n\n".join(filter(None, map(_words, system))) or None,
         tuple(_tools(fields.get("tools"))),
         model if isinstance(model, str) and model else None,
+        request,
     )
 
 

@@ -34,6 +34,7 @@ _CODES: Final = {
     TerminateReason.MISSING_OUTPUTS: MISSING,
     TerminateReason.RATE_LIMITED: PROVIDER,
     TerminateReason.PROMPT_TOO_LONG: PROVIDER,
+    TerminateReason.COMPACTION_INEFFECTIVE: PROVIDER,
     TerminateReason.BLOCKED: PROVIDER,
     TerminateReason.INVALID_STREAM: PROVIDER,
     TerminateReason.TRUNCATED: PROVIDER,
@@ -96,6 +97,8 @@ def used(outcome: monitor.Outcome, tool_calls: int, *, priced: bool) -> str:
         parts.insert(1, f"{usage.cached_tokens:,} of them cached")
     if usage.reasoning_tokens:
         parts.append(f"{usage.reasoning_tokens:,} of them thinking")
+    if summaries := outcome.compaction_usage.total_tokens:
+        parts.append(f"{summaries:,} for summaries")
     money = [f"{outcome.cost_usd:.4f} USD"] if priced else []
     did = [count(outcome.turns, "turn"), count(tool_calls, "tool call"), f"{tokens}: {', '.join(parts)}"]
     return "; ".join([*did, *money, f"{outcome.elapsed_s:.1f} s"])

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from monitor.config import MonitorConfig, load_config, parse_setting
+from monitor.config import COMPACTIONS, MonitorConfig, known_name, load_config, parse_setting
 from monitor.errors import ConfigError
 
 SETTINGS = "Settings"
@@ -47,7 +47,9 @@ PolicyOption: TypeAlias = Annotated[
 ]
 
 
-def settings_of(config: Path | None, detectors: str | None, settings: Sequence[str] | None, policy: str | None) -> MonitorConfig:
+def settings_of(
+    config: Path | None, detectors: str | None, settings: Sequence[str] | None, policy: str | None, compaction: str | None = None
+) -> MonitorConfig:
     """The settings: those of the command line on top of those of the file."""
     given: list[Mapping[str, Any]] = []
     if detectors is not None:
@@ -57,6 +59,8 @@ def settings_of(config: Path | None, detectors: str | None, settings: Sequence[s
         given.append({"detectors": names})
     if policy is not None:
         given.append({"policy": policy})
+    if compaction is not None:
+        given.append({"compaction": known_name(compaction, COMPACTIONS, "preset", f"--compaction {compaction}")})
     given += map(parse_setting, settings or ())
     return load_config(config).updated(*given)
 

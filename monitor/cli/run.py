@@ -39,6 +39,7 @@ from monitor.cli._outcome import exit_code
 from monitor.cli._screen import ForPeople, JsonLines, Shown
 from monitor.cli._settings import SETTINGS, ConfigOption, DetectorsOption, SetOption, settings_of
 from monitor.cli._types import outputs_of
+from monitor.compaction.preset import PRESETS
 from monitor.errors import ConfigError
 
 _WHAT, _LIMITS, _SHOWN = "The run", "Limits", "What is shown"
@@ -123,6 +124,15 @@ def run(  # noqa: PLR0917 - typer calls it by name
             "--policy", metavar="NAME", help="What follows from a loop: ladder (the default), stop or observe.", rich_help_panel=SETTINGS
         ),
     ] = None,
+    compaction: Annotated[
+        str | None,
+        typer.Option(
+            "--compaction",
+            metavar="PRESET|off",
+            help=f"How the history is kept inside the model's window: {', '.join(PRESETS)}, or off.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
     settings: SetOption = None,
     config: ConfigOption = None,
     as_json: Annotated[
@@ -176,7 +186,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
         priced = price_of(price)
         if no_detectors and detectors is not None:
             raise ConfigError("--detectors and --no-detectors say different things; give one of them")
-        chosen = settings_of(config, detectors, settings, policy)
+        chosen = settings_of(config, detectors, settings, policy, compaction)
         seconds = number_or_off(last_turn, "--last-turn")
         screen = JsonLines(chunks=verbose) if as_json else ForPeople(console, verbose=verbose, priced=priced is not None)
         shown = Shown(screen)
@@ -194,6 +204,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 prices=priced,
                 detectors=None if no_detectors else chosen.detectors(),
                 policy=chosen.policy(),
+                compaction=chosen.compaction(),
                 plan=plan_of(plan, step or ()),
                 last_turn=monitor.LastTurn(seconds) if seconds is not None else None,
                 max_nudges=max_nudges,

@@ -60,9 +60,10 @@ class Compaction(Preset):
     ) -> CompactionResult:
         """Make `messages` smaller, for a loop of one's own; also what a compaction returned before.
 
-        `window`, of `model`, in tokens, where no table knows it; give it as well where the preset alone has a model. `model` writes the summary, unless the preset has its own. `instructions`
-        and `tools` are what goes out with the messages, so that the whole request is measured. `facts` stand beside the summary word for
-        word. `reason`: `OVERFLOW` does whatever is possible, also without a model; by default a failure leaves everything as it was.
+        `window`, in tokens, of the model that goes on with them; by default what the table of known models has for `model`. `model` writes
+        the summary, unless the preset has its own. `instructions` and `tools` are what goes out with the messages, so that the whole
+        request is measured. `facts` stand beside the summary word for word. `reason`: `OVERFLOW` does whatever is possible, also without
+        a model; by default a failure leaves everything as it was.
 
         Raises `CompactionError`, and `ConfigError` for a call that makes no sense.
         """

@@ -11,7 +11,7 @@ turn compacts again (Codex #35032), for ever (Claude Code #24179: 211 of them).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from monitor._numbers import is_finite
@@ -46,31 +46,27 @@ class Marks:
     window: Window
     headroom: Headroom
     low_water: float = LOW_WATER
+    high: int | None = field(init=False, compare=False, repr=False)
+    """From here on the context is compacted, beside the run."""
+    low: int | None = field(init=False, compare=False, repr=False)
+    """What a compaction at the high-water mark gets below."""
+    warn: int | None = field(init=False, compare=False, repr=False)
+    """From here on it is told that the mark is near."""
+    ceiling: int | None = field(init=False, compare=False, repr=False)
+    """From here on the run waits for its compaction: halfway between the high-water mark and the end of the window."""
 
     def __post_init__(self) -> None:
         if not (is_finite(self.low_water) and 0 < self.low_water < 1):
             raise ConfigError(f"low_water is a share of the high-water mark, between 0 and 1, not {self.low_water!r}")
-
-    @property
-    def high(self) -> int | None:
-        """From here on the context is compacted, beside the run."""
-        return self.headroom.usable(self.window)
-
-    @property
-    def low(self) -> int | None:
-        """What a compaction at the high-water mark gets below."""
-        return _share(self.high, self.low_water)
-
-    @property
-    def warn(self) -> int | None:
-        """From here on it is told that the mark is near."""
-        return _share(self.high, WARNING)
-
-    @property
-    def ceiling(self) -> int | None:
-        """From here on the run waits for its compaction: halfway between the high-water mark and the end of the window."""
-        high, end = self.high, self.window.tokens
-        return None if high is None or end is None else high + (end - high) // 2
+        high, end = self.headroom.usable(self.window), self.window.tokens
+        marks = {
+            "high": high,
+            "low": _share(high, self.low_water),
+            "warn": _share(high, WARNING),
+            "ceiling": None if high is None or end is None else high + (end - high) // 2,
+        }
+        for name, tokens in marks.items():  # once: they are asked for several times a turn
+            object.__setattr__(self, name, tokens)
 
     @property
     def growth(self) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import anyio.lowlevel
+
 from monitor.compacting import (
     PRESSING,
     AskTurn,
@@ -53,7 +55,7 @@ from monitor.context.truncate import ClipResults
 from monitor.context.turns import COMPACTION
 from monitor.context.window import Window, window_of
 from monitor.errors import describe
-from monitor.messages import Media, Message, Text, UserMessage
+from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import Model, ToolSpec
 
 PINNED_SHARE: Final = 1 / 4
@@ -66,6 +68,8 @@ FRAME_TOKENS: Final = 50
 """The marks around the new messages, and what the model is said to have answered."""
 LEAST_GAIN: Final = 0.05
 """A compaction that saves less is none. Ours."""
+AT_ONCE: Final = 1_000
+"""So many messages are measured at once: some 30 ms."""
 CUT: Final = "cut"
 """Stands where a summary says by whom it is: nobody made one."""
 LEFT_OUT: Final = (
@@ -200,17 +204,29 @@ class _Pipeline:
         self._wishes = Wishes()
         self._earlier = self._read_earlier()
         self._raw_fixed = (size_of_text(situation.instructions or "") + size_of_tools(situation.tools)).tokens
-        self._scale = self._scale_of(self._raw_fixed + sum(map(self._raw, situation.messages)))
-        self._fixed = self._measure(())
-        self._before = self._measure(situation.messages)
-        self._target = min(situation.marks.target(situation.reason, self._before), int(self._before * (1 - LEAST_GAIN)) + 1)
+        self._scale: float
+        self._fixed: int
+        self._before: int
+        self._target: int
 
     # --- measuring
+
+    async def _weigh(self) -> None:
+        """Measure what there is. Everything else in the program has its turn now and then: there may be thousands of messages."""
+        now = self._now
+        for number, message in enumerate(now.messages, 1):
+            self._raw(message)
+            if number % AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+        self._scale = self._scale_of(self._raw_fixed + sum(map(self._raw, now.messages)))
+        self._fixed = self._measure(())
+        self._before = self._measure(now.messages)
+        self._target = min(now.marks.target(now.reason, self._before), int(self._before * (1 - LEAST_GAIN)) + 1)
 
     def _scale_of(self, raw: int) -> float:
         """By how much the request is larger than is estimated. One that was refused has more than the window, whatever is counted."""
         now = self._now
-        if now.reason is CompactionReason.OVERFLOW:
+        if now.reason in {CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW}:
             return max(now.scale, now.tokens / max(1, raw), (now.window.tokens or 0) / max(1, raw))
         if now.reported and now.tokens:
             return now.tokens / max(1, raw)
@@ -265,7 +281,9 @@ class _Pipeline:
         now, preset = self._now, self._preset
         if len(now.messages) <= self._head:
             raise _nothing("there is nothing behind the last compaction" if self._head else "the history is empty")
+        await self._weigh()
         smaller, names = self._reduced(preset.steps)
+        await anyio.lowlevel.checkpoint()
         if names and self._measure(smaller) < self._enough:
             return self._reduction(smaller, names)
         if len(smaller) != len(now.messages):  # whole turns are gone, and it is not enough: they are summarised with the others
@@ -408,6 +426,7 @@ class _Pipeline:
         now, cut = self._now, rung.cut
         covered, tail = now.messages[self._head : cut.index], messages[cut.index :]
         beside = self._beside(cut.index)
+        await anyio.lowlevel.checkpoint()
         if rung.last:
             summary, text = self._cut_short(beside.facts, tail)
         else:
@@ -450,11 +469,14 @@ class _Pipeline:
         )
         return Proposal(edits=tuple(edits), result=result, media_removed=media_removed)
 
-    @staticmethod
-    def _shown(text: str, tail: Messages) -> Messages:
-        """What stands before `tail`; roles alternate."""
+    def _shown(self, text: str, tail: Messages) -> Messages:
+        """What stands before `tail`. The user speaks next: roles alternate. Or the model does: nobody answers for it."""
         begins = UserMessage((Text(text),), synthetic=True)
-        return (begins,) if tail and not isinstance(tail[0], UserMessage) else (begins, acknowledgement())
+        next_one = tail[0] if tail else None
+        last = self._now.messages[-1]
+        if isinstance(next_one, AssistantMessage) or (next_one is None and isinstance(last, AssistantMessage) and last.results):
+            return (begins,)
+        return begins, acknowledgement()
 
     async def _summary(self, rung: _Rung, covered: Messages, beside: _Beside) -> Summary:
         assert rung.summarizer is not None  # noqa: S101 - only the last rung has none

@@ -80,16 +80,16 @@ class Preset:
             raise ConfigError(f"timeout_s is {self.timeout_s!r}; give a number of seconds above 0")
         if self.continues not in get_args(Continues):
             raise ConfigError(f"continues is one of {', '.join(map(repr, get_args(Continues)))}, not {self.continues!r}")
-        if self.model is not None and not callable(getattr(self.model, "stream", None)):
+        if self.model is not None and not _can(self.model, "stream"):
             raise ConfigError(f"model takes a model such as monitor.model('google:...'), not {self.model!r}")
-        if self.summarizer is not None and not callable(getattr(self.summarizer, "summarize", None)):
+        if self.summarizer is not None and not _can(self.summarizer, "summarize"):
             raise ConfigError(f"summarizer takes one such as monitor.Extractive(), not {self.summarizer!r}")
-        for name, does in (("keep", "cut"), ("store", "add")):
-            given = getattr(self, name)
-            if not (name == "store" and given is None) and not callable(getattr(given, does, None)):
-                raise ConfigError(f"{name} takes what has {does}(), not {given!r}")
+        if not _can(self.keep, "cut"):
+            raise ConfigError(f"keep takes a rule such as monitor.compaction.keep.KeepMessages(5), not {self.keep!r}")
+        if self.store is not None and not _can(self.store, "add"):
+            raise ConfigError(f"store takes a CompactionStore, not {self.store!r}")
         for name in ("steps", "after_turn"):
-            object.__setattr__(self, name, _each(name, getattr(self, name), lambda one: callable(getattr(one, "reduce", None))))
+            object.__setattr__(self, name, _each(name, getattr(self, name), lambda one: _can(one, "reduce")))
         object.__setattr__(self, "hooks", _each("hooks", self.hooks, lambda one: isinstance(one, CompactionHook)))
 
     @classmethod
@@ -170,6 +170,10 @@ class Preset:
 
 PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")
 """By name; each is a class method."""
+
+
+def _can(one: object, does: str) -> bool:
+    return not isinstance(one, type) and callable(getattr(one, does, None))
 
 
 def _each(name: str, given: object, is_one: Callable[[object], bool]) -> tuple[Any, ...]:

@@ -120,11 +120,14 @@ class _Work:
     calls: int = 0
     live: bool = False
     _instructions: str = field(init=False)
+    _texts: Sequence[str] = field(init=False)
+    """The task's messages as they are read."""
     _chain: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._instructions = self.task.template.instructions(self.task)
-        self._chain = _identities(self.task)
+        self._texts = blocks(self.task.messages)
+        self._chain = _identities(self.task, self._texts)
 
     # --- the two ways to a draft
 
@@ -217,11 +220,21 @@ class _Work:
         if self.task.prompt is None and (sections := self.task.template.audit(text)):
             wrong.append(f"these sections are missing, empty altogether, or there twice: {', '.join(sections)}")
         most = int(self.task.max_tokens * MOST_LENGTH)
-        whole = sum(map(message_tokens, self.task.messages)) + size_of_text(self.task.previous or "").tokens
-        if (tokens := size_of_text(text).tokens) > min(most, whole):
+        tokens = size_of_text(text).tokens
+        whole = self._whole(tokens)
+        if tokens > min(most, whole):
             than = "what it stands for" if whole < most else "it may be"
             wrong.append(f"it is longer than {than}: {tokens:,} tokens instead of {min(self.task.max_tokens, whole):,} at most")
         return wrong
+
+    def _whole(self, enough: int) -> int:
+        """The tokens of what is summarised; no more than `enough` of them are counted, and then some."""
+        whole = size_of_text(self.task.previous or "").tokens
+        for message in self.task.messages:
+            if whole >= enough:
+                break
+            whole += message_tokens(message)
+        return whole
 
     def _missing(self, text: str) -> tuple[str, ...]:
         return tuple(one for one in self.task.identifiers if one not in text)
@@ -247,7 +260,7 @@ class _Work:
     def _next(self, earlier: str | None, done: int, room: int) -> Excerpt:
         """The messages that are read next."""
         left = room - most_tokens(self._question(earlier, None, room))
-        return next_window(self.task.messages, max(left, LEAST_WINDOW_TOKENS), first=done)
+        return next_window(self.task.messages, max(left, LEAST_WINDOW_TOKENS), first=done, texts=self._texts)
 
     def _question(self, earlier: str | None, excerpt: Excerpt | None, room: int) -> str:
         parts = [BEGIN]
@@ -363,12 +376,12 @@ def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
 # --- what is known of tasks, requests and answers
 
 
-def _identities(task: SummaryTask) -> list[str]:
+def _identities(task: SummaryTask, texts: Sequence[str]) -> list[str]:
     """Of the first 0, 1, ... messages, with the earlier summary and the prompt."""
     template = task.template
     chain = [identity(canonical_json((template.name, template.sections, template.style, task.previous, task.prompt, task.hints)))]
-    for block in blocks(task.messages):
-        chain.append(identity(chain[-1] + block))
+    for text in texts:
+        chain.append(identity(chain[-1] + text))
     return chain
 
 

@@ -82,14 +82,17 @@ def windows(messages: Sequence[Message], max_tokens: int, *, first: int = 0) -> 
     return packed
 
 
-def next_window(messages: Sequence[Message], max_tokens: int, *, first: int = 0) -> Excerpt:
-    """The first of `windows`, which need not be of one size. Raises `ConfigError` as they do, and where there is no message left."""
+def next_window(messages: Sequence[Message], max_tokens: int, *, first: int = 0, texts: Sequence[str] | None = None) -> Excerpt:
+    """The first of `windows`, which need not be of one size. `texts`: what `blocks` made of `messages`, where it was asked before.
+
+    Raises `ConfigError` as they do, and where there is no message left.
+    """
     if max_tokens < LEAST_WINDOW_TOKENS or first >= len(messages):
         raise ConfigError(f"a window of {max_tokens} tokens for message {first} of {len(messages)}; it takes {LEAST_WINDOW_TOKENS} or more")
     lines: list[str] = []
     used = 0
     for at in range(first, len(messages)):
-        text, tokens = _fitted(messages[at], at, max_tokens)
+        text, tokens = _fitted(messages[at], at, max_tokens, None if texts is None else texts[at])
         if lines and used + tokens > max_tokens:
             break
         lines.append(text)
@@ -123,10 +126,10 @@ _LESS: Final = (
 """What is tried, one after the other, for a message that is too long."""
 
 
-def _fitted(message: Message, at: int, max_tokens: int) -> tuple[str, int]:
-    """`message` as text, and its tokens with the end of its last line."""
+def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tuple[str, int]:
+    """`message` as text, and its tokens with the end of its last line. `whole`: all of it, where that is known."""
     for detail in (_WHOLE, *_LESS):
-        text = _block(message, at, detail)
+        text = whole if whole is not None and detail is _WHOLE else _block(message, at, detail)
         tokens = most_tokens(text + "\n")
         if tokens <= max_tokens:
             return text, tokens

@@ -131,7 +131,7 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
         case CompactionProgressed(done_messages=done, of_messages=total):
             return f"compaction: {done} of {total} messages are in the summary"
         case CompactionFinished(tokens_before=before, tokens_after=after, kept_messages=kept, summarised_by=by, warnings=warnings):
-            sizes = f"{before:,} tokens are {after:,}"
+            sizes = f"{before:,} -> {after:,} tokens"
             return f"compacted by {by}: {sizes}, {kept} messages kept{''.join(f'; {warning}' for warning in warnings)}"
         case CompactionSkipped(why=failure, detail=detail):
             return f"no compaction ({failure.value}): {detail}"

@@ -35,21 +35,30 @@ def test_version():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["demo", "--help"], ["run", "--help"], ["scan", "-h"], ["doctor", "--help"], ["judge-eval", "--help"], ["context", "-h"]],
+    [
+        ["--help"],
+        ["demo", "--help"],
+        ["run", "--help"],
+        ["scan", "-h"],
+        ["doctor", "--help"],
+        ["judge-eval", "--help"],
+        ["context", "-h"],
+        ["compact", "-h"],
+    ],
 )
 def test_help_teaches_with_examples(arguments: list[str]):
     told = CliRunner().invoke(app, arguments)
     assert told.exit_code == 0
-    assert re.search(r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context)", told.output, re.MULTILINE)
+    assert re.search(r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact)", told.output, re.MULTILINE)
 
 
 def test_without_a_command_it_says_what_there_is():
-    assert {"context", "demo", "doctor", "judge-eval", "run", "scan"} <= set(CliRunner().invoke(app, []).output.split())
+    assert {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan"} <= set(CliRunner().invoke(app, []).output.split())
 
 
 def test_the_page_names_every_option_and_no_other():
     parts = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-    assert set(parts) == {"context", "demo", "doctor", "judge-eval", "run", "scan"}
+    assert set(parts) == {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan"}
     for command, part in parts.items():
         assert set(re.findall(r"--[a-z]+(?:-[a-z]+)*", part)) == options(command)
 

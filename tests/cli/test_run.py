@@ -21,11 +21,14 @@ from monitor.adapters.replay import RecordedChunk, write_chunks
 from monitor.chunks import Chunk
 from monitor.cli._app import app
 from monitor.cli._outcome import exit_code
+from monitor.compaction.templates import CHECKPOINT
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, call, openai_steps
 from monitor.testing.gemini_server import ReceivedRequest
-from monitor.testing.gemini_steps import error_reply, events_of_message
+from monitor.testing.gemini_steps import call as function_call
+from monitor.testing.gemini_steps import error_reply, events_of_message, finish, overflow, usage
+from monitor.testing.gemini_steps import text as gemini_text
 from tests.adapters.google_sdk import sdk_warnings
 
 pytestmark = sdk_warnings
@@ -49,6 +52,11 @@ class Review(BaseModel):
 def read_file(path: str) -> str:
     """Read a file."""
     return f"the first line of {path}\\nand another"
+
+
+def big(path: str) -> str:
+    """Read a large file."""
+    return f"the first line of {path}\\n" * 2_000
 
 
 def stuck(path: str) -> str:
@@ -295,7 +303,7 @@ def ended(reason: TerminateReason, *, ok: bool = False, source: str = "x") -> Ou
         ),
         (4, "loop_detected"),
         (5, "missing_outputs"),
-        (6, "rate_limited prompt_too_long blocked invalid_stream truncated"),
+        (6, "rate_limited prompt_too_long compaction_ineffective blocked invalid_stream truncated"),
         (7, "error"),
         (130, "aborted cancelled closed_by_caller"),
     ],
@@ -509,3 +517,43 @@ def test_a_second_ctrl_c_leaves_at_once():
     rest, _ = process.communicate(timeout=10)
     assert process.returncode == 130
     assert "interrupted twice, leaving at once" in rest
+
+
+# ------------------------------------------------------------------ compaction
+
+
+def small(request: ReceivedRequest) -> Sequence[Any]:
+    """A model that reads six files, refuses what is longer than its window, and can summarise."""
+    size = len(json.dumps(request.body)) // 4
+    if not request.body.get("tools"):
+        text = CHECKPOINT.skeleton(dict.fromkeys(CHECKPOINT.sections, "- six files"))
+        return [gemini_text(text), finish(usage=usage(size, output=200))]
+    if size > 30_000:
+        return [overflow(size, 30_000)]
+    if request.number > 5:
+        return [gemini_text("All is read."), finish(usage=usage(size, output=4))]
+    return [function_call("big", {"path": f"f{request.number}.py"}), finish(usage=usage(size, output=9))]
+
+
+def asked(*options: str) -> Any:
+    with LocalGemini(small) as server:
+        return invoke("Read all.", "--model", "google:local", "--base-url", server.base_url, "--tool", "my_tools:big", *options)
+
+
+def test_a_run_is_compacted_and_that_is_one_line():
+    shown = asked("--compaction", "pi")
+    assert shown.exit_code == 0, shown.output
+    (line,) = [line.strip() for line in shown.output.splitlines() if "compacted by" in line]
+    assert re.match(r"✓ compacted by google:local: [\d,]+ -> [\d,]+ tokens, \d+ messages? kept", line)
+    assert "reason   goal" in shown.output
+    assert re.search(r"used .* for summaries", shown.output)
+
+
+def test_compaction_can_be_switched_off_and_set_in_the_file():
+    shown = asked("--compaction", "off")
+    assert shown.exit_code == 6
+    assert "reason   prompt_too_long" in shown.output
+    Path("agent-monitor.toml").write_text('compaction = "off"\n')
+    assert asked().exit_code == 6
+    assert asked("--compaction", "default").exit_code == 0
+    assert "there is no preset 'emacs'" in invoke("x", "--demo", "--compaction", "emacs").stderr

@@ -82,7 +82,7 @@ COMPACTIONS = [
         monitor.CompactionFinished(
             1.0, 4, 1, HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "extractive", JudgeCost(), 0, None, 0.2, ("no model answered",)
         ),
-        "compacted by extractive: 85,000 tokens are 30,000, 12 messages kept; no model answered",
+        "compacted by extractive: 85,000 -> 30,000 tokens, 12 messages kept; no model answered",
     ),
     (
         monitor.CompactionSkipped(1.0, 4, HIGH_WATER, CompactionFailure.DISABLED, "two in a row did not help"),
