@@ -238,7 +238,10 @@ async def test_when_a_loop_of_ones_own_should_compact(preset: Compaction, due: i
 
 async def test_the_frontier_of_a_run_is_what_was_given_what_is_missing_and_its_plan():
     assignment = Assignment(Outputs({"b": dict, "c": str}), Plan(["one", "two"]).fresh())
-    for name, arguments in (("emit_value", {"name": "b", "value": {"z": 1, "a": "é"}}), ("update_plan", {"step": 1, "status": "completed"})):
+    for name, arguments in (
+        ("emit_value", {"name": "b", "value": {"z": 1, "a": "é"}}),
+        ("update_plan", {"step": 1, "status": "completed"}),
+    ):
         answer = assignment.answer(ToolCall("1", name, arguments))
         assert answer is not None
         assert not answer.is_error
