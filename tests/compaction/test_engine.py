@@ -26,6 +26,8 @@ from monitor import (
     Window,
     events,
 )
+from monitor.assignment import Assignment
+from monitor.chunks import ToolCall
 from monitor.compacting import shown
 from monitor.compaction.frontier import frontier
 from monitor.compaction.hooks import CompactionAsked
@@ -34,6 +36,9 @@ from monitor.compaction.pinned import CONTINUE, acknowledgement, head_of_message
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context.validate import validate
 from monitor.messages import message_codec
+from monitor.models import ModelRequest
+from monitor.outputs import Outputs
+from monitor.plan import Plan
 from monitor.testing import FakeClock, ScriptedModel, Stall
 from tests.compaction.making import first_text, summariser, summary_of, talk, told
 from tests.context.talk import ran, said, user
@@ -202,12 +207,21 @@ async def test_hooks_are_told_before_and_after():
 
 async def test_one_that_is_cancelled_leaves_nothing_at_work():
     """S8."""
-    model, heard = ScriptedModel([Stall()], name="scripted:slow"), Heard()
-    with anyio.move_on_after(0.05) as scope:
+    asked, heard = anyio.Event(), Heard()
+
+    def never(_: ModelRequest) -> Any:
+        asked.set()
+        return [Stall()]
+
+    async def compact() -> None:
         await Compaction(steps=()).compact(TALK, model=model, window=200_000, sinks=[heard], clock=FakeClock())
-    assert scope.cancelled_caught
-    assert len(model.streams) == 1
-    assert model.streams[0].closed
+
+    model = ScriptedModel(never, name="scripted:slow")
+    async with anyio.create_task_group() as group:
+        group.start_soon(compact)
+        await asked.wait()
+        group.cancel_scope.cancel()
+    assert [stream.closed for stream in model.streams] == [True]
     assert heard.named(events.CompactionFinished) == []
     (failed,) = heard.named(events.CompactionFailed)
     assert failed.failure is CompactionFailure.ABORTED
@@ -223,18 +237,19 @@ async def test_when_a_loop_of_ones_own_should_compact(preset: Compaction, due: i
 
 
 async def test_the_frontier_of_a_run_is_what_was_given_what_is_missing_and_its_plan():
-    class Plan:
-        def render(self) -> str:
-            return "[x] one\n[ ] two"
-
-    class Assignment:
-        plan: Any = Plan()
-
-        def result(self) -> dict[str, Any]:
-            return {"emitted": {"b": {"z": 1, "a": "é"}}, "missing": ["c"]}
-
-    facts = frontier(Assignment())  # type: ignore[arg-type]
-    assert facts == PinnedFacts(emitted={"b": '{"a": "é", "z": 1}'}, outstanding=("c",), plan="[x] one\n[ ] two")
+    assignment = Assignment(Outputs({"b": dict, "c": str}), Plan(["one", "two"]).fresh())
+    for name, arguments in (
+        ("emit_value", {"name": "b", "value": {"z": 1, "a": "é"}}),
+        ("update_plan", {"step": 1, "status": "completed"}),
+    ):
+        answer = assignment.answer(ToolCall("1", name, arguments))
+        assert answer is not None
+        assert not answer.is_error
+    assert assignment.plan is not None
+    facts = frontier(assignment)
+    assert "two" in assignment.plan.render()
+    assert facts == PinnedFacts(emitted={"b": '{"a": "é", "z": 1}'}, outstanding=("c",), plan=assignment.plan.render())
+    assert frontier(Assignment()) == PinnedFacts()
 
 
 async def test_where_the_model_speaks_next_nobody_answers_for_it():
