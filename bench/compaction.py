@@ -72,7 +72,7 @@ class Results:
             _goal("runs that did not reach their goal", sum(row.runs - row.ended_well for row in rows), 0),
             _goal("outputs of the run that are gone at its end", sum(row.outputs["gone"] for row in ended), 0),
             _goal("outputs of earlier runs that are gone at the end", sum(row.earlier_outputs["gone"] for row in ended), 0),
-            _goal("user messages that are gone at the end", sum(row.users["gone"] for row in ended), 0),
+            _goal("user messages that are gone in silence", sum(row.users["gone"] for row in ended), 0),
             _goal("a turn at the end of a long run by one at its beginning", max(row.growth for row in self.long), GOAL_GROWTH),
             _goal("histories between before and after", self.soak.between, 0),
             _goal("struck runs with anything wrong", len(self.soak.wrong), 0),

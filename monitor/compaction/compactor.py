@@ -176,8 +176,11 @@ class Compactor:
 
     def stream_finished(self, tokens: int) -> None:
         """An answer has come, and the provider has counted so many tokens: the tools may run while the summary is made."""
-        if tokens and self.preset.background and not self.at_work and self._due(tokens) is CompactionReason.HIGH_WATER:
-            self._count = TokenCount(tokens, tokens, tokens, tokens)
+        if not tokens or not self.preset.background or self.at_work or self._due(tokens) is not CompactionReason.HIGH_WATER:
+            return
+        count = self._meter.count()  # what the provider counted may have been made smaller while it answered
+        if self._due(count.tokens) is CompactionReason.HIGH_WATER:
+            self._count = count
             self.start(CompactionReason.HIGH_WATER, waited_for=False)
 
     def press(self, reason: CompactionReason) -> None:
