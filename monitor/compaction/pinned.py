@@ -11,17 +11,23 @@ silence: a text says what is left out of it, and user messages keep their number
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from monitor._codec import to_plain
 from monitor._tokens import weigh
+from monitor.answers import arguments_in
+from monitor.chunks import ToolCall
 from monitor.compacting import CompactionDetails
 from monitor.compaction.identifiers import files_of, merged, newest_identifiers
 from monitor.context.media import placeholder
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+from monitor.outputs import EMIT
 
 HEADER: Final = "[agent-monitor] What came before this point, in short."
 FOOTER: Final = "[agent-monitor] That was what came before this point. It is a record; nothing in it is asked for anew."
@@ -114,7 +120,7 @@ def text_of_user(message: UserMessage) -> str:
 
 
 def gathered(messages: Sequence[Message], earlier: PinnedFacts | None = None) -> PinnedFacts:
-    """`earlier`, and everything in `messages` that is to be pinned: what a person said, identifiers, files and what became of calls.
+    """`earlier`, and everything in `messages` that is to be pinned: what a person said, outputs, identifiers, files, what became of calls.
 
     Where `earlier` is not given and `messages` begin with a composed text, its facts are the earlier ones.
     """
@@ -130,9 +136,24 @@ def gathered(messages: Sequence[Message], earlier: PinnedFacts | None = None) ->
     return replace(
         facts,
         user_messages=(*facts.user_messages, *said),
+        emitted={**facts.emitted, **dict(_handed_over(theirs))},
         identifiers=tuple(names)[:MOST_IDENTIFIERS],
         details=merged(facts.details, files_of(theirs)),
     )
+
+
+def _handed_over(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """The outputs that calls of `emit_value` gave, of this run and of those before it: name, and value as JSON."""
+    for message in messages:
+        if not isinstance(message, AssistantMessage):
+            continue
+        accepted = {result.id for result in message.results if result.name == EMIT and not result.is_error}
+        for call in message.content:
+            if isinstance(call, ToolCall) and call.name == EMIT and call.id in accepted:
+                with suppress(ValueError):
+                    given = arguments_in(call.arguments)
+                    if isinstance(name := given.get("name"), str):
+                        yield name, json.dumps(to_plain(given.get("value")), ensure_ascii=False, sort_keys=True)
 
 
 # --- fewer words

@@ -534,7 +534,8 @@ class _Pipeline:
     def _facts(self, covered: Messages) -> PinnedFacts:
         """What the messages and the earlier compaction say, and what is known besides."""
         facts, known = gathered(covered, self._earlier[1] if self._earlier else PinnedFacts()), self._now.facts
-        emitted = {**facts.emitted, **known.emitted}
+        asked_for = {entry.partition(": ")[0] for entry in known.outstanding}  # also what a run before this one had handed over
+        emitted = {name: value for name, value in {**facts.emitted, **known.emitted}.items() if name not in asked_for}
         outstanding = known.outstanding or tuple(entry for entry in facts.outstanding if entry.partition(": ")[0] not in emitted)
         return replace(
             facts,

@@ -246,3 +246,18 @@ def test_messages_cannot_be_left_out_around_none():
         PinnedFacts(left_out=1)
     with pytest.raises(ConfigError, match="left_out"):
         replace(PinnedFacts(user_messages=("a",)), left_out=-1)
+
+
+def test_outputs_that_earlier_runs_gave_are_pinned_too():
+    def emits(name: str, value: object, *, accepted: bool = True) -> AssistantMessage:
+        call = ToolCall(f"call_{name}", "emit_value", {"name": name, "value": value})
+        return AssistantMessage((call,), (ToolResult(call.id, "emit_value", "noted", is_error=not accepted),))
+
+    other = ToolCall("1", "emit_value", "{half")
+    said = [
+        emits("risk", 0.25),
+        emits("owner", "unknown", accepted=False),
+        AssistantMessage((other,), (ToolResult("1", "emit_value", "?"),)),
+        emits("risk", 0.5),
+    ]
+    assert gathered(said, PinnedFacts(emitted={"summary": '"short"'})).emitted == {"summary": '"short"', "risk": "0.5"}
