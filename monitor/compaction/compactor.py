@@ -32,7 +32,7 @@ from monitor.compaction.base import Checkpoint, Progress
 from monitor.compaction.extractive import Extractive
 from monitor.compaction.hooks import may_continue, tell_after
 from monitor.compaction.marks import Hysteresis, Marks
-from monitor.compaction.pinned import PinnedFacts, head_of_messages
+from monitor.compaction.pinned import PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.pipeline import CUT, Proposal, Situation, continue_message, propose
 from monitor.compaction.preset import Preset
 from monitor.compaction.refill import Snapshot, attributed, snapshot
@@ -46,7 +46,7 @@ from monitor.context.window import Window, WindowSource
 from monitor.errors import describe
 from monitor.events import Event
 from monitor.judging import JudgeCost
-from monitor.messages import AssistantMessage, UserMessage
+from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
 from monitor.verdicts import Detection
@@ -406,17 +406,16 @@ class Compactor:
     def _placed(self, proposal: Proposal, goes_on: UserMessage | None) -> tuple[CompactionRecord | None, tuple[HistoryEdit, ...]]:
         """The record and the edits as they fit in now.
 
-        An answer may have come since the proposal was made, or will come next: then nothing stands between it and the summary, as roles
-        alternate.
+        An answer may have come since the proposal was made, or will come next: then nothing stands between it and the summary. Where a
+        user speaks next, the model has answered. So roles alternate.
         """
         record, edits = proposal.result.record, proposal.edits
-        if record is None or not self._driven or not isinstance(record.shown[-1], AssistantMessage):
+        if record is None or not self._driven:
             return record, edits
         compaction, *others = edits
         behind = self._history.messages[compaction.stop : compaction.stop + 1] or (goes_on,)
-        if isinstance(behind[0], UserMessage):
-            return record, edits
-        shown = record.shown[:-1]
+        begins = record.shown[:1]
+        shown = (*begins, acknowledgement()) if isinstance(behind[0], UserMessage) else begins
         return replace(record, shown=shown), (replace(compaction, replacement=shown), *others)
 
     def _made_do(self, record: CompactionRecord) -> bool:

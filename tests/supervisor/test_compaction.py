@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -121,10 +122,8 @@ def begins_with_summary(request: ModelRequest) -> bool:
 
 
 def roles_alternate(messages: tuple[Message, ...]) -> bool:
-    """A message with results has the tools' answer behind it, which is the user's role for every provider."""
-    speaks_last = ["user" if isinstance(one, UserMessage) or one.results else "model" for one in messages]
-    begins = ["user" if isinstance(one, UserMessage) else "model" for one in messages[1:]]
-    return all(last != first for last, first in zip(speaks_last, begins, strict=False))
+    """Behind a message with results either may speak: the tools' answer goes out as the user's, with what a user says behind it."""
+    return all(type(one) is not type(two) or (isinstance(one, AssistantMessage) and one.results) for one, two in pairwise(messages))
 
 
 def first_result(messages: tuple[Message, ...]) -> monitor.ToolResult:
