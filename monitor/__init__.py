@@ -137,8 +137,8 @@ from monitor.guard import Watched as Watched
 from monitor.guard import watch as watch
 from monitor.judges import DoneJudge as DoneJudge
 from monitor.judges import LoopJudge as LoopJudge
+from monitor.judging import AskCost as AskCost
 from monitor.judging import Judge as Judge
-from monitor.judging import JudgeCost as JudgeCost
 from monitor.judging import JudgeInput as JudgeInput
 from monitor.judging import Judgement as Judgement
 from monitor.messages import AssistantMessage as AssistantMessage
@@ -200,6 +200,7 @@ __all__ = [
     "AbortRequested",
     "AdapterError",
     "Answer",
+    "AskCost",
     "AssistantMessage",
     "AttemptRetried",
     "BeforeCompaction",
@@ -255,7 +256,6 @@ __all__ = [
     "Judge",
     "JudgeAnswered",
     "JudgeAsked",
-    "JudgeCost",
     "JudgeFailed",
     "JudgeInput",
     "Judgement",

@@ -10,7 +10,7 @@ from monitor._wait import Clock
 from monitor.conditions import Timeout
 from monitor.errors import AdapterError
 from monitor.events import Event
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
 from monitor.policy import ObserveOnly
@@ -24,7 +24,7 @@ REPLY_CHARS = 50_000
 
 
 async def ask_turn(
-    model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[JudgeCost], None]
+    model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[AskCost], None]
 ) -> Turn:
     """What `model` answers to `request`, also where it failed or was cut off. `charge` is told what it took, also of one that is cancelled.
 
@@ -41,14 +41,14 @@ async def ask_turn(
                 pass
     finally:
         outcome = core.terminate(clock.now())
-        charge(JudgeCost(outcome.usage, outcome.usage_estimated))
+        charge(AskCost(outcome.usage, outcome.usage_estimated))
     if outcome.reason is TerminateReason.TIMEOUT:
         raise TimeoutError(f"{model.name} did not answer within {timeout_s:g} s")
     return replace(stream.turn, stopped=None if outcome.ok else Stop(outcome.reason, outcome.detail, outcome.source), error=outcome.error)
 
 
 async def ask(
-    model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[JudgeCost], None]
+    model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[AskCost], None]
 ) -> str:
     """The text that `model` answers to `request`. `charge` is told what it took, also where it fails or is cancelled.
 

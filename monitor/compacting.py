@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from monitor._codec import Codec
 from monitor.errors import ConfigError, MonitorError
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.messages import Message
 from monitor.models import Model, ModelRequest
 from monitor.outcome import Turn
@@ -213,7 +213,7 @@ class CompactionResult:
     kept_tokens: int = 0
     reread_tokens: int = 0
     """Estimated: what the provider had cached and has to read anew once."""
-    cost: JudgeCost = field(default_factory=JudgeCost)
+    cost: AskCost = field(default_factory=AskCost)
     """What the summary took."""
     warnings: tuple[str, ...] = ()
     """What was done instead of what was wanted: a model that did not answer, a rung of the ladder."""

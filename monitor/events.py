@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from monitor._codec import Codec
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.compacting import CompactionFailure, CompactionReason
-from monitor.judging import Fact, JudgeCost, Judgement
+from monitor.judging import AskCost, Fact, Judgement
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -207,7 +207,7 @@ class JudgeAnswered:
     judge: str
     fact: Fact
     judgement: Judgement
-    cost: JudgeCost = field(default_factory=JudgeCost)
+    cost: AskCost = field(default_factory=AskCost)
 
 
 @dataclass(slots=True, frozen=True)
@@ -218,7 +218,7 @@ class JudgeFailed:
     turn: int
     judge: str
     why: str
-    cost: JudgeCost = field(default_factory=JudgeCost)
+    cost: AskCost = field(default_factory=AskCost)
 
 
 @dataclass(slots=True, frozen=True)
@@ -344,7 +344,7 @@ class CompactionFinished:
     kept_tokens: int
     summarised_by: str
     """The model by name, `extractive`, or `cut`."""
-    cost: JudgeCost
+    cost: AskCost
     """What the summary took."""
     reread_tokens: int
     """Estimated: what the provider had cached, and reads anew once."""
@@ -380,7 +380,7 @@ class CompactionFailed:
     """Another try may get past it as things stand."""
     detail: str
     """For people."""
-    cost: JudgeCost
+    cost: AskCost
     """What it took all the same."""
     after_s: float
     """Since it was started."""

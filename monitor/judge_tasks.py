@@ -10,7 +10,7 @@ import anyio
 from monitor._wait import Background, Clock
 from monitor.ask import ask
 from monitor.errors import describe
-from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement, checked
+from monitor.judging import AskCost, Judge, JudgeInput, Judgement, checked
 from monitor.models import Model, ModelRequest
 from monitor.run import RunCore
 
@@ -94,9 +94,9 @@ class _Question:
     def __init__(self, judge: Judge, told: JudgeInput) -> None:
         self.judge = judge
         self.told = told
-        self.cost = JudgeCost()
+        self.cost = AskCost()
 
-    def charge(self, cost: JudgeCost) -> None:
+    def charge(self, cost: AskCost) -> None:
         """A model was asked."""
         self.cost += cost
 

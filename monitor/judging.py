@@ -67,15 +67,15 @@ def checked(answer: object) -> Judgement:
 
 
 @dataclass(slots=True, frozen=True)
-class JudgeCost:
-    """The tokens that a question took, also one that was not answered."""
+class AskCost:
+    """The tokens that it took to ask a model something beside the run, also where it gave no answer: a judge, a summary."""
 
     usage: Usage = field(default_factory=Usage)
     estimated: bool = False
     """Part of it is an estimate, because a provider did not report it."""
 
-    def __add__(self, other: JudgeCost) -> JudgeCost:
-        return JudgeCost(self.usage + other.usage, self.estimated or other.estimated)
+    def __add__(self, other: AskCost) -> AskCost:
+        return AskCost(self.usage + other.usage, self.estimated or other.estimated)
 
 
 Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[str]]

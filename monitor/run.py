@@ -34,7 +34,7 @@ from monitor.counters import Counters
 from monitor.detectors.base import Detector
 from monitor.errors import AdapterError, describe
 from monitor.events import Event
-from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
+from monitor.judging import AskCost, Judge, JudgeInput, Judgement
 from monitor.limits import Limits
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
@@ -118,8 +118,8 @@ class RunCore:
         self._assignment = assignment
         self._recovery = Recovery(last_turn, assignment)
         self._panel = Panel(judges, task)
-        self._judge_cost = JudgeCost()
-        self._compaction_cost = JudgeCost()
+        self._judge_cost = AskCost()
+        self._compaction_cost = AskCost()
         self._emit = emit
         self._parent = parent
         self._cuts = cuts
@@ -398,7 +398,7 @@ class RunCore:
             self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
         return due
 
-    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: JudgeCost) -> None:
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: AskCost) -> None:
         """A judge has answered; also in the middle of a stream. A last turn is not ended for what came before it."""
         if self._outcome is not None:
             return
@@ -410,20 +410,20 @@ class RunCore:
             self._take(detection_of(judge, told, judgement, self.turns), now)
         self._charge(judge, cost, now)
 
-    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: JudgeCost) -> None:
+    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
         """A judge gave no answer. That is no reason to end a run."""
         if self._outcome is None:
             self._panel.failed(judge)
             self._emit(events.JudgeFailed(self.at(now), told.turn, judge.name, why, cost))
             self._charge(judge, cost, now)
 
-    def _charge(self, judge: Judge, cost: JudgeCost, now: float) -> None:
+    def _charge(self, judge: Judge, cost: AskCost, now: float) -> None:
         self._judge_cost += cost
         if judge.counts:
             self._limits.spending.settle(cost.usage, estimated=cost.estimated)
         self._look(now, waiting=False)
 
-    def charge_compaction(self, cost: JudgeCost, now: float) -> None:
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
         """A model was asked to summarise the history: that counts like everything else that the run uses."""
         self._compaction_cost += cost
         self._limits.spending.settle(cost.usage, estimated=cost.estimated)

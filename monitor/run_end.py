@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monitor.assignment import Assignment
 from monitor.events import StreamClosed
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.reasons import TerminateReason
 from monitor.spending import Spending
@@ -52,8 +52,8 @@ def outcome_of(
     elapsed_s: float,
     assignment: Assignment | None,
     spending: Spending,
-    judge_cost: JudgeCost,
-    compaction_cost: JudgeCost,
+    judge_cost: AskCost,
+    compaction_cost: AskCost,
     recovered_from: Stop | None,
     closing: StreamClosed | None,
 ) -> Outcome:

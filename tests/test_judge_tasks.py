@@ -24,7 +24,7 @@ from monitor.events import (
     StopDecided,
     event_codec,
 )
-from monitor.judging import Ask, Judge, JudgeCost, JudgeInput, Judgement, JudgeSchedule
+from monitor.judging import Ask, AskCost, Judge, JudgeInput, Judgement, JudgeSchedule
 from monitor.models import ModelRequest
 from monitor.run import RunCore
 from monitor.sinks.memory import MemorySink
@@ -126,7 +126,7 @@ async def test_a_second_model_that_is_less_sure_sets_the_interval() -> None:
     assert run.asked_at == [30, 36]
     answered = run.of(JudgeAnswered)[0]
     assert (answered.judgement.judged_by, answered.judgement.found) == ("large", False)
-    assert answered.cost == JudgeCost(monitor.Usage(180, 20, 0, 0, 200))
+    assert answered.cost == AskCost(monitor.Usage(180, 20, 0, 0, 200))
 
 
 @pytest.mark.anyio
@@ -635,7 +635,7 @@ def played() -> list[str]:
         now = 100.0 + 10 * turn
         core.begin_turn(now)
         for judge_, told in core.judges_due(now):
-            core.judge_answer(judge_, told, Judgement("It goes round.", 0.95, found=True, judged_by="m"), now + 3, cost=JudgeCost())
+            core.judge_answer(judge_, told, Judgement("It goes round.", 0.95, found=True, judged_by="m"), now + 3, cost=AskCost())
         core.feed(monitor.TextDelta(f"step {turn}"), now + 4)
         core.feed(DONE, now + 5)
         core.end_turn(now + 5, finished=True)
@@ -666,6 +666,6 @@ def test_a_last_turn_is_not_ended_for_what_came_before_it() -> None:
     core.begin_last_turn(monitor.LastTurn(60), 1.0)
     core.begin_turn(1.0)
     assert core.judges_due(1.0) == []
-    core.judge_answer(judge, told, Judgement("", 1.0, found=True, judged_by="m"), 2.0, cost=JudgeCost())
+    core.judge_answer(judge, told, Judgement("", 1.0, found=True, judged_by="m"), 2.0, cost=AskCost())
     assert core.stop is None
     assert not any(isinstance(event, DetectionRaised) for event in events)

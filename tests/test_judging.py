@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.judging import JudgeCost, Judgement, JudgeSchedule, checked, next_interval
+from monitor.judging import AskCost, Judgement, JudgeSchedule, checked, next_interval
 from monitor.state import Usage
 
 
@@ -83,5 +83,5 @@ def test_a_confidence_is_a_number_between_0_and_1(confidence: Any):
 
 
 def test_costs_add_up_and_an_estimate_stays_one():
-    total = JudgeCost(Usage(1, 2, 0, 0, 3), estimated=True) + JudgeCost(Usage(10, 20, 0, 0, 30))
-    assert total == JudgeCost(Usage(11, 22, 0, 0, 33), estimated=True)
+    total = AskCost(Usage(1, 2, 0, 0, 3), estimated=True) + AskCost(Usage(10, 20, 0, 0, 30))
+    assert total == AskCost(Usage(11, 22, 0, 0, 33), estimated=True)

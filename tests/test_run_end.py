@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitor.assignment import Assignment
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.outcome import Outcome
 from monitor.outputs import Outputs
 from monitor.reasons import TerminateReason
@@ -52,8 +52,8 @@ def outcome(stop: Stop, *, error: BaseException | None = None, recovered_from: S
         elapsed_s=1.5,
         assignment=None,
         spending=Spending(),
-        judge_cost=JudgeCost(),
-        compaction_cost=JudgeCost(),
+        judge_cost=AskCost(),
+        compaction_cost=AskCost(),
         recovered_from=recovered_from,
         closing=None,
     )

@@ -22,7 +22,7 @@ from monitor.cli._report import count
 from monitor.errors import ConfigError, describe
 from monitor.guard import CLOSE_GRACE_S
 from monitor.judges import LoopJudge
-from monitor.judging import FIRST_TURN, Judge, JudgeCost, JudgeInput, Judgement
+from monitor.judging import FIRST_TURN, AskCost, Judge, JudgeInput, Judgement
 from monitor.models import Model, ModelRequest
 
 JudgeOption: TypeAlias = Annotated[
@@ -49,7 +49,7 @@ class OfflineJudge:
         self.judge = judge
         self.questions = self.asked = self.cached = self.failed = 0
         """Questions put to the judge; calls of a model, made and found in the cache; questions without an answer."""
-        self.cost = JudgeCost()
+        self.cost = AskCost()
         self.reasons: Counter[str] = Counter()
         """Why there was no answer, and how often."""
         self._portal = portal
@@ -88,7 +88,7 @@ class OfflineJudge:
                 self.reasons[f"the answer could not be kept: {describe(error)}"] += 1
         return reply
 
-    def _charge(self, cost: JudgeCost) -> None:
+    def _charge(self, cost: AskCost) -> None:
         self.cost += cost
 
     def said(self) -> str:

@@ -45,7 +45,7 @@ from monitor.context.turns import head_of
 from monitor.context.window import Window, WindowSource
 from monitor.errors import describe
 from monitor.events import Event
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
@@ -76,7 +76,7 @@ class Surroundings(Protocol):
         """Seconds since the run began."""
         ...
 
-    def charge_compaction(self, cost: JudgeCost, now: float) -> None:
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
         """A summary has used so much."""
         ...
 
@@ -323,7 +323,7 @@ class Compactor:
             model, request, timeout_s=left, clock=self._clock, close_grace_s=self._close_grace_s, charge=partial(self._charge, job)
         )
 
-    def _charge(self, job: Job, cost: JudgeCost) -> None:
+    def _charge(self, job: Job, cost: AskCost) -> None:
         job.cost += cost
         self._run.charge_compaction(cost, self._clock.now())
         self._wake()
@@ -543,7 +543,7 @@ class Job:
         self.started_at = started_at
         self.waited_for = waited_for
         self.deadline = started_at
-        self.cost = JudgeCost()
+        self.cost = AskCost()
         self.refill: str | None = None
         self.open = True
         """Neither finished nor failed."""

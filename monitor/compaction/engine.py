@@ -20,7 +20,7 @@ from monitor.context.history import History
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window, window_of
 from monitor.errors import ConfigError
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.messages import Message
 from monitor.models import Model, ToolSpec
 from monitor.sinks.base import EventSink, FanOut
@@ -106,5 +106,5 @@ class _Alone:
     def at(self, now: float) -> float:
         return now - self._began
 
-    def charge_compaction(self, cost: JudgeCost, now: float) -> None:
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
         """The result says it."""

@@ -19,7 +19,7 @@ from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.events import Event
-from monitor.judging import Judge, JudgeCost, JudgeInput, Judgement
+from monitor.judging import AskCost, Judge, JudgeInput, Judgement
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
 from monitor.run import RunCore
@@ -223,9 +223,9 @@ def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
     for judge, told in core.judges_due(0.0):
         answer = ask_judge(judge, told)
         if isinstance(answer, Judgement):
-            core.judge_answer(judge, told, answer, 0.0, cost=JudgeCost())
+            core.judge_answer(judge, told, answer, 0.0, cost=AskCost())
         else:
-            core.judge_failed(judge, told, answer, 0.0, cost=JudgeCost())
+            core.judge_failed(judge, told, answer, 0.0, cost=AskCost())
 
 
 def _finding(detection: Detection, verdict: Verdict, message: int, before: Amount) -> Finding:

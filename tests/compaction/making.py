@@ -29,7 +29,7 @@ from monitor.compaction.preset import Preset
 from monitor.compaction.templates import Template
 from monitor.context import trigger
 from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.models import Model
 from monitor.outcome import Turn
 from monitor.testing import FakeClock, ScriptedModel
@@ -76,7 +76,7 @@ def situation(
 
 
 async def proposed(preset: Preset, now: Situation, model: Model | None = None, **options: Any) -> Proposal:
-    clock, costs = FakeClock(), [JudgeCost(Usage(), estimated=False)]
+    clock, costs = FakeClock(), [AskCost(Usage(), estimated=False)]
 
     async def ask(asked: Model, request: ModelRequest) -> Turn:
         return await ask_turn(asked, request, timeout_s=60, clock=clock, close_grace_s=1, charge=costs.append)

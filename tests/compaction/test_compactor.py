@@ -16,7 +16,7 @@ from monitor.compaction.templates import CHECKPOINT
 from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.messages import AssistantMessage, Message
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall
 from tests.context.talk import ran, tokens, user, words
@@ -34,12 +34,12 @@ class Surroundings:
     turns = 3
 
     def __init__(self) -> None:
-        self.cost = JudgeCost()
+        self.cost = AskCost()
 
     def at(self, now: float) -> float:
         return now
 
-    def charge_compaction(self, cost: JudgeCost, now: float) -> None:
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
         self.cost += cost
 
 

@@ -22,7 +22,7 @@ from monitor.compaction.transcript import with_error
 from monitor.context.tokens import Size, sizes_by_source
 from monitor.context.window import Window
 from monitor.errors import ConfigError
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelError, ModelRequest, ToolSpec
 from monitor.outcome import Turn
@@ -85,14 +85,14 @@ class Asked:
         self.model = model
         self.summarizer = ModelSummarizer(model, **options)
         self.progress: list[Progress] = []
-        self.cost = JudgeCost()
+        self.cost = AskCost()
         self.timeout_s = timeout_s
         self.clock = clock or FakeClock()
 
     async def ask(self, model: Model, request: ModelRequest) -> Turn:
         return await ask_turn(model, request, timeout_s=self.timeout_s, clock=self.clock, close_grace_s=1.0, charge=self.charge)
 
-    def charge(self, cost: JudgeCost) -> None:
+    def charge(self, cost: AskCost) -> None:
         self.cost += cost
 
     async def summarize(self, what: SummaryTask, checkpoint: Checkpoint | None = None) -> Summary:

@@ -59,7 +59,7 @@ from monitor.events import (
     TurnStarted,
     WindowWarning,
 )
-from monitor.judging import JudgeCost, Judgement
+from monitor.judging import AskCost, Judgement
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -108,10 +108,10 @@ EVENTS: list[Event] = [
     CompactionStarted(0.59, 3, 1, CompactionReason.HIGH_WATER, "default", 85_000, background=True, refill="results of read_file \ud800"),
     CompactionProgressed(0.59, 3, 1, 40, 90),
     CompactionFinished(
-        0.59, 4, 1, CompactionReason.HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "a:model", JudgeCost(), 20_000, 3, 0.2, ("cut",)
+        0.59, 4, 1, CompactionReason.HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "a:model", AskCost(), 20_000, 3, 0.2, ("cut",)
     ),
     CompactionSkipped(0.59, 4, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook\x00 did not want it"),
-    CompactionFailed(0.59, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="no\nanswer", cost=JudgeCost(), after_s=60.0),
+    CompactionFailed(0.59, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="no\nanswer", cost=AskCost(), after_s=60.0),
     HistoryRepaired(0.6, 3, (Repair(RepairKind.ID_REWRITTEN, 4, "\ud800 is call_1"),), ("role: it is none",)),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),

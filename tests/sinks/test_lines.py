@@ -7,7 +7,7 @@ import pytest
 import monitor
 from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.events import Event
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.sinks import line_of
 from monitor.testing import CapturedEvents, ScriptedModel, call
 
@@ -80,7 +80,7 @@ COMPACTIONS = [
     (monitor.CompactionProgressed(1.0, 3, 1, 40, 90), "compaction: 40 of 90 messages are in the summary"),
     (
         monitor.CompactionFinished(
-            1.0, 4, 1, HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "extractive", JudgeCost(), 0, None, 0.2, ("no model answered",)
+            1.0, 4, 1, HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "extractive", AskCost(), 0, None, 0.2, ("no model answered",)
         ),
         "compacted by extractive: 85,000 -> 30,000 tokens, 12 messages kept; no model answered",
     ),
@@ -89,7 +89,7 @@ COMPACTIONS = [
         "no compaction (disabled): two in a row did not help",
     ),
     (
-        monitor.CompactionFailed(1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=JudgeCost(), after_s=60.0),
+        monitor.CompactionFailed(1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=AskCost(), after_s=60.0),
         "compaction failed (timeout): 60 s",
     ),
 ]

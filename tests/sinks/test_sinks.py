@@ -35,7 +35,7 @@ from monitor.events import (
     WindowWarning,
     event_codec,
 )
-from monitor.judging import JudgeCost
+from monitor.judging import AskCost
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import TerminateReason
@@ -248,9 +248,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 FAILED = StreamFailed(1.0, 1, ModelError(ErrorKind.NETWORK, "gone"))
 LOOP = DetectionRaised(1.0, 1, Detection("c", "chant", "text", "loop", 10, 10, 0, 9, Evidence("x", "0" * 16, 1), "it repeats"))
-COMPACTION_FAILED = CompactionFailed(
-    1.0, 3, 1, CompactionFailure.TIMEOUT, retryable=True, detail="no answer", cost=JudgeCost(), after_s=60.0
-)
+COMPACTION_FAILED = CompactionFailed(1.0, 3, 1, CompactionFailure.TIMEOUT, retryable=True, detail="no answer", cost=AskCost(), after_s=60.0)
 LOUDNESS: list[tuple[Event, str, str]] = [
     (STARTED, "run_started", "DEBUG"),
     (TURN, "turn_started", "DEBUG"),
