@@ -164,7 +164,7 @@ class FaultRun:
         """Nobody asks."""
         return ()
 
-    def _run(self) -> monitor.supervisor.Run:
+    def _run(self) -> monitor.Run:
         def read_file(path: str) -> str:
             """Read a file."""
             return f"{path}: nothing to be seen"

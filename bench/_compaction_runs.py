@@ -301,7 +301,7 @@ class _Told:
         self.finished: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.skipped = 0
-        self.run: monitor.supervisor.Run | None = None
+        self.run: monitor.Run | None = None
         self.survived: dict[str, dict[int, list[bool]]] = {}
         self._script = script
         self._ages: dict[tuple[str, str], int] = {}

@@ -176,7 +176,7 @@ from monitor.sinks import LogSink as LogSink
 from monitor.sinks import MemorySink as MemorySink
 from monitor.state import RunState as RunState
 from monitor.state import Usage as Usage
-from monitor.supervisor import Run as Run
+from monitor.supervised import Run as Run
 from monitor.supervisor import Supervisor as Supervisor
 from monitor.tools import FunctionTool as FunctionTool
 from monitor.tools import Tool as Tool

@@ -11,7 +11,7 @@ from bench import soak
 from bench._soak_faults import FAULTS
 from bench._soak_run import SoakedRun
 from monitor.run import RunCore
-from monitor.supervisor import Run
+from monitor.supervised import Run
 from tests.adapters.google_sdk import sdk_warnings
 
 
