@@ -92,11 +92,14 @@ class _TrioAlarm:
 class Background:
     """Something that goes on beside the caller, in the same event loop, until it ends or is cancelled.
 
-    `work` sees to its own errors: one that it raises is a bug, and ends up where the event loop reports those.
+    `work` sees to its own errors: one that it raises is a bug, and ends up where the event loop reports those. `then` is called when it
+    has ended, also where it was cancelled before it began. One that swallows its cancellation keeps the event loop from closing, as any
+    task does.
     """
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str, *, then: Callable[[], object] = lambda: None) -> None:
         self._work = work
+        self._then = then
         self._done = anyio.Event()
         try:
             loop = asyncio.get_running_loop()
@@ -108,7 +111,7 @@ class Background:
             trio.lowlevel.spawn_system_task(self._in_scope, name=name, context=contextvars.copy_context())
         else:
             self._task = loop.create_task(self._work(), name=name)
-            self._task.add_done_callback(lambda _: self._done.set())  # also of one that is cancelled before it begins
+            self._task.add_done_callback(lambda _: self._has_ended())  # also of one that is cancelled before it begins
             self._cancel = self._task.cancel
 
     def cancel(self) -> None:
@@ -129,7 +132,11 @@ class Background:
             with self._scope:
                 await self._work()
         finally:
-            self._done.set()
+            self._has_ended()
+
+    def _has_ended(self) -> None:
+        self._done.set()
+        self._then()
 
 
 class Deadlined(Protocol):

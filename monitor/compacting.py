@@ -71,8 +71,8 @@ class CompactionFailure(StrEnum):
     """Too many in a row did not help: none is tried until one that is asked for by hand does."""
 
 
-RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.PROVIDER, CompactionFailure.STALE})
-"""Failures that another try may get past as things stand."""
+RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.STALE})
+"""Failures that another try may get past as things stand. So may some of a `PROVIDER`: those that pass."""
 
 SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CANCELLED, CompactionFailure.DISABLED})
 """Not failures of the compaction: it was not begun."""
@@ -81,19 +81,16 @@ SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CAN
 class CompactionError(MonitorError):
     """A compaction that was none. The history is as it was."""
 
-    def __init__(self, failure: CompactionFailure, message: str, *, media_removed: bool = False) -> None:
+    def __init__(self, failure: CompactionFailure, message: str, *, media_removed: bool = False, passing: bool = False) -> None:
         super().__init__(message)
         self.failure = failure
         self.media_removed = media_removed
         """Media had been taken out of what the summariser reads before it failed."""
+        self.retryable = passing or failure in RETRYABLE
+        """Whether another try may get past it as things stand: a wrong key and a block by a safety filter stay what they are."""
 
-    @property
-    def retryable(self) -> bool:
-        """Whether another try may get past it as things stand."""
-        return self.failure in RETRYABLE
-
-    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[CompactionFailure, str, bool]]:
-        return _again, (self.failure, str(self), self.media_removed)
+    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[CompactionFailure, str, bool, bool]]:
+        return _again, (self.failure, str(self), self.media_removed, self.retryable)
 
 
 class CompactionIneffective(CompactionError):
@@ -109,8 +106,8 @@ class CompactionIneffective(CompactionError):
         return _ineffective, (str(self), self.tokens_before, self.tokens_after, self.target_tokens)
 
 
-def _again(failure: CompactionFailure, message: str, media_removed: bool) -> CompactionError:  # noqa: FBT001 - what pickle hands over
-    return CompactionError(failure, message, media_removed=media_removed)
+def _again(failure: CompactionFailure, message: str, media_removed: bool, passing: bool) -> CompactionError:  # noqa: FBT001 - of pickle
+    return CompactionError(failure, message, media_removed=media_removed, passing=passing)
 
 
 def _ineffective(message: str, before: int, after: int, target: int) -> CompactionIneffective:
@@ -173,7 +170,10 @@ class CompactionStore(Protocol):
     """Where finished compactions are kept. Nothing is written of one that failed."""
 
     def add(self, record: CompactionRecord) -> None:
-        """Keep it. Raises `StoreError` if that is not possible; then the compaction has failed."""
+        """Keep it, as part of the one step that changes the history: the event loop waits for it, so be quick.
+
+        Raises `StoreError` if that is not possible; then the compaction has failed, and the history is as it was.
+        """
         ...
 
     def records(self) -> Sequence[CompactionRecord]:

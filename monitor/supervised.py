@@ -15,7 +15,7 @@ import copy
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -29,6 +29,7 @@ from monitor.assignment import Assignment
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.compacting import CompactionReason, CompactionResult
+from monitor.compaction.compactor import Job
 from monitor.compaction.frontier import frontier
 from monitor.compaction.room import Room, interrupted
 from monitor.conditions import MaxTurns, Timeout
@@ -96,6 +97,8 @@ class Run:
         self._now = self._clock.now
         self._streams = streams
         self._events: deque[Event] = deque()
+        self._news: anyio.Event | None = None
+        """The driver waits for a compaction, and comes back sooner where there is something to hand out."""
         self._sinks = FanOut(supervisor.sinks)
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
@@ -313,8 +316,13 @@ class Run:
         core = self._core
         try:
             while self._perform(core.check(self._now())):
-                attempt, failures = 1, 0
-                while await self._make_room():
+                tries = _Tries()
+                while tries.again:
+                    async with aclosing(self._served(self._room.make())) as waiting:
+                        async for _ in waiting:
+                            yield
+                    if core.stop is not None:
+                        break
                     if self._events:
                         yield
                     stream = self._reading = self._open()
@@ -334,12 +342,9 @@ class Run:
                         self._reading = None
                         self._record(results)
                     yield
-                    attempt += 1
-                    if await self._recover(stream.turn, attempt):
-                        continue
-                    failures += 1
-                    if not await self._try_again(stream.turn, attempt, failures):
-                        break
+                    async with aclosing(self._before_another(stream.turn, tries)) as waiting:
+                        async for _ in waiting:
+                            yield
         finally:
             try:
                 await self._judges.close()
@@ -403,23 +408,49 @@ class Run:
         if turn.number and self._room.after_call(turn, several=self._retried_inside):
             self._core.retract()
 
-    async def _make_room(self) -> bool:
-        """Whether the next request may be sent: there is room for it, and the run is not over."""
-        hopeless = await self._room.make(self._under_deadlines)
-        if hopeless is not None:
-            self._core.leave(hopeless, None, self._now())
-        return self._core.stop is None
+    async def _served(self, needs: Iterator[Job | Stop], error: BaseException | None = None) -> AsyncGenerator[None, None]:
+        """Wait for the compactions that the next request needs. Where there is none that helps, the run ends, with `error`.
 
-    async def _recover(self, turn: Turn, attempt: int) -> bool:
-        """The request was refused for its size, and a smaller one may be sent. If there is none, the run ends with what can be done."""
-        failure = self._core.failed_attempt
-        recovered = await self._room.recover(turn, self._under_deadlines) if failure is not None else False
-        if isinstance(recovered, Stop):
-            self._core.leave(recovered, turn.error, self._now())
-        if failure is None or recovered is not True or self._core.stop is not None:
-            return False
-        self._emit(RetryScheduled(self._at(), turn.number, attempt, 0.0, failure.detail))
-        return True
+        Yields whenever there are events to hand out: a compaction may take minutes.
+        """
+        for need in needs:
+            if isinstance(need, Stop):
+                self._core.leave(need, error, self._now())
+                return
+            while not need.over:
+                if self._events:
+                    yield
+                    continue
+                self._news = news = anyio.Event()
+                need.tell(news.set)
+                try:
+                    if not await self._under_deadlines(news.wait):
+                        return
+                finally:
+                    self._news = None
+
+    async def _before_another(self, turn: Turn, tries: _Tries) -> AsyncGenerator[None, None]:
+        """What has to be done before another attempt at a turn that has failed, if there is to be one."""
+        core = self._core
+        tries.begin()
+        if core.failed_attempt is None:
+            return
+        delay_s: float | None = 0.0
+        if (refusal := self._room.refusal(turn)) is not None:
+            async with aclosing(self._served(self._room.recover(refusal), turn.error)) as waiting:
+                async for _ in waiting:
+                    yield
+        else:
+            tries.failures += 1
+            delay_s = self._supervisor.retries.delay_s(tries.failures, turn.model_error)
+        failure = core.failed_attempt
+        if failure is None or delay_s is None:
+            return
+        core.will_retry(delay_s)
+        self._emit(RetryScheduled(self._at(), turn.number, tries.number, delay_s, failure.detail))
+        due = self._now() + delay_s
+        yield
+        tries.again = await self._under_deadlines(lambda: _sleep(self._clock, due)) if delay_s else True
 
     def _let_go(self) -> None:
         """It is decided that the run ends: nobody waits for a judge or a summary any more."""
@@ -435,16 +466,6 @@ class Run:
 
     def _may_call(self, name: str) -> bool:
         return name not in self._withdrawn and (self._only is None or name in self._only)
-
-    async def _try_again(self, turn: Turn, attempt: int, failures: int) -> bool:
-        """Whether the attempt failed in a way that another may get past; if so, the time until then has passed."""
-        failure = self._core.failed_attempt
-        delay_s = self._supervisor.retries.delay_s(failures, turn.model_error) if failure is not None else None
-        if failure is None or delay_s is None:
-            return False
-        self._core.will_retry(delay_s)
-        self._emit(RetryScheduled(self._at(), turn.number, attempt, delay_s, failure.detail))
-        return delay_s == 0 or await self._under_deadlines(lambda: _sleep(self._clock, delay_s))
 
     def _begin_calls(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
         """Carry out the calls of the run's own tools; the others, which are about to be."""
@@ -572,7 +593,24 @@ class Run:
             self._retried_inside = True
         if self._streams:
             self._events.append(event)
+            if self._news is not None:
+                self._news.set()
         self._sinks.emit(event)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The attempts at one turn."""
+
+    number: int = 1
+    failures: int = 0
+    """But for requests that were refused for their size."""
+    again: bool = True
+
+    def begin(self) -> None:
+        """The next one, if there is to be one."""
+        self.number += 1
+        self.again = False
 
 
 def _words(task: str | UserMessage) -> str:
@@ -592,9 +630,9 @@ def _not_carried_out(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True)
 
 
-async def _sleep(clock: Clock, seconds: float) -> None:
+async def _sleep(clock: Clock, until: float) -> None:
     rung = anyio.Event()
-    alarm = clock.call_at(clock.now() + seconds, rung.set)
+    alarm = clock.call_at(until, rung.set)
     try:
         await rung.wait()
     finally:

@@ -133,6 +133,8 @@ class Compactor:
         """Compactions in a row for which something else had to do instead of a summary."""
         self._repeats = PostCompactionGuard()
         self._after: Snapshot | None = None
+        self._given_up: list[Background] = []
+        """Tasks that did not let themselves be cancelled."""
         self._pruning: Background | None = None
         self._pruned_at = 0
         """So many tokens there were when it was looked at last, or the fewest since."""
@@ -176,7 +178,7 @@ class Compactor:
 
     def stream_finished(self, tokens: int) -> None:
         """An answer has come, and the provider has counted so many tokens: the tools may run while the summary is made."""
-        if not tokens or not self.preset.background or self.at_work or self._due(tokens) is not CompactionReason.HIGH_WATER:
+        if not tokens or not self.preset.background or self._job is not None or self._due(tokens) is not CompactionReason.HIGH_WATER:
             return
         count = self._meter.count()  # what the provider counted may have been made smaller while it answered
         if self._due(count.tokens) is CompactionReason.HIGH_WATER:
@@ -200,18 +202,22 @@ class Compactor:
         """
         if self._closed:
             return None
-        if self.at_work and self._job is not None:
+        if self._job is not None:
             self._job.waited_for |= waited_for
             return self._job
         self._pressed = None
-        job = self._job = Job(reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
-        job.deadline = job.started_at + self.preset.timeout_s
+        model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
+        job = Job(self.preset, model, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
         if self._after is not None and reason in BY_ITSELF and (refill := attributed(self._after, self._snapshot())) is not None:
             job.refill = refill.text
-        model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
-        job.task = Background(partial(self._work, job, model), "agent-monitor compaction")
-        self._arm(job)
+        self._set_to_work(job)
         return job
+
+    def _set_to_work(self, job: Job) -> None:
+        self._job = job
+        job.deadline = self._clock.now() + self.preset.timeout_s
+        job.task = Background(partial(self._work, job), "agent-monitor compaction", then=partial(self._ended, job))
+        self._arm(job)
 
     @property
     def _asks_model(self) -> bool:
@@ -243,16 +249,8 @@ class Compactor:
         )
 
     @property
-    def at_work(self) -> bool:
-        """Whether one is under way."""
-        job = self._job
-        if job is not None and job.task is not None and job.task.ended:
-            self._settle(job)
-        return self._job is not None
-
-    @property
     def busy(self) -> bool:
-        """The same, at a look."""
+        """Whether a summary is being made."""
         return self._job is not None and self._job.open
 
     def _head(self) -> int:
@@ -262,18 +260,19 @@ class Compactor:
     @property
     def job(self) -> Job | None:
         """The one that is under way."""
-        return self._job if self.at_work else None
+        return self._job
 
     async def outcome(self, job: Job) -> CompactionResult | CompactionError:
         """What became of it, as soon as that is known."""
-        if job.task is not None:
-            await job.task.wait()
-        self._settle(job)
+        if not job.over:
+            over = anyio.Event()
+            job.tell(over.set)
+            await over.wait()
         return job.outcome or CompactionError(CompactionFailure.ABORTED, OVER)
 
     async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
         """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
-        if (under_way := self.job) is not None and isinstance(outcome := await self.outcome(under_way), CompactionResult):
+        if (under_way := self._job) is not None and isinstance(outcome := await self.outcome(under_way), CompactionResult):
             return outcome
         self._count = self._meter.count()
         job = self.start(reason)
@@ -284,21 +283,18 @@ class Compactor:
             raise outcome
         return outcome
 
-    async def _work(self, job: Job, model: Model | None) -> None:
-        try:
-            result = await self._compacted(job, model)
-            if result is not None:
-                self._late_warnings += await tell_after(self.preset.hooks, result)
-        finally:
-            self._settle(job)
+    async def _work(self, job: Job) -> None:
+        result = await self._compacted(job)
+        if result is not None:
+            self._late_warnings += await tell_after(self.preset.hooks, result)
 
-    async def _compacted(self, job: Job, model: Model | None) -> CompactionResult | None:
-        preset = self.preset
+    async def _compacted(self, job: Job) -> CompactionResult | None:
+        preset = job.preset
         try:
             proposal = await propose(
                 preset,
                 job.situation,
-                model=model,
+                model=job.model,
                 ask=partial(self._ask, job),
                 progress=partial(self._progressed, job),
                 checkpoint=self._checkpoint,
@@ -315,6 +311,7 @@ class Compactor:
             return None
 
     async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
+        self._still_wanted(job)
         self._begun(job)
         left = job.deadline - self._clock.now()
         if left <= 0:
@@ -330,6 +327,7 @@ class Compactor:
 
     def _progressed(self, job: Job, progress: Progress) -> None:
         """A part is done: that is worth as much time again, once."""
+        self._still_wanted(job)
         self._begun(job)
         if not job.graced:
             job.graced = True
@@ -337,6 +335,12 @@ class Compactor:
         if progress.checkpoint is not None:
             self._checkpoint = progress.checkpoint
         self._emit(events.CompactionProgressed(self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages))
+
+    @staticmethod
+    def _still_wanted(job: Job) -> None:
+        """What swallowed its cancellation finds out here, before it does anything more."""
+        if not job.open or job.cancelled:
+            raise CompactionError(CompactionFailure.ABORTED, OVER)
 
     def _begun(self, job: Job) -> None:
         if job.number:
@@ -359,8 +363,7 @@ class Compactor:
 
     def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
         """All of it or nothing. Nothing is awaited here."""
-        if not job.open or job.cancelled:
-            raise CompactionError(CompactionFailure.ABORTED, OVER)
+        self._still_wanted(job)
         record, edits = self._placed(proposal, goes_on)
         for edit in edits:
             if (stale := self._history.refuses(edit)) is not None:
@@ -439,18 +442,42 @@ class Compactor:
             events.CompactionFailed(self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s)
         )
 
+    def _ended(self, job: Job) -> None:
+        """Its task has ended, one way or another, perhaps before it began; or it is not waited for any longer."""
+        if job.open and job.expired and job.reason in PRESSING and job.preset is self.preset and not self._closed:
+            self._without_others(job)
+        else:
+            self._settle(job)
+
+    def _without_others(self, job: Job) -> None:
+        """The run cannot go on without it: what is left to do needs no model, and no code of the caller's that might not return."""
+        self._late_warnings.append(f"neither a model nor hooks: {self._too_slow}")
+        job.open = False
+        self._disarm(job)
+        alone = replace(self.preset, hooks=(), summarizer=None)
+        job.instead = Job(alone, None, job.reason, job.situation, job.started_at, waited_for=job.waited_for)
+        job.instead.take_over(job)
+        self._set_to_work(job.instead)
+
     def _settle(self, job: Job) -> None:
-        """It has ended, one way or another, perhaps before it began."""
-        failure = CompactionFailure.TIMEOUT if job.expired else CompactionFailure.ABORTED
-        why = f"it took longer than {self.preset.timeout_s:g} s" if job.expired else OVER
+        failure, why = (CompactionFailure.TIMEOUT, self._too_slow) if job.expired else (CompactionFailure.ABORTED, OVER)
         self._failed(job, CompactionError(failure, why))
-        if job.alarm is not None:
-            job.alarm.cancel()
+        self._disarm(job)
         if self._job is job:
             self._job = None
+        job.settle()
+
+    @property
+    def _too_slow(self) -> str:
+        return f"it took longer than {self.preset.timeout_s:g} s"
 
     def _arm(self, job: Job) -> None:
         job.alarm = self._clock.call_at(job.deadline + LATE_S, partial(self._rung, job))
+
+    @staticmethod
+    def _disarm(job: Job) -> None:
+        if job.alarm is not None:
+            job.alarm.cancel()
 
     def _rung(self, job: Job) -> None:
         if self._clock.now() < job.deadline + LATE_S:
@@ -458,6 +485,12 @@ class Compactor:
         elif job.task is not None:
             job.expired = True
             job.task.cancel()
+            job.alarm = self._clock.call_at(self._clock.now() + self._close_grace_s, partial(self._give_up, job, job.task))
+
+    def _give_up(self, job: Job, task: Background) -> None:
+        """It does not let itself be cancelled. What it comes to, if ever, is thrown away."""
+        self._given_up.append(task)
+        self._ended(job)
 
     # --- beside compactions
 
@@ -468,7 +501,7 @@ class Compactor:
     def turn_ended(self) -> None:
         """A turn is part of the history. What `after_turn` takes out goes in the background, once enough has come for a look."""
         reducers = self.preset.after_turn
-        if not reducers or self._closed or self.at_work or (self._pruning is not None and not self._pruning.ended):
+        if not reducers or self._closed or self._job is not None or (self._pruning is not None and not self._pruning.ended):
             return
         tokens = self._meter.count().tokens
         self._pruned_at = min(self._pruned_at, tokens)
@@ -523,9 +556,11 @@ class Compactor:
         finally:
             if job is not None:
                 self._settle(job)
+            for task in self._tasks():  # what has swallowed one cancellation may heed another
+                task.cancel()
 
     def _tasks(self) -> list[Background]:
-        tasks = (self._job.task if self._job is not None else None, self._pruning)
+        tasks = (self._job.task if self._job is not None else None, self._pruning, *self._given_up)
         return [task for task in tasks if task is not None and not task.ended]
 
     def _at(self) -> float:
@@ -535,21 +570,63 @@ class Compactor:
 class Job:
     """One compaction."""
 
-    def __init__(self, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool) -> None:
-        self.number = 0
-        """0: nobody has been told that it has begun."""
+    def __init__(
+        self, preset: Preset, model: Model | None, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool
+    ) -> None:
+        self.preset = preset
+        self.model = model
+        """`None`: none is asked."""
         self.reason = reason
         self.situation = situation
         self.started_at = started_at
         self.waited_for = waited_for
-        self.deadline = started_at
+        self.number = 0
+        """0: nobody has been told that it has begun."""
         self.cost = AskCost()
         self.refill: str | None = None
         self.open = True
         """Neither finished nor failed."""
-        self.outcome: CompactionResult | CompactionError | None = None
         self.cancelled = False
         self.graced = False
         self.expired = False
+        self.deadline = started_at
         self.task: Background | None = None
         self.alarm: Alarm | None = None
+        self.instead: Job | None = None
+        """What is done instead of this one, which took too long: what becomes of that becomes of this."""
+        self._outcome: CompactionResult | CompactionError | None = None
+        self._over = False
+        self._told: list[Callable[[], object]] = []
+
+    @property
+    def outcome(self) -> CompactionResult | CompactionError | None:
+        """`None`: not known yet."""
+        return self.instead.outcome if self.instead is not None else self._outcome
+
+    @outcome.setter
+    def outcome(self, outcome: CompactionResult | CompactionError) -> None:
+        self._outcome = outcome
+
+    @property
+    def over(self) -> bool:
+        """Its outcome is known, and its hooks have been told."""
+        return self.instead.over if self.instead is not None else self._over
+
+    def tell(self, heard: Callable[[], object]) -> None:
+        """Call `heard` when it is over."""
+        if self.instead is not None:
+            self.instead.tell(heard)
+        else:
+            self._told.append(heard)
+
+    def take_over(self, job: Job) -> None:
+        """Go on where `job` is given up."""
+        self.number, self.cost, self.refill = job.number, job.cost, job.refill
+        self._told, job._told = job._told, []
+
+    def settle(self) -> None:
+        """It is over."""
+        self._over = True
+        told, self._told = self._told, []
+        for heard in told:
+            heard()

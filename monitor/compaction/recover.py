@@ -101,7 +101,7 @@ class _Refused:
 class Recovery:
     """The episode of one run. Raises `ConfigError` for a number of compactions that is none; 0 never compacts."""
 
-    __slots__ = ("_compactions", "_failure", "_max", "_refused", "_replayed", "_retries", "_truncated", "_useless")
+    __slots__ = ("_compactions", "_failed", "_failure", "_max", "_refused", "_replayed", "_retries", "_truncated", "_useless")
 
     def __init__(self, max_compactions: int = MAX_COMPACTIONS) -> None:
         if not (is_whole(max_compactions) and max_compactions >= 0):
@@ -112,6 +112,7 @@ class Recovery:
     def went_well(self) -> None:
         """A call was answered: the episode is over."""
         self._compactions = 0
+        self._failed = 0
         self._retries = 0
         self._truncated = self._replayed = self._useless = False
         self._failure: CompactionFailure | None = None
@@ -150,6 +151,7 @@ class Recovery:
         itself, there is nothing to recover.
         """
         self._failure = failure
+        self._failed += 1
         self._useless |= failure in _SUMMARY_HELPS_NOT
         if failure is CompactionFailure.ABORTED:
             return self._give_up()
@@ -228,7 +230,8 @@ class Recovery:
         return [f"The request is too long for the model{numbers}.{self._tried()}", self._advice()]
 
     def _tried(self) -> str:
-        done = [f"{self._compactions} compaction{'s' if self._compactions > 1 else ''}"] if self._compactions else []
+        compactions = self._compactions - self._failed
+        done = [f"{compactions} compaction{'s' if compactions > 1 else ''}"] if compactions else []
         done += ["a truncation of tool results"] if self._truncated else []
         done += ["a replay without media"] if self._replayed else []
         tried = f" Not enough: {', '.join(done)}." if done else ""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import TypeAlias
+from collections.abc import Generator
 
 from monitor.compacting import CompactionError, CompactionFailure, CompactionReason
 from monitor.compaction import recover
-from monitor.compaction.compactor import Compactor
+from monitor.compaction.compactor import Compactor, Job
 from monitor.compaction.recover import GiveUp, Recovery, Step
 from monitor.context.history import Committed, History
 from monitor.context.media import DropMedia
@@ -17,9 +15,6 @@ from monitor.context.reduction import Reducer, propose
 from monitor.context.truncate import ClipResults
 from monitor.messages import AssistantMessage, Media
 from monitor.models import ErrorKind, ModelError
-
-Wait: TypeAlias = Callable[[Callable[[], Awaitable[object]]], Awaitable[bool]]
-"""Await something under the run's deadlines. False: the run ended meanwhile."""
 
 
 def overflow_of(error: ModelError | None) -> Overflow | None:
@@ -49,18 +44,23 @@ class Rescue:
         """A call was answered."""
         self._recovery.went_well()
 
-    async def make_smaller(self, overflow: Overflow, wait: Wait) -> GiveUp | None:
-        """The request that was sent last was refused. `None`: it may be sent again, or the run is over."""
+    def make_smaller(self, overflow: Overflow) -> Generator[Job, None, GiveUp | None]:
+        """The request that was sent last was refused. Yields what is to be waited for; if that is not over then, the run is.
+
+        `None`: it may be sent again, or the run is over.
+        """
         compactor = self._compactor
         if overflow.window_tokens is not None:
             compactor.learned(overflow.window_tokens)
-        if (under_way := compactor.job) is not None and not await wait(partial(compactor.outcome, under_way)):
-            return None
+        if (under_way := compactor.job) is not None:
+            yield under_way
+            if not under_way.over:
+                return None
         step = self._first(overflow, shortened=len(self._history.edits) > self._sent_edits)
         while not isinstance(step, GiveUp):
             match step:
                 case recover.Compact(harder=harder):
-                    failure = await self._compact(_reason(overflow), harder, wait)
+                    failure = yield from self._compact(_reason(overflow), harder)
                     if failure is None:
                         return None
                     step = self._recovery.compaction_failed(failure)
@@ -84,11 +84,12 @@ class Rescue:
             shortened=shortened,
         )
 
-    async def _compact(self, reason: CompactionReason, harder: int, wait: Wait) -> CompactionFailure | None:
+    def _compact(self, reason: CompactionReason, harder: int) -> Generator[Job, None, CompactionFailure | None]:
         """How it failed; `None`: it did not, or the run is over."""
         job = self._compactor.start(reason, harder=harder)
-        if job is None or not await wait(partial(self._compactor.outcome, job)):
+        if job is None:
             return None
+        yield job
         return job.outcome.failure if isinstance(job.outcome, CompactionError) else None
 
     @property

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from monitor._wait import Clock
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compacting import CompactionError, CompactionFailure, CompactionReason, CompactionResult
-from monitor.compaction.compactor import OVER, Compactor, Surroundings
+from monitor.compaction.compactor import OVER, Compactor, Job, Surroundings
 from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
-from monitor.compaction.rescue import Rescue, Wait, overflow_of
+from monitor.compaction.rescue import Rescue, overflow_of
 from monitor.context.forms import Form
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
@@ -83,14 +82,15 @@ class Room:
 
     # --- a request, and its answer
 
-    async def make(self, wait: Wait) -> Stop | None:
-        """Compact the history before the next request, if that is due; wait for it where the run cannot go on as it is.
+    def make(self) -> Iterator[Job | Stop]:
+        """Compact the history before the next request, if that is due.
 
-        The answer is why the request is not to be sent: it would surely be refused, and nothing makes it smaller.
+        Yields each compaction that is to be waited for, because the run cannot go on as it is; if it is not over then, the run is. Or why
+        the request is not to be sent: it would surely be refused, and nothing makes it smaller.
         """
         compactor = self._compactor
         if compactor is None:
-            return None
+            return
         failed: CompactionError | None = None
         for _ in range(MOST_COMPACTIONS):
             instructions, tools = self._fixed()
@@ -100,14 +100,17 @@ class Room:
                 break
             waits = compactor.waits_for(reason)
             job = compactor.start(reason, waited_for=waits)
-            if job is None or not waits or not await wait(partial(compactor.outcome, job)):
-                return None
+            if job is None or not waits:
+                return
+            yield job
+            if not job.over:
+                return
             failed = job.outcome if isinstance(job.outcome, CompactionError) else None
         why = compactor.surely_too_long
         if why is None:
-            return None
+            return
         detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
-        return Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.window.tokens)
+        yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.window.tokens)
 
     def before_call(self) -> None:
         """The history goes out as it stands."""
@@ -136,13 +139,16 @@ class Room:
                 self._compactor.stream_finished(total_tokens(turn.usage) or 0)
         return False
 
-    async def recover(self, turn: Turn, wait: Wait) -> bool | Stop:
-        """Whether the call failed for its size, and a smaller request may be sent; or why there is none."""
-        overflow = overflow_of(turn.model_error) or self._cut_off
-        if self._rescue is None or overflow is None:
-            return False
-        given_up = await self._rescue.make_smaller(overflow, wait)
-        return True if given_up is None else Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction")
+    def refusal(self, turn: Turn) -> Overflow | None:
+        """What the failed call says of its request's size; `None`: nothing that `recover` could answer."""
+        return None if self._rescue is None else overflow_of(turn.model_error) or self._cut_off
+
+    def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
+        """Make the refused request smaller. Yields as `make` does; afterwards it may be sent."""
+        if self._rescue is not None:
+            given_up = yield from self._rescue.make_smaller(refusal)
+            if given_up is not None:
+                yield Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction")
 
     def _tell(self, full: Full | None) -> None:
         if full is not None:

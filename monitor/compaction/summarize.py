@@ -303,7 +303,8 @@ class _Work:
                 message = f"{self.model.name} {why}"
                 if failure is CompactionFailure.TOO_LONG:
                     raise _TooLongError(why) from turn.error
-                raise CompactionError(failure, message, media_removed=not self.live and self._has_media) from turn.error
+                media_removed = not self.live and self._has_media
+                raise CompactionError(failure, message, media_removed=media_removed, passing=again == "passing") from turn.error
 
     async def _asked(self, request: ModelRequest) -> Turn:
         self.calls += 1

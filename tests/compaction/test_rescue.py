@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 import monitor
@@ -22,14 +20,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.feature("CL-07")]
 TOO_LONG = Overflow(OverflowKind.OVERFLOW, "any")
 
 
-async def wait(work: Callable[[], Awaitable[object]]) -> bool:
-    await work()
-    return True
-
-
-async def over(work: Callable[[], Awaitable[object]]) -> bool:
-    """The run ends meanwhile."""
-    return False
+async def carried_out(refused: Rescue, bench: Bench, overflow: Overflow) -> GiveUp | None:
+    """What comes of it where the run waits for each compaction."""
+    steps = refused.make_smaller(overflow)
+    while True:
+        try:
+            job = next(steps)
+        except StopIteration as end:
+            given_up: GiveUp | None = end.value
+            return given_up
+        await bench.compactor.outcome(job)
 
 
 def rescue(bench: Bench) -> Rescue:
@@ -44,19 +44,19 @@ def reasons(bench: Bench) -> list[CompactionReason]:
 
 async def test_a_compaction_is_all_it_takes():
     bench = Bench()
-    assert await rescue(bench).make_smaller(TOO_LONG, wait) is None
+    assert await carried_out(rescue(bench), bench, TOO_LONG) is None
     assert reasons(bench) == [CompactionReason.OVERFLOW]
 
 
 async def test_an_answer_that_was_cut_off_is_named_so():
     bench = Bench()
-    assert await rescue(bench).make_smaller(Overflow(OverflowKind.OUTPUT_TRUNCATED, "any"), wait) is None
+    assert await carried_out(rescue(bench), bench, Overflow(OverflowKind.OUTPUT_TRUNCATED, "any")) is None
     assert reasons(bench) == [CompactionReason.SILENT_OVERFLOW]
 
 
 async def test_hopeless_is_nothing_at_all():
     bench = Bench()
-    given_up = await rescue(bench).make_smaller(Overflow(OverflowKind.HOPELESS, "groq", 60_000, 6_000), wait)
+    given_up = await carried_out(rescue(bench), bench, Overflow(OverflowKind.HOPELESS, "groq", 60_000, 6_000))
     assert isinstance(given_up, GiveUp)
     assert bench.events == []
     assert bench.compactor.window.tokens == 100_000  # it says nothing of the window
@@ -64,13 +64,13 @@ async def test_hopeless_is_nothing_at_all():
 
 async def test_a_limit_that_is_stated_is_learned():
     bench = Bench()
-    await rescue(bench).make_smaller(Overflow(OverflowKind.OVERFLOW, "any", 60_000, 50_000), wait)
+    await carried_out(rescue(bench), bench, Overflow(OverflowKind.OVERFLOW, "any", 60_000, 50_000))
     assert bench.compactor.window.tokens == 50_000
 
 
 async def test_too_many_bytes_are_media_first_without_a_model():
     bench = Bench(messages=(user("look", IMAGE), said("a chart"), user("and?")))
-    assert await rescue(bench).make_smaller(Overflow(OverflowKind.BYTES, "any"), wait) is None
+    assert await carried_out(rescue(bench), bench, Overflow(OverflowKind.BYTES, "any")) is None
     assert [event.kind for event in bench.events if isinstance(event, monitor.HistoryReduced)] == ["media"]
     assert not any(isinstance(part, Media) for one in bench.history.messages for part in one.content)
     assert bench.model.requests == []
@@ -79,28 +79,32 @@ async def test_too_many_bytes_are_media_first_without_a_model():
 async def test_media_go_last_where_tokens_are_the_matter():
     bench = Bench(messages=(user("look", IMAGE),))
     refused = rescue(bench)
-    assert await refused.make_smaller(TOO_LONG, wait) is None
+    assert await carried_out(refused, bench, TOO_LONG) is None
     assert [event.kind for event in bench.events if isinstance(event, monitor.HistoryReduced)] == ["media"]
     refused.sent()
-    assert isinstance(await refused.make_smaller(TOO_LONG, wait), GiveUp)
+    assert isinstance(await carried_out(refused, bench, TOO_LONG), GiveUp)
 
 
 async def test_what_has_become_shorter_since_it_was_sent_goes_out_again_as_it_is_but_not_what_has_become_longer():
     bench = Bench()
     refused = rescue(bench)
     bench.history.commit(HistoryEdit(bench.history.version, 1, 2, (ran("cut"),), "prune"))
-    assert await refused.make_smaller(TOO_LONG, wait) is None
+    assert await carried_out(refused, bench, TOO_LONG) is None
     assert bench.events == []
     bench = Bench()
     refused = rescue(bench)
     bench.history.append(ran("more"))
-    assert await refused.make_smaller(TOO_LONG, wait) is None
+    assert await carried_out(refused, bench, TOO_LONG) is None
     assert reasons(bench) == [CompactionReason.OVERFLOW]
 
 
 async def test_when_the_run_ends_meanwhile_nothing_is_given_up():
     bench = Bench()
-    assert await rescue(bench).make_smaller(TOO_LONG, over) is None
+    steps = rescue(bench).make_smaller(TOO_LONG)
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value is None
     await bench.compactor.close()
     assert bench.history.messages == TALK
 
@@ -108,10 +112,10 @@ async def test_when_the_run_ends_meanwhile_nothing_is_given_up():
 async def test_nothing_to_compact_but_results_too_large_are_cut_once():
     bench = Bench(messages=(user("look"), ran(tokens(40_000))), attempts=0)
     refused = rescue(bench)
-    assert await refused.make_smaller(TOO_LONG, wait) is None
+    assert await carried_out(refused, bench, TOO_LONG) is None
     assert [event.kind for event in bench.events if isinstance(event, monitor.HistoryReduced)] == ["truncate"]
     refused.sent()
-    given_up = await refused.make_smaller(TOO_LONG, wait)
+    given_up = await carried_out(refused, bench, TOO_LONG)
     assert isinstance(given_up, GiveUp)
     assert "a truncation of tool results" in given_up.text
 
