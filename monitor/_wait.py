@@ -93,8 +93,7 @@ class Background:
     """Something that goes on beside the caller, in the same event loop, until it ends or is cancelled.
 
     `work` sees to its own errors: one that it raises is a bug, and ends up where the event loop reports those. `then` is called when it
-    has ended, also where it was cancelled before it began. One that swallows its cancellation keeps the event loop from closing, as any
-    task does.
+    has ended, also where it was cancelled before it began.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str, *, then: Callable[[], object] = lambda: None) -> None:
@@ -109,14 +108,24 @@ class Background:
             self._scope = trio.CancelScope()
             self._cancel: Callable[[], object] = self._scope.cancel
             trio.lowlevel.spawn_system_task(self._in_scope, name=name, context=contextvars.copy_context())
+            self._forget: Callable[[], object] = lambda: None
         else:
             self._task = loop.create_task(self._work(), name=name)
             self._task.add_done_callback(lambda _: self._has_ended())  # also of one that is cancelled before it begins
             self._cancel = self._task.cancel
+            self._forget = lambda: asyncio.tasks._unregister_task(self._task)  # noqa: SLF001 - documented, for schedulers of one's own
 
     def cancel(self) -> None:
         """End it. `wait()` says when it has ended."""
         self._cancel()
+
+    def give_up(self) -> None:
+        """It has swallowed its cancellation: it is cancelled once more, and nobody waits for it any longer.
+
+        On asyncio the loop closes without it. On trio one that heeds no cancellation at all keeps the loop open, as any task of trio does.
+        """
+        self._cancel()
+        self._forget()
 
     @property
     def ended(self) -> bool:

@@ -433,7 +433,8 @@ class Run:
         """What has to be done before another attempt at a turn that has failed, if there is to be one."""
         core = self._core
         tries.begin()
-        if core.failed_attempt is None:
+        failure = core.failed_attempt
+        if failure is None:
             return
         delay_s: float | None = 0.0
         if (refusal := self._room.refusal(turn)) is not None:
@@ -443,14 +444,13 @@ class Run:
         else:
             tries.failures += 1
             delay_s = self._supervisor.retries.delay_s(tries.failures, turn.model_error)
-        failure = core.failed_attempt
-        if failure is None or delay_s is None:
+        if core.stop is not None or delay_s is None:
             return
         core.will_retry(delay_s)
         self._emit(RetryScheduled(self._at(), turn.number, tries.number, delay_s, failure.detail))
         due = self._now() + delay_s
         yield
-        tries.again = await self._under_deadlines(lambda: _sleep(self._clock, due)) if delay_s else True
+        tries.again = self._now() >= due or await self._under_deadlines(lambda: _sleep(self._clock, due))
 
     def _let_go(self) -> None:
         """It is decided that the run ends: nobody waits for a judge or a summary any more."""

@@ -556,8 +556,9 @@ class Compactor:
         finally:
             if job is not None:
                 self._settle(job)
-            for task in self._tasks():  # what has swallowed one cancellation may heed another
-                task.cancel()
+            for task in tasks:
+                if not task.ended:
+                    task.give_up()
 
     def _tasks(self) -> list[Background]:
         tasks = (self._job.task if self._job is not None else None, self._pruning, *self._given_up)

@@ -246,7 +246,7 @@ def test_a_model_that_fails_is_one_sentence_and_nothing_is_written():
     last = done.stderr.splitlines()[-1]
     assert last.startswith("agent-monitor: not compacted (provider): ")
     assert "no such model" in last
-    assert json.loads(as_json.stdout) | {"detail": ""} == {"ok": False, "failure": "provider", "retryable": True, "detail": ""}
+    assert json.loads(as_json.stdout) | {"detail": ""} == {"ok": False, "failure": "provider", "retryable": False, "detail": ""}
     assert list(Path().iterdir()) == []
 
 

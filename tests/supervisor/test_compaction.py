@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -560,12 +560,18 @@ async def test_a_request_that_surely_does_not_fit_is_not_sent():
 # --- in flight, and the end
 
 
+class Reached(Protocol):
+    """A step that says when it has come."""
+
+    async def reached(self) -> None: ...
+
+
 def summary_never() -> tuple[Stall, list[Any]]:
     stall = Stall()
     return stall, [stall]
 
 
-async def until_asked(d: Drive, stall: Stall | Pause, then: Callable[[], object]) -> None:
+async def until_asked(d: Drive, stall: Reached, then: Callable[[], object]) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(d.go)
         await stall.reached()
