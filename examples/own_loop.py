@@ -57,7 +57,7 @@ async def main(base_url: str) -> None:
                 history.append({"role": "tool", "tool_call_id": call.id, "content": result})
             match guard.check():
                 case monitor.Compact():  # the service's own count has come to 85 % of the window
-                    history = await shorter(history, "high_water")
+                    history = await shorter(history, "ceiling")
                 case monitor.Stop(monitor.TerminateReason.PROMPT_TOO_LONG):  # it has refused; the next stream is the same turn again
                     history = await shorter(history, "overflow")
                 case monitor.Stop():

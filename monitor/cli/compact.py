@@ -366,8 +366,9 @@ def _messages(done: _Compacted) -> str:
     if not done.summarised:
         return f"{kept}, all kept; nothing had to be summarised"
     if not done.result.kept_messages:
-        return f"all {done.summarised:,} are one summary"
-    return f"{done.summarised:,} are one summary, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
+        return f"all {done.summarised:,} are one summary" if done.summarised > 1 else "the only one is a summary"
+    gone = f"{done.summarised:,} are one summary" if done.summarised > 1 else "1 is a summary"
+    return f"{gone}, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
 
 
 def _by(done: _Compacted, *, asked_nobody: bool) -> str:
