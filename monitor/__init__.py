@@ -30,6 +30,7 @@ from monitor.compacting import CompactionIneffective as CompactionIneffective
 from monitor.compacting import CompactionReason as CompactionReason
 from monitor.compacting import CompactionRecord as CompactionRecord
 from monitor.compacting import CompactionResult as CompactionResult
+from monitor.compacting import CompactionStore as CompactionStore
 from monitor.compaction.engine import Compaction as Compaction
 from monitor.compaction.extractive import Extractive as Extractive
 from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
@@ -224,6 +225,7 @@ __all__ = [
     "CompactionResult",
     "CompactionSkipped",
     "CompactionStarted",
+    "CompactionStore",
     "Condition",
     "ConfigError",
     "ContentRepetition",

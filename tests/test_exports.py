@@ -80,12 +80,29 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
         "Outcome TerminateReason FinishReason Turn Usage RunState Detection Evidence",
         "Continue Nudge WithdrawTool Compact LastTurn Stop Met",
         "MonitorError ConfigError AdapterError RunFailed StoreError MissingExtra",
+        "Compaction CompactionResult CompactionRecord CompactionStore CompactionError Extractive PinnedFacts History repair to_form",
         "ContentRepetition SimilarMessages ToolCallRepetition Detector default_detectors",
         "JsonlSink LogSink MemorySink EventSink RunTerminated",
     ],
 )
 def test_what_users_rely_on_is_at_the_front_door(names: str):
     assert set(names.split()) <= set(monitor.__all__)
+
+
+@pytest.mark.parametrize("package", ["monitor.compaction", "monitor.context"])
+def test_what_a_package_exports_is_what_it_says(package: str):
+    module = importlib.import_module(package)
+    assert len(module.__all__) == len(set(module.__all__))
+    assert set(module.__all__) == set(exported(Path(module.__file__ or "")))
+
+
+def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
+    from monitor import compaction
+    from monitor.compaction import base, hooks, keep
+
+    made = [(one.__name__, one.__module__) for module in (base, hooks, keep) for one in vars(module).values() if inspect.isclass(one)]
+    names = {name for name, module in made if module in {base.__name__, hooks.__name__, keep.__name__}} - {"Wishes"}
+    assert names <= set(compaction.__all__)
 
 
 def test_every_class_that_is_an_event_a_chunk_a_verdict_or_an_error_is_at_the_front_door():

@@ -61,8 +61,11 @@ SERVICES = {
 """By the provider's name before the colon."""
 
 
-def client_for(name: str, base_url: str | None) -> tuple[Any, Closing] | None:
-    """The client for the model `name`; `None`: the model makes its own. `ConfigError`: no key, or no service for the URL."""
+def client_for(name: str, base_url: str | None, *, keyless: str) -> tuple[Any, Closing] | None:
+    """The client for the model `name`; `None`: the model makes its own. `ConfigError`: no key, or no service for the URL.
+
+    `keyless`: what can be done without a key, for the sentence that says that there is none.
+    """
     provider = name.partition(":")[0]
     service = SERVICES.get(provider)
     if service is None:
@@ -75,5 +78,5 @@ def client_for(name: str, base_url: str | None) -> tuple[Any, Closing] | None:
             raise ConfigError(f"--base-url {base_url}: write the whole address, e.g. http://localhost:8000/v1")
         return service.client(base_url, keys[0] if keys else "none")  # the SDK wants one, a server of one's own may not
     if not keys:
-        raise ConfigError(f"{name} needs a key: set {service.keys[0]} (without a key: agent-monitor run --demo)")
+        raise ConfigError(f"{name} needs a key: set {service.keys[0]} (without a key: {keyless})")
     return None

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from monitor.context import Form, RawMessage, read
+from monitor.compaction.pinned import head_of_messages
+from monitor.context import Form, RawMessage, read, sizes_by_source
+from monitor.context.tokens import size_of_message
 from monitor.errors import AdapterError, ConfigError
 from monitor.messages import Message, message_codec
-from monitor.models import ToolSpec
+from monitor.models import ModelRequest, ToolSpec
 from monitor.transcripts.corpus import GZIP_MAGIC
 
 STDIN: Final = "-"
@@ -92,6 +94,16 @@ def _in_base64(data: object) -> str:
     raise TypeError(f"{type(data).__name__} is nothing that JSON has")
 
 
+def tokens_by_source(messages: tuple[Message, ...], instructions: str | None, tools: tuple[ToolSpec, ...]) -> dict[str, int]:
+    """Estimated tokens of what a request is made of; what stands for compacted messages is a source of its own."""
+    sizes = sizes_by_source(ModelRequest(messages, instructions, tools))
+    if head_of_messages(messages):
+        own = size_of_message(messages[0])
+        sizes["user"] -= own
+        sizes = {"summary": own, **sizes}
+    return {source: size.tokens for source, size in sizes.items() if size.tokens}
+
+
 # --- reading
 
 
@@ -144,8 +156,10 @@ def _conversation(data: Any, form: str | None) -> Conversation:
     for index, one in enumerate(data):
         if not isinstance(one, Mapping):
             raise ConfigError(f"message {index} is {type(one).__name__}, not an object")
-        if _messages_of(one) is not None:
-            raise ConfigError(f"record {index} is a whole conversation; give one, e.g. tail -n 1 FILE | agent-monitor context -")
+        if (inside := _messages_of(one)) is not None:
+            if isinstance(inside, list) and _is_recording(message for message in inside if isinstance(message, Mapping)):
+                raise ConfigError(_RECORDING)
+            raise ConfigError(f"record {index} is a whole conversation; give one of them, e.g. the last: tail -n 1 FILE, and - for FILE")
     if not data:
         raise ConfigError("there are no messages in it")
     kept = next((one for one in FORMS if one == form), None) or _detected(request, data)
@@ -230,11 +244,18 @@ def _detected(request: Mapping[str, Any], messages: Sequence[Mapping[str, Any]])
         return "openai-responses"
     if "system" in request or "anthropic_version" in request or parts & _BLOCKS:
         return "anthropic"
-    if any("tool_results" in one or ("text" in one and "content" not in one) for one in messages):
-        raise ConfigError("this looks like a recording for agent-monitor scan: its calls have no ids, and no provider takes it")
+    if _is_recording(messages):
+        raise ConfigError(_RECORDING)
     if all(one.get("role") in _CHAT_ROLES for one in messages):
         return "openai-chat"
     raise ConfigError(f"nobody's messages are like these; --form says which they are: {', '.join(FORMS)}")
+
+
+_RECORDING: Final = "this looks like a recording for agent-monitor scan: its calls have no ids, and no provider takes it"
+
+
+def _is_recording(messages: Iterable[Mapping[str, Any]]) -> bool:
+    return any("tool_results" in one or ("text" in one and "content" not in one) for one in messages)
 
 
 def _part_types(content: object) -> Iterable[str]:

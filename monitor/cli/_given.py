@@ -43,8 +43,10 @@ def _stdin() -> str:
         raise ConfigError("the task on stdin is no text in UTF-8") from None
 
 
-def model_of(name: str | None, base_url: str | None) -> tuple[monitor.Model, Closing]:
-    """The model by its name, and how to close what it needs. `base_url`: a compatible server in the place of the service."""
+def model_of(name: str | None, base_url: str | None, *, keyless: str = "agent-monitor run --demo") -> tuple[monitor.Model, Closing]:
+    """The model by its name, and how to close what it needs. `base_url`: a compatible server in the place of the service. `keyless`: what
+    can be done without a key.
+    """
     if name is None and base_url is not None:
         raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
     if name is None:
@@ -53,7 +55,7 @@ def model_of(name: str | None, base_url: str | None) -> tuple[monitor.Model, Clo
             "openai:, openai-responses: and anthropic: ask the others; --model replay:FILE plays a recorded run; "
             "or see a run without any: agent-monitor run --demo"
         )
-    made = client_for(name, base_url)
+    made = client_for(name, base_url, keyless=keyless)
     try:
         model = monitor.model(name, client=made[0] if made is not None else None)
     except OSError as error:

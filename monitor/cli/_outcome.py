@@ -29,7 +29,6 @@ _CODES: Final = {
     TerminateReason.CONDITION_MET: LIMIT,
     TerminateReason.CONSECUTIVE_ERRORS: LIMIT,
     TerminateReason.WINDOW_TOO_SMALL: LIMIT,
-    TerminateReason.COMPACTION_INEFFECTIVE: LIMIT,
     TerminateReason.LOOP_DETECTED: LOOP,
     TerminateReason.MISSING_OUTPUTS: MISSING,
     TerminateReason.RATE_LIMITED: PROVIDER,

@@ -17,16 +17,15 @@ from rich.text import Text
 import monitor
 from monitor.cli import _view
 from monitor.cli._clients import Closing
-from monitor.cli._conversation import FORMS, NEUTRAL, STDIN, Conversation, read_conversation, written
+from monitor.cli._conversation import FORMS, NEUTRAL, STDIN, Conversation, read_conversation, tokens_by_source, written
 from monitor.cli._given import model_of, nothing_to_close
 from monitor.cli._outcome import count
 from monitor.compacting import CompactionReason, record_codec
-from monitor.compaction.pinned import gathered, head_of_messages, read_back
+from monitor.compaction.pinned import gathered, read_back
 from monitor.compaction.preset import PRESETS
 from monitor.config import known_name
-from monitor.context import Window, repair, sizes_by_source, window_of
+from monitor.context import Window, repair, window_of
 from monitor.context.reduction import difference
-from monitor.context.tokens import size_of_message
 from monitor.errors import ConfigError
 from monitor.events import CompactionProgressed, CompactionStarted, Event
 from monitor.messages import Message, message_codec
@@ -40,6 +39,10 @@ ASSUMED_TOKENS: Final = 128_000
 SCALED: Final = 0.05
 """By so much more than is estimated a request counts that was refused: it was larger than the window."""
 REASONS: Final = ("manual", "overflow")
+_MORE: Final = {
+    CompactionReason.MANUAL: "another --preset keeps less, --reason overflow goes on until it fits",
+    CompactionReason.OVERFLOW: "nothing makes it smaller",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,14 +63,8 @@ class _Given:
         return "\n\n".join(filter(None, (self.conversation.instructions, self.system))) or None
 
     def by_source(self, messages: tuple[Message, ...]) -> dict[str, int]:
-        """Estimated tokens; what stands for compacted messages is a source of its own."""
-        head = head_of_messages(messages)
-        sizes = sizes_by_source(ModelRequest(messages, self.instructions, self.conversation.tools))
-        if head:
-            own = size_of_message(messages[0])
-            sizes["user"] -= own
-            sizes = {"summary": own, **sizes}
-        return {source: size.tokens for source, size in sizes.items() if size.tokens}
+        """Estimated tokens."""
+        return tokens_by_source(messages, self.instructions, self.conversation.tools)
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,6 +87,7 @@ class _Compacted:
     compaction: monitor.Compaction
     result: monitor.CompactionResult
     calls: int
+    reason: CompactionReason
     breaks_at: int
     """The first message that is another one than before."""
 
@@ -153,8 +151,8 @@ def compact(
     Examples:
       agent-monitor compact request.json
       agent-monitor compact chat.json --preset claude-code --window 200000 --show
-      agent-monitor compact chat.json --preset pi --model google:gemini-2.5-flash \\
-        --out shorter.json
+      agent-monitor compact chat.json --out shorter.json --preset pi \\
+        --model google:gemini-2.5-flash
       tail -n 1 requests.jsonl | agent-monitor compact - --reason overflow --json
 
     \b
@@ -173,7 +171,7 @@ def compact(
         compaction = getattr(monitor.Compaction, known_name(preset, PRESETS, "preset", "--preset"))()
         _check_out(out, file)
         given = _read(file, form, model, window)
-        asked, close = (None, nothing_to_close) if model in {None, EXTRACTIVE} else model_of(model, base_url)
+        asked, close = (None, nothing_to_close) if model in {None, EXTRACTIVE} else model_of(model, base_url, keyless="leave --model out")
         if asked is None:
             if base_url is not None:
                 raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
@@ -257,7 +255,7 @@ async def _compacted(
         with anyio.CancelScope(shield=True):
             await close()
     breaks_at, _ = difference(given.messages, result.messages)
-    return _Compacted(given, compaction, result, counted.calls if counted is not None else 0, breaks_at)
+    return _Compacted(given, compaction, result, counted.calls if counted is not None else 0, reason, breaks_at)
 
 
 def _say_why_not(error: monitor.CompactionError, complaints: Console, *, as_json: bool) -> None:
@@ -307,10 +305,16 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
     given, result = done.given, done.result
     saved = result.tokens_before - result.tokens_after
     before, after = given.by_source(given.messages), given.by_source(result.messages)
+    mark = done.compaction.headroom.usable(given.window) or 0
     scaled = result.tokens_before > (1 + SCALED) * sum(before.values())
     rows: list[tuple[str, str | Text]] = [
         ("preset", done.compaction.name),
-        ("window", _view.on_one_line(f"{given.window.tokens or 0:,} ({given.window.note or given.window.source.value})")),
+        (
+            "window",
+            _view.on_one_line(
+                f"{given.window.tokens or 0:,} ({given.window.note or given.window.source.value}); a run compacts at {mark:,}"
+            ),
+        ),
         (
             "tokens",
             f"{result.tokens_before:,} -> {result.tokens_after:,}, {saved * 100 // max(1, result.tokens_before)}% less; {_how(scaled)}",
@@ -318,7 +322,7 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         ("messages", _messages(done)),
         ("by", _view.on_one_line(_by(done, asked_nobody=asked_nobody))),
         ("cost", _cost(done)),
-        ("cache", f"the cached prefix ends before message {done.breaks_at:,}; about {result.reread_tokens:,} tokens are read anew, once"),
+        ("cache", f"{_kept_in_cache(done.breaks_at)}; about {result.reread_tokens:,} tokens are read anew, once"),
     ]
     if result.record is not None:
         rows.insert(5, ("beside it", _pinned(done.pinned)))
@@ -326,6 +330,8 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         rows.append(("repaired", f"{count(given.repairs, 'repair')} first; agent-monitor context says which"))
     if (said := given.window.problem or given.window.warning) is not None:
         rows.append(("but", Text(_view.on_one_line(said), style="yellow")))
+    if result.tokens_after >= mark:
+        rows.append(("but", Text(f"that is still where a run compacts: {_MORE[done.reason]}", style="yellow")))
     rows += [("instead" if number == 0 else "", Text(_view.on_one_line(one), style="yellow")) for number, one in enumerate(result.warnings)]
     if out is not None:
         rows.append(("written", _view.on_one_line(str(out))))
@@ -340,9 +346,19 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         console.print(_view.printable(done.text or "(nothing: no message is gone)"), soft_wrap=True)
 
 
+def _window(window: Window) -> str:
+    return f"{window.tokens or 0:,} ({window.note or window.source.value})"
+
+
 def _how(scaled: bool) -> str:
     """What the numbers of tokens are."""
-    return "as a provider must count that refuses it; the table has estimates" if scaled else "estimated"
+    return "what was refused has at least a window; the table has estimates" if scaled else "estimated"
+
+
+def _kept_in_cache(breaks_at: int) -> str:
+    if breaks_at == 0:
+        return "none of the messages is cached any more"
+    return f"the cached prefix ends before message {breaks_at:,}"
 
 
 def _messages(done: _Compacted) -> str:
@@ -350,8 +366,9 @@ def _messages(done: _Compacted) -> str:
     if not done.summarised:
         return f"{kept}, all kept; nothing had to be summarised"
     if not done.result.kept_messages:
-        return f"all {done.summarised:,} are one summary"
-    return f"{done.summarised:,} are one summary, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
+        return f"all {done.summarised:,} are one summary" if done.summarised > 1 else "the only one is a summary"
+    gone = f"{done.summarised:,} are one summary" if done.summarised > 1 else "1 is a summary"
+    return f"{gone}, the last {kept if done.result.kept_messages > 1 else 'message'} kept"
 
 
 def _by(done: _Compacted, *, asked_nobody: bool) -> str:

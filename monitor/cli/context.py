@@ -13,7 +13,7 @@ from rich.text import Text
 
 from monitor.adapters.forms import to_form
 from monitor.cli import _view
-from monitor.cli._conversation import FORMS, NEUTRAL, Conversation, read_conversation
+from monitor.cli._conversation import FORMS, NEUTRAL, Conversation, read_conversation, tokens_by_source
 from monitor.cli._outcome import count
 from monitor.context import (
     ClipResults,
@@ -32,7 +32,6 @@ from monitor.context import (
     Window,
     propose,
     repair,
-    sizes_by_source,
     user_turns,
     validate,
     window_of,
@@ -40,7 +39,6 @@ from monitor.context import (
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.messages import Text as Words
-from monitor.models import ModelRequest
 
 NOT_AS_IT_STANDS: Final = 1
 MOST_LINES: Final = 20
@@ -156,14 +154,13 @@ def _look(conversation: Conversation, raw: tuple[RawMessage | Message, ...], mod
     instructions = "\n\n".join(filter(None, (conversation.instructions, report.instructions))) or None
     history = History(messages)
     ahead = (_NEXT,) if messages and isinstance(messages[-1], AssistantMessage) and not messages[-1].results else ()
-    sizes = sizes_by_source(ModelRequest(messages, instructions, conversation.tools))
     return _Looked(
         conversation,
         messages,
         report,
         [] if own is None else _named(own, validate(own, [*conversation.given, *to_form(own, ahead)])),
         [problem for one in ((target,) if target else get_args(Form)) for problem in _left(one, (*messages, *ahead))] if messages else [],
-        {source: size.tokens for source, size in sizes.items()},
+        tokens_by_source(messages, instructions, conversation.tools),
         ContextMeter(history, instructions=instructions, tools=conversation.tools).count(),
         window,
         _reductions(history, window),

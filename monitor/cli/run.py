@@ -133,6 +133,12 @@ def run(  # noqa: PLR0917 - typer calls it by name
             rich_help_panel=SETTINGS,
         ),
     ] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(
+            "--window", metavar="N", min=1, help="The model's window in tokens, where no table knows it.", rich_help_panel=SETTINGS
+        ),
+    ] = None,
     settings: SetOption = None,
     config: ConfigOption = None,
     as_json: Annotated[
@@ -204,6 +210,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 prices=priced,
                 detectors=None if no_detectors else chosen.detectors(),
                 policy=chosen.policy(),
+                window=window,
                 compaction=chosen.compaction(),
                 plan=plan_of(plan, step or ()),
                 last_turn=monitor.LastTurn(seconds) if seconds is not None else None,

@@ -129,7 +129,10 @@ class _Repair:
                 _check(index, message.parts, get_args(RawPart))
                 self._take_system(index, message)
             case _:
-                raise ConfigError(f"message {index} of the history is {type(message).__name__}, no RawMessage and no message")
+                raise ConfigError(
+                    f"message {index} of the history is {type(message).__name__}, no RawMessage and no message; "
+                    "monitor.context.read(form, history) reads a provider's"
+                )
 
     def _take_assistant(self, index: int, message: RawMessage) -> None:
         content = [part for part in message.parts if isinstance(part, Text | Reasoning | ToolCall)]

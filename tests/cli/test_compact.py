@@ -121,6 +121,22 @@ def test_a_user_message_that_had_no_room_is_said_to_be_shortened():
     assert (pinned["user_messages"], pinned["user_messages_shortened"]) == (1, 1)
 
 
+def test_what_is_still_as_large_as_where_a_run_compacts_says_so():
+    talk = (user(FIRST), *steps(31), user("Go on."), *steps(29))
+    asked = ("-", "--window", "32000", "--preset", "gemini-cli")
+    still = compact(*asked, stdin=lines(talk))
+    assert "a run compacts at 22,400" in still.stdout
+    assert "that is still where a run compacts: another --preset keeps less" in still.stdout
+    assert "that is still where" not in compact(*asked, "--reason", "overflow", stdin=lines(talk)).stdout
+
+
+def test_the_summary_is_a_source_of_its_own_for_context_too():
+    assert compact("-", "--window", "32000", "--out", "short.json", stdin=json.dumps(chat())).exit_code == 0
+    data = json.loads(CliRunner().invoke(app, ["context", "short.json", "--json"]).stdout)
+    assert next(iter(data["tokens"]["by_source"])) == "summary"
+    assert "user" not in data["tokens"]["by_source"]
+
+
 def test_where_old_results_are_enough_nothing_is_summarised():
     talk = (user("Look."), *steps(60), said("Done."), user("And now?"), *steps(2), said("Done."), user("Thanks."), said("So long."))
     done = compact("-", "--window", "100000", stdin=lines(talk))
@@ -296,7 +312,7 @@ def test_where_there_is_nothing_to_compact_it_says_so():
         ),
         (("--reason", "ceiling"), "--reason ceiling: it is one of manual, overflow"),
         (("--model", "nobody:x"), "no provider is called 'nobody'"),
-        (("--model", "google:gemini-2.5-flash"), "google:gemini-2.5-flash needs a key: set GEMINI_API_KEY"),
+        (("--model", "google:gemini-2.5-flash"), "needs a key: set GEMINI_API_KEY (without a key: leave --model out)"),
         (("--base-url", "http://localhost:1"), "--base-url is where a model is asked"),
         (("--form", "x"), "--form x: it is one of gemini, "),
     ],

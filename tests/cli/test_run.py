@@ -557,3 +557,13 @@ def test_compaction_can_be_switched_off_and_set_in_the_file():
     assert asked().exit_code == 6
     assert asked("--compaction", "default").exit_code == 0
     assert "there is no preset 'emacs'" in invoke("x", "--demo", "--compaction", "emacs").stderr
+
+
+def test_a_window_that_no_table_knows_can_be_given():
+    def reasons(*options: str) -> list[str]:
+        events = map(json.loads, asked("--compaction", "pi", "--json", *options).stdout.splitlines())
+        return [event["reason"] for event in events if event["type"] == "compaction_started"]
+
+    assert set(reasons()) == {"overflow"}  # nobody knows it before the service says so
+    assert {*reasons("--window", "30000")} <= {"high_water", "ceiling"}
+    assert reasons("--window", "30000")

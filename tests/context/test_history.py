@@ -138,7 +138,7 @@ def test_a_result_without_its_call_has_no_way_in():
         history.append(orphan)
     with pytest.raises(ConfigError, match="result without its call"):
         history.commit(HistoryEdit(0, 0, 1, (orphan,), "test"))
-    with pytest.raises(ConfigError, match="not dict"):
+    with pytest.raises(ConfigError, match=r"not dict; monitor\.repair\(monitor\.context\.read\(form"):
         history.append({"role": "user"})  # type: ignore[arg-type]
     assert (history.version, shown(history)) == (0, "a")
 

@@ -1,0 +1,89 @@
+"""A loop of your own over the OpenAI SDK that stays inside the model's window, offline: at the mark, and when the service refuses.
+
+With a key, leave out `base_url` and `LocalOpenAI`, and let a model write the summaries:
+`COMPACTION = monitor.Compaction(model=monitor.model("openai:gpt-5-mini"))`.
+"""
+
+import asyncio
+import json
+from typing import Any, Final
+
+from openai import AsyncOpenAI
+
+import monitor
+from monitor.context import read
+from monitor.testing import LocalOpenAI
+from monitor.testing.openai_steps import events_of, overflow, usage
+
+FORM: Final = "openai-chat"
+WINDOW, FILES = 32_000, 60
+COMPACTION = monitor.Compaction.pi(summarizer=monitor.Extractive())  # copies and counts: no model is asked
+TASK = "Read src/f1.py to src/f60.py in turn. The report goes to /srv/reports/final-7731.md."
+
+
+async def shorter(history: list[Any], reason: str) -> list[Any]:
+    """The same conversation, compacted; the system message goes out as it was."""
+    messages, report = monitor.repair(read(FORM, history), form=FORM)
+    result = await COMPACTION.compact(
+        messages, window=WINDOW, instructions=report.instructions, reason=monitor.CompactionReason(reason), form=FORM
+    )
+    print(f"{reason}: {result.tokens_before:,} -> {result.tokens_after:,} tokens, {result.kept_messages} messages kept")
+    return [{"role": "system", "content": report.instructions}, *monitor.to_form(FORM, result.messages)]
+
+
+def read_file(path: str) -> str:
+    """Every thirtieth is long: after it the next request does not fit."""
+    return f"# {path}\n" + "value = compute(value)  # and so on\n" * (3_400 if path.endswith("30.py") else 100)
+
+
+async def main(base_url: str) -> None:
+    """Ask, carry out, make it shorter where that is said, until the model has answered."""
+    history: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TASK}]
+    async with AsyncOpenAI(api_key="none", base_url=base_url, max_retries=0) as client, monitor.Guard(window=WINDOW) as guard:
+        while True:
+            stream = client.chat.completions.create(model="gpt-5", messages=history, stream=True, stream_options={"include_usage": True})
+            async with guard.watch(stream) as watched:
+                async for _ in watched:
+                    pass
+            calls = watched.turn.tool_calls
+            if calls:
+                asked = [
+                    {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}} for c in calls
+                ]
+                history.append({"role": "assistant", "content": watched.turn.text or None, "tool_calls": asked})
+            for call in calls:
+                result = read_file(**call.arguments)
+                guard.tool_result(call, result)
+                history.append({"role": "tool", "tool_call_id": call.id, "content": result})
+            match guard.check():
+                case monitor.Compact():  # the service's own count has come to 85 % of the window
+                    history = await shorter(history, "ceiling")
+                case monitor.Stop(monitor.TerminateReason.PROMPT_TOO_LONG):  # it has refused; the next stream is the same turn again
+                    history = await shorter(history, "overflow")
+                case monitor.Stop():
+                    break
+                case _ if not calls:
+                    guard.finish()
+                    break
+    print(guard.outcome.reason, "after", guard.outcome.turns, "turns:", guard.outcome.text)
+    assert "/srv/reports/final-7731.md" in json.dumps(history)  # what the user has said is there word for word
+
+
+class Service:
+    """Stands for the service: it counts, refuses what is too long, and reads one file after another."""
+
+    done = 0
+
+    def __call__(self, request: Any) -> Any:
+        """Its answer."""
+        tokens = len(json.dumps(request.body["messages"])) // 4
+        if tokens > WINDOW:
+            return [overflow(tokens, WINDOW)]
+        self.done += 1
+        if self.done > FILES:
+            return events_of("All is read.", tokens=usage(tokens, output=5))
+        return events_of("", [("read_file", {"path": f"src/f{self.done}.py"})], tokens=usage(tokens, output=20))
+
+
+with LocalOpenAI(Service()) as server:
+    asyncio.run(main(server.base_url))
