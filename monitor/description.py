@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from monitor._numbers import is_finite
+from monitor._parts import check_part, check_parts
 from monitor._wait import Clock
 from monitor.assignment import MAX_NUDGES
 from monitor.budget import Budget
@@ -15,7 +16,7 @@ from monitor.context.raw import RawMessage
 from monitor.context.window import Window, window_of
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError
-from monitor.guard import CLOSE_GRACE_S, check_bounds, check_part, check_parts, clock_of, must_know_price
+from monitor.guard import CLOSE_GRACE_S, check_bounds, clock_of, must_know_price
 from monitor.instructions import render, run_instructions
 from monitor.judges.base import as_judges
 from monitor.judging import Judge

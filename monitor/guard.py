@@ -17,6 +17,7 @@ import anyio
 
 from monitor._codec import text_of
 from monitor._numbers import is_finite, is_whole
+from monitor._parts import check_part, check_parts
 from monitor._wait import Clock, SystemClock
 from monitor.adapters.base import AdapterFactory
 from monitor.assignment import MAX_NUDGES, Assignment
@@ -422,26 +423,9 @@ def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_n
         raise ConfigError(f"max_nudges is {max_nudges!r}; give 0 or more, or None for no bound")
 
 
-def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
-    """A list of detectors or sinks, checked where it is given and not where it first fails."""
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
-    for part in given:
-        check_part(name, part, method)
-    return given
-
-
 def clock_of(given: Clock | None) -> Clock:
     """The clock that was given, checked, or the system's."""
     if given is None:
         return SystemClock()
     check_part("clock", given, "call_at")
     return given
-
-
-def check_part(name: str, part: object, method: str) -> None:
-    """Raise `ConfigError` for a class in place of an object, and for an object that cannot do its part."""
-    if isinstance(part, type):
-        raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
-    if not callable(getattr(part, method, None)):
-        raise ConfigError(f"{name}: {part!r} has no {method}()")

@@ -31,7 +31,7 @@ VOCABULARY = {
     "_codec",
 }
 CORE = VOCABULARY | {
-    *("_hashing", "_numbers", "_quoting", "_tokens", "answers", "declarations"),
+    *("_hashing", "_numbers", "_parts", "_quoting", "_tokens", "answers", "declarations"),
     *("detectors", "conditions", "context", "outputs", "plan", "budget", "prices", "digest", "suspicion"),
     *("assignment", "bank", "stream_end", "instructions", "pauses", "policy", "reply", "retries", "run", "schedule", "spending", "tally"),
     *("panel", "preflight", "warner"),

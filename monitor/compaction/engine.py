@@ -1,14 +1,13 @@
-"""Compaction, as it is given to a supervisor, or called by a loop of one's own.
-
-result = await monitor.Compaction.opencode().compact(messages, model=model, window=200_000)
-messages = result.messages
-"""
+"""Compaction, as it is given to a supervisor, or called by a loop of one's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
+from monitor._numbers import is_whole
+from monitor._parts import check_part, check_parts
 from monitor._wait import Clock, SystemClock
 from monitor.compacting import PRESSING, CompactionReason, CompactionResult
 from monitor.compaction.compactor import Compactor
@@ -31,10 +30,12 @@ CLOSE_GRACE_S = 2.0
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Compaction(Preset):
-    """How a history is kept inside the window: a preset that can be carried out. See `Preset` for the options.
+    """How a history is kept inside the window: a preset that can be carried out.
 
-    supervisor = monitor.Supervisor(model, compaction=monitor.Compaction.opencode(model=small))
-    result = await monitor.Compaction.pi().compact(messages, model=model)
+        supervisor = monitor.Supervisor(model, compaction=monitor.Compaction.opencode(model=small))
+        result = await monitor.Compaction.pi().compact(messages, model=model)
+
+    See `Preset` for the options.
     """
 
     def due(self, tokens: int, *, window: Window | int | None) -> CompactionReason | None:
@@ -42,6 +43,8 @@ class Compaction(Preset):
 
         For a loop of one's own; `tokens` is best what the provider reported last, with an estimate of what has come since.
         """
+        if not is_whole(tokens):
+            raise ConfigError(f"tokens is a number of tokens, not {tokens!r}")
         return Hysteresis(Marks(window_of(None, config=window), self.headroom, self.low_water)).due(tokens)
 
     async def compact(
@@ -53,7 +56,7 @@ class Compaction(Preset):
         instructions: str | None = None,
         tools: Sequence[ToolSpec] = (),
         facts: PinnedFacts | None = None,
-        reason: CompactionReason = CompactionReason.MANUAL,
+        reason: CompactionReason | str = CompactionReason.MANUAL,
         form: Form | None = None,
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
@@ -72,6 +75,9 @@ class Compaction(Preset):
         reason, writes = CompactionReason(reason), model or self.model
         if writes is None and self.summarizer is None and reason not in PRESSING:
             raise ConfigError("who is to summarise? Give model=, or a Compaction with model= or summarizer=monitor.Extractive()")
+        _check(model, instructions, tools, facts)
+        if form is not None and form not in get_args(Form):
+            raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
         history, run = History(messages), _Alone(clock or SystemClock())
         compactor = Compactor(
             self,
@@ -80,7 +86,7 @@ class Compaction(Preset):
             window=window_of(model.name if model is not None else None, config=window),
             meter=ContextMeter(history, instructions=instructions, tools=tools),
             run=run,
-            emit=FanOut(sinks).emit,
+            emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
             facts=lambda: facts or PinnedFacts(),
             clock=run.clock,
             close_grace_s=CLOSE_GRACE_S,
@@ -92,6 +98,21 @@ class Compaction(Preset):
             return await compactor.compact(reason)
         finally:
             await compactor.close()
+
+
+def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:
+    """Wrong calls that would show themselves later, in other words."""
+    if isinstance(model, str):
+        raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
+    if model is not None:
+        check_part("model", model, "stream")
+    if instructions is not None and not isinstance(instructions, str):
+        raise ConfigError(f"instructions is a text, not {instructions!r}")
+    for tool in tools:
+        if not isinstance(tool, ToolSpec):
+            raise ConfigError(f"tools takes a list of monitor.ToolSpec, not {tool!r:.200}; a provider's own has the same three fields")
+    if facts is not None and not isinstance(facts, PinnedFacts):
+        raise ConfigError(f"facts takes a monitor.PinnedFacts, not {facts!r}")
 
 
 class _Alone:

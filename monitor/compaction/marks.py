@@ -77,11 +77,11 @@ class Marks:
         """What the next request must be below, counted as `tokens_before` is, for a compaction to be accepted.
 
         At the high-water mark that is the low one. By hand, any context may be made a little smaller. Where the run cannot go on
-        without, whatever is smaller and not above the high-water mark will do: a stricter target has kept agents from recovering
-        (atomic #1575).
+        without, or where a context that is too full is made smaller by hand, whatever is smaller and not above the high-water mark will
+        do: a stricter target has kept agents from recovering (atomic #1575).
         """
         high, low = self.high, self.low
-        if reason in PRESSING:
+        if reason in PRESSING or (reason is CompactionReason.MANUAL and high is not None and tokens_before > high):
             return min(tokens_before, high + 1) if high is not None else math.ceil(tokens_before * UNKNOWN_WINDOW)
         if reason is CompactionReason.HIGH_WATER and low is not None:
             return low

@@ -304,7 +304,8 @@ class _Pipeline:
                 return await self._on(rung, smaller)
             except CompactionError as error:
                 failed = error
-            self._warnings.append(f"{rung.note}: {failed}")
+            name = f"{rung.summarizer.name} " if rung.summarizer is not None else ""
+            self._warnings.append(f"{rung.note}: {str(failed).removeprefix(name)}")
         raise failed or _nothing("no way of summarising was given")
 
     def _read_earlier(self) -> tuple[str, PinnedFacts] | None:

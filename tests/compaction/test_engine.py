@@ -259,3 +259,25 @@ async def test_where_the_model_speaks_next_nobody_answers_for_it():
         result = await Compaction(summarizer=Extractive(), steps=(), keep=KeepMessages(0)).compact(messages, window=16_000)
         assert result.kept_messages == 0
         assert (result.messages[-1] == acknowledgement()) is (last == "acknowledgement")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": "openai:gpt-5"}, "write monitor.model"),
+        ({"model": object()}, "has no stream"),
+        ({"tools": [{"type": "function"}]}, "monitor.ToolSpec"),
+        ({"instructions": ["a"]}, "instructions is a text"),
+        ({"facts": {"a": 1}}, "monitor.PinnedFacts"),
+        ({"form": "openai"}, "openai-chat"),
+        ({"sinks": [print]}, "has no emit"),
+    ],
+)
+async def test_a_wrong_call_says_what_is_wanted(given: dict[str, Any], said: str):
+    with pytest.raises(ConfigError, match=said):
+        await Compaction(summarizer=Extractive()).compact([user("x")], window=32_000, **given)
+
+
+def test_what_is_no_number_of_tokens_is_refused():
+    with pytest.raises(ConfigError, match="number of tokens"):
+        Compaction().due("a", window=32_000)  # type: ignore[arg-type]

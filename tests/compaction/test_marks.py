@@ -234,3 +234,9 @@ def test_a_window_that_turns_out_smaller_has_its_marks_lower_and_is_tried_anew()
     state.relearned(Window(100_000).learned(64_000))
     assert state.marks.high == 54_000
     assert state.due(55_000) is R.HIGH_WATER
+
+
+def test_by_hand_a_context_that_is_too_full_must_get_below_the_mark():
+    marks = Marks(Window(100_000), Headroom(0.8, reserve_tokens=0))
+    assert marks.target(CompactionReason.MANUAL, 50_000) == 47_501
+    assert marks.target(CompactionReason.MANUAL, 750_000) == 80_001
