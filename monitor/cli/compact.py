@@ -39,10 +39,6 @@ ASSUMED_TOKENS: Final = 128_000
 SCALED: Final = 0.05
 """By so much more than is estimated a request counts that was refused: it was larger than the window."""
 REASONS: Final = ("manual", "overflow")
-_MORE: Final = {
-    CompactionReason.MANUAL: "another --preset keeps less, --reason overflow goes on until it fits",
-    CompactionReason.OVERFLOW: "nothing makes it smaller",
-}
 
 
 @dataclass(slots=True, frozen=True)
@@ -331,7 +327,7 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
     if (said := given.window.problem or given.window.warning) is not None:
         rows.append(("but", Text(_view.on_one_line(said), style="yellow")))
     if result.tokens_after >= mark:
-        rows.append(("but", Text(f"that is still where a run compacts: {_MORE[done.reason]}", style="yellow")))
+        rows.append(("but", Text("that is still where a run compacts: nothing makes it smaller", style="yellow")))
     rows += [("instead" if number == 0 else "", Text(_view.on_one_line(one), style="yellow")) for number, one in enumerate(result.warnings)]
     if out is not None:
         rows.append(("written", _view.on_one_line(str(out))))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from monitor._numbers import is_whole
 from monitor._parts import check_part, check_parts
 from monitor._wait import Clock, SystemClock
+from monitor.adapters.forms import to_form
 from monitor.compacting import PRESSING, CompactionReason, CompactionResult
 from monitor.compaction.compactor import Compactor
 from monitor.compaction.marks import Hysteresis, Marks
@@ -16,6 +17,8 @@ from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
 from monitor.context.forms import Form
 from monitor.context.history import History
+from monitor.context.readers import read
+from monitor.context.repair import repair
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window, window_of
 from monitor.errors import ConfigError
@@ -98,6 +101,45 @@ class Compaction(Preset):
             return await compactor.compact(reason)
         finally:
             await compactor.close()
+
+    async def shorten(
+        self,
+        form: Form,
+        history: Iterable[Any],
+        *,
+        window: Window | int | None = None,
+        model: Model | None = None,
+        instructions: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        facts: PinnedFacts | None = None,
+        reason: CompactionReason | str = CompactionReason.CEILING,
+        sinks: Sequence[EventSink] = (),
+        clock: Clock | None = None,
+    ) -> tuple[list[dict[str, Any]], CompactionResult]:
+        """`history` in a provider's own words, in any state: read, repaired, compacted, and said again in the same words.
+
+        For a loop of one's own, where its guard says `Compact`, or its provider refuses a request. `form`: `openai-chat`,
+        `openai-responses`, `anthropic`, `gemini`. System messages of OpenAI stay in front. The other arguments are those of `compact`; by
+        default whatever is possible is done, also without a model.
+
+        Raises what `compact` raises, and `AdapterError` for a part that is none.
+        """
+        messages, report = repair(read(form, history), form=form)
+        said = "\n\n".join(filter(None, (instructions, report.instructions))) or None
+        result = await self.compact(
+            messages,
+            window=window,
+            model=model,
+            instructions=said,
+            tools=tools,
+            facts=facts,
+            reason=reason,
+            form=form,
+            sinks=sinks,
+            clock=clock,
+        )
+        system = [{"role": "system", "content": report.instructions}] if report.instructions and form.startswith("openai") else []
+        return [*system, *to_form(form, result.messages)], result
 
 
 def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -26,6 +26,7 @@ from monitor import (
     Window,
     events,
 )
+from monitor.adapters.forms import to_form
 from monitor.assignment import Assignment
 from monitor.chunks import ToolCall
 from monitor.compacting import shown
@@ -34,6 +35,7 @@ from monitor.compaction.hooks import CompactionAsked
 from monitor.compaction.keep import KeepMessages, KeepTokens
 from monitor.compaction.pinned import CONTINUE, acknowledgement, head_of_messages
 from monitor.compaction.templates import CHECKPOINT
+from monitor.context.forms import Form
 from monitor.context.validate import validate
 from monitor.messages import message_codec
 from monitor.models import ModelRequest
@@ -281,3 +283,18 @@ async def test_a_wrong_call_says_what_is_wanted(given: dict[str, Any], said: str
 def test_what_is_no_number_of_tokens_is_refused():
     with pytest.raises(ConfigError, match="number of tokens"):
         Compaction().due("a", window=32_000)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", get_args(Form))
+async def test_a_history_in_a_providers_words_is_shortened_in_the_same_words(form: Form):
+    history = to_form(form, [user("The first wish."), *talk(40)[1:]])
+    if form == "openai-chat":
+        history = [{"role": "system", "content": "Be brief."}, *history]
+    shorter, result = await Compaction(steps=()).shorten(form, history, window=20_000)
+    assert result.summarised_by == "extractive"  # no model was given, and what is possible is done
+    assert len(shorter) < len(history)
+    assert not validate(form, [*shorter, *to_form(form, [user("go on")])])
+    assert "The first wish." in json.dumps(shorter[:2])
+    assert (shorter[0] == history[0]) == (form == "openai-chat")
+    again, _ = await Compaction(steps=(), summarizer=Extractive()).shorten(form, shorter, window=20_000, reason="manual")
+    assert "The first wish." in json.dumps(again[:2])

@@ -399,7 +399,7 @@ async def test_then_more_is_kept_and_less_is_summarised():
     model = failing(CUT_OFF, CUT_OFF, GOOD)
     result = (await proposed(NO_STEPS, situation(messages, window=50_000), model)).result
     assert result.kept_messages > plain.kept_messages
-    assert result.warnings[1].startswith("scripted:small, half as long: scripted:small wrote a summary that was cut off")
+    assert result.warnings[1].startswith("scripted:small, half as long: wrote a summary that was cut off")
     assert result.tokens_after < result.tokens_before
 
 
