@@ -6,29 +6,24 @@ With a key, leave out `base_url` and `LocalOpenAI`, and let a model write the su
 
 import asyncio
 import json
-from typing import Any, Final
+from typing import Any
 
 from openai import AsyncOpenAI
 
 import monitor
-from monitor.context import read
 from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import events_of, overflow, usage
 
-FORM: Final = "openai-chat"
 WINDOW, FILES = 32_000, 60
 COMPACTION = monitor.Compaction.pi(summarizer=monitor.Extractive())  # copies and counts: no model is asked
 TASK = "Read src/f1.py to src/f60.py in turn. The report goes to /srv/reports/final-7731.md."
 
 
 async def shorter(history: list[Any], reason: str) -> list[Any]:
-    """The same conversation, compacted; the system message goes out as it was."""
-    messages, report = monitor.repair(read(FORM, history), form=FORM)
-    result = await COMPACTION.compact(
-        messages, window=WINDOW, instructions=report.instructions, reason=monitor.CompactionReason(reason), form=FORM
-    )
+    """The same conversation, compacted."""
+    history, result = await COMPACTION.shorten("openai-chat", history, window=WINDOW, reason=reason)
     print(f"{reason}: {result.tokens_before:,} -> {result.tokens_after:,} tokens, {result.kept_messages} messages kept")
-    return [{"role": "system", "content": report.instructions}, *monitor.to_form(FORM, result.messages)]
+    return history
 
 
 def read_file(path: str) -> str:
