@@ -17,7 +17,7 @@ pytestmark = pytest.mark.feature("AC-10", "OC-16")
 MAKERS: dict[str, Callable[[], CompactionStore]] = {"memory": monitor.InMemoryCompactions}
 
 
-@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
+@pytest.fixture(params=list(MAKERS.values()), ids=list(MAKERS))
 def store(request: pytest.FixtureRequest) -> CompactionStore:
     made: CompactionStore = request.param()
     return made
