@@ -35,6 +35,7 @@ from monitor.compaction.engine import Compaction as Compaction
 from monitor.compaction.extractive import Extractive as Extractive
 from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
 from monitor.compaction.hooks import CompactionHook as CompactionHook
+from monitor.compaction.memory import InMemoryCompactions as InMemoryCompactions
 from monitor.compaction.pinned import PinnedFacts as PinnedFacts
 from monitor.conditions import Condition as Condition
 from monitor.conditions import CostLimit as CostLimit
@@ -254,6 +255,7 @@ __all__ = [
     "HistoryReduced",
     "HistoryRepaired",
     "IdleTimeout",
+    "InMemoryCompactions",
     "JsonlSink",
     "Judge",
     "JudgeAnswered",

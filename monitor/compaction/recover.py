@@ -2,12 +2,12 @@
 #150447), histories compacted over a limit that no history is short enough for (OpenClaw #130096), and errors that say nothing to do.
 
     recovery = Recovery()
-    step = recovery.on_overflow(overflow, can_compact=True, oversized=True, media=False, tools_ran=True)
+    step = recovery.on_overflow(overflow, oversized=True, media=False)
     match step:
         case Compact():                     # and, where it failed:
             step = recovery.compaction_failed(failure)
         case Truncate() | ReplayWithoutMedia() | Retry():
-            ...                             # then the request, or what the transcript has become, is sent again
+            ...                             # then the history, as it is by now, goes out again
         case GiveUp(text):
             ...
     recovery.went_well()                    # a call was answered: the next refusal is another matter
@@ -19,8 +19,7 @@ compactions, one truncation and one replay without media.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from monitor._numbers import is_whole
 from monitor.compacting import CompactionFailure
@@ -29,10 +28,6 @@ from monitor.errors import ConfigError
 
 MAX_COMPACTIONS: Final = 3
 """Of one episode. OpenClaw's number."""
-
-Resend: TypeAlias = Literal["request", "transcript"]
-"""What goes out again: the request that was refused, as its tools have not run; or what the history has become, as they have. Either
-way no tool is run twice."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,30 +38,21 @@ class Compact:
     """Of this episode, from 1."""
     harder: int
     """0: as the preset has it. Each more keeps less: the ones before did not get far enough."""
-    observed_tokens: int | None
-    """What the request was counted as by its provider, at the least; `None`: it does not say."""
-    resend: Resend
 
 
 @dataclass(slots=True, frozen=True)
 class Truncate:
     """Cut tool results that are too large for the window, then send again."""
 
-    resend: Resend
-
 
 @dataclass(slots=True, frozen=True)
 class ReplayWithoutMedia:
     """Put words in the place of images and files, then send again."""
 
-    resend: Resend
-
 
 @dataclass(slots=True, frozen=True)
 class Retry:
     """Send again: something else has made the history shorter meanwhile."""
-
-    resend: Resend
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,7 +61,6 @@ class GiveUp:
 
     text: str
     """Why, and what a person can do, with the numbers that are known."""
-    resend: Resend = "request"
     failure: CompactionFailure | None = None
     """How the last compaction of the episode failed; `None`: none did."""
 
@@ -92,10 +77,8 @@ class _Refused:
     """What the caller knew of the request that was refused."""
 
     overflow: Overflow | None = None
-    can_compact: bool = False
     oversized: bool = False
     media: bool = False
-    resend: Resend = "request"
 
 
 class Recovery:
@@ -122,25 +105,23 @@ class Recovery:
         self,
         overflow: Overflow | None,
         *,
-        can_compact: bool,
         oversized: bool,
         media: bool,
-        tools_ran: bool,
         shortened: bool = False,
     ) -> Step:
         """What to do about a refusal, or about an answer that only looked like one.
 
-        `overflow`: what is known of it; `None`: that it did not fit. `can_compact`: compaction is not switched off. `oversized`: there are
-        tool results that truncation would cut. `media`: there are images or files. `tools_ran`: since the request was made, tools have
-        run. `shortened`: the history has been made shorter since it was sent, by a truncation or a compaction beside the run.
+        `overflow`: what is known of it; `None`: that it did not fit. `oversized`: there are tool results that truncation would cut.
+        `media`: there are images or files. `shortened`: the history has been made shorter since it was sent, by a truncation or a
+        compaction beside the run.
         """
-        self._refused = _Refused(overflow, can_compact, oversized, media, "transcript" if tools_ran else "request")
+        self._refused = _Refused(overflow, oversized, media)
         kind = overflow.kind if overflow is not None else OverflowKind.OVERFLOW
         if kind is OverflowKind.HOPELESS or kind in _NOT_OF_SIZE:
             return self._give_up()
         if shortened and self._retries < max(1, self._max):  # counted, lest two that wait for each other go on for ever
             self._retries += 1
-            return Retry(self._refused.resend)
+            return Retry()
         return self._next()
 
     def compaction_failed(self, failure: CompactionFailure) -> Step:
@@ -165,7 +146,7 @@ class Recovery:
 
     @property
     def _may_compact(self) -> bool:
-        return self._refused.can_compact and not self._useless and self._compactions < self._max
+        return not self._useless and self._compactions < self._max
 
     @property
     def _may_truncate(self) -> bool:
@@ -183,7 +164,7 @@ class Recovery:
                 return self._truncate()
         if self._may_compact:
             self._compactions += 1
-            return Compact(self._compactions, self._compactions - 1, self._observed(), self._refused.resend)
+            return Compact(self._compactions, self._compactions - 1)
         if self._may_truncate:
             return self._truncate()
         if self._may_replay:
@@ -192,20 +173,14 @@ class Recovery:
 
     def _truncate(self) -> Truncate:
         self._truncated = True
-        return Truncate(self._refused.resend)
+        return Truncate()
 
     def _replay(self) -> ReplayWithoutMedia:
         self._replayed = True
-        return ReplayWithoutMedia(self._refused.resend)
-
-    def _observed(self) -> int | None:
-        overflow = self._refused.overflow
-        if overflow is None or overflow.window_tokens is None:
-            return overflow.used_tokens if overflow is not None and not self._bytes else None
-        return overflow.used_tokens or overflow.window_tokens + 1
+        return ReplayWithoutMedia()
 
     def _give_up(self) -> GiveUp:
-        return GiveUp(" ".join(self._sentences()), self._refused.resend, self._failure)
+        return GiveUp(" ".join(self._sentences()), self._failure)
 
     def _sentences(self) -> list[str]:
         overflow = self._refused.overflow
@@ -231,7 +206,7 @@ class Recovery:
 
     def _tried(self) -> str:
         compactions = self._compactions - self._failed
-        done = [f"{compactions} compaction{'s' if compactions > 1 else ''}"] if compactions else []
+        done = [f"{compactions} compaction{'s' if compactions > 1 else ''}"] if compactions > 0 else []
         done += ["a truncation of tool results"] if self._truncated else []
         done += ["a replay without media"] if self._replayed else []
         tried = f" Not enough: {', '.join(done)}." if done else ""
@@ -244,41 +219,7 @@ class Recovery:
             "split the task",
             "use a model with a larger window",
         ]
-        if not self._refused.can_compact and self._failure is None:
-            ways.insert(0, "switch compaction on")
-        elif self._compactions == self._max and not self._useless:
+        if self._compactions == self._max and not self._useless:
             ways.append(f"allow more than {self._max} compaction{'s' if self._max != 1 else ''} for one refusal")
         sentence = f"{', '.join(ways[:-1])} or {ways[-1]}."
         return sentence[0].upper() + sentence[1:]
-
-
-# --- before a request is sent
-
-
-MARGIN_TOKENS: Final = 512
-"""More than what is too much is to be gained by truncation alone. OpenClaw's number, as is the share."""
-MARGIN_SHARE: Final = 1.5
-
-
-class Route(StrEnum):
-    """How a request that has not been sent yet is made to fit."""
-
-    FITS = "fits"
-    TRUNCATE = "truncate"
-    """Cutting tool results is enough by itself, with some to spare."""
-    COMPACT_THEN_TRUNCATE = "compact_then_truncate"
-    COMPACT = "compact"
-    """There are no results worth cutting."""
-
-
-def route(tokens: int, usable: int | None, reducible_tokens: int) -> Route:
-    """How a request of so many tokens gets below `usable` (`None`: the window is not known, and everything fits).
-
-    `reducible_tokens`: what cutting the tool results would gain.
-    """
-    if usable is None or tokens <= usable:
-        return Route.FITS
-    over = tokens - usable
-    if reducible_tokens >= max(over + MARGIN_TOKENS, MARGIN_SHARE * over):
-        return Route.TRUNCATE
-    return Route.COMPACT_THEN_TRUNCATE if reducible_tokens > 0 else Route.COMPACT

@@ -13,7 +13,7 @@ from monitor.context.media import DropMedia
 from monitor.context.overflow import TOO_LONG, Overflow, OverflowKind, read_failure
 from monitor.context.reduction import Reducer, propose
 from monitor.context.truncate import ClipResults
-from monitor.messages import AssistantMessage, Media
+from monitor.messages import Media
 from monitor.models import ErrorKind, ModelError
 
 
@@ -74,13 +74,10 @@ class Rescue:
 
     def _first(self, overflow: Overflow, *, shortened: bool = False) -> Step:
         messages = self._history.messages
-        last = messages[-1] if messages else None
         return self._recovery.on_overflow(
             overflow,
-            can_compact=True,
             oversized=self._oversized.helps(messages),
             media=any(isinstance(part, Media) for message in messages for part in message.content),
-            tools_ran=isinstance(last, AssistantMessage) and bool(last.results),
             shortened=shortened,
         )
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.compacting import CompactionFailure
-from monitor.compaction.recover import Compact, GiveUp, Recovery, ReplayWithoutMedia, Retry, Route, Step, Truncate, route
+from monitor.compaction.recover import Compact, GiveUp, Recovery, ReplayWithoutMedia, Retry, Step, Truncate
 from monitor.context.overflow import Overflow, OverflowKind, read_failure
 from monitor.errors import ConfigError
 
@@ -20,7 +20,7 @@ HOPELESS = read_failure("Limit: 6000, Requested: 12000 tokens per minute (TPM): 
 
 
 def overflow(recovery: Recovery, found: Overflow | None = TOO_LONG, **facts: bool) -> Step:
-    known: dict[str, Any] = {"can_compact": True, "oversized": False, "media": False, "tools_ran": False, **facts}
+    known: dict[str, Any] = {"oversized": False, "media": False, **facts}
     return recovery.on_overflow(found, **known)
 
 
@@ -39,7 +39,7 @@ def gave_up(step: Step) -> GiveUp:
 def test_an_overflow_every_time_is_three_compactions_each_keeping_less_and_then_an_error():
     recovery = Recovery()
     steps = [overflow(recovery) for _ in range(4)]
-    assert steps[:3] == [Compact(attempt, attempt - 1, 210_000, "request") for attempt in (1, 2, 3)]
+    assert steps[:3] == [Compact(attempt, attempt - 1) for attempt in (1, 2, 3)]
     text = gave_up(steps[3]).text
     assert text == (
         "The request is too long for the model: it has 210,000 tokens, and the model takes 200,000. Not enough: 3 compactions. "
@@ -70,23 +70,7 @@ def test_an_answer_ends_the_episode():
 
 @pytest.mark.parametrize("kind", [OverflowKind.SILENT, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.OVERFLOW])
 def test_an_answer_that_did_not_fit_is_recovered_from_like_a_refusal(kind: OverflowKind):
-    assert overflow(Recovery(), Overflow(kind, "any", 130_000, 128_000)) == Compact(1, 0, 130_000, "request")
-
-
-def test_what_is_known_of_the_size_goes_along():
-    observed = [
-        step.observed_tokens
-        for found in (Overflow(OverflowKind.OVERFLOW, "x", None, 8_192), Overflow(OverflowKind.OVERFLOW, "x", 9_000), None, BYTES)
-        if isinstance(step := overflow(Recovery(), found), Compact)
-    ]
-    assert observed == [8_193, 9_000, None, None]
-
-
-def test_what_goes_out_again_is_the_transcript_once_tools_have_run():
-    recovery = Recovery(max_compactions=1)
-    steps = [overflow(recovery, tools_ran=ran, oversized=True, media=True) for ran in (False, True, True, True)]
-    assert [step.resend for step in steps] == ["request", "transcript", "transcript", "transcript"]
-    assert kinds(steps) == ["Compact", "Truncate", "ReplayWithoutMedia", "GiveUp"]
+    assert overflow(Recovery(), Overflow(kind, "any", 130_000, 128_000)) == Compact(1, 0)
 
 
 # --- what is no matter of the context
@@ -115,15 +99,6 @@ def test_too_many_bytes_are_media_first_then_results_then_the_history():
     assert "smaller images and files" in gave_up(steps[5]).text
 
 
-def test_without_compaction_the_cheap_steps_are_left_and_the_error_tells_how_to_have_it():
-    recovery = Recovery()
-    steps = [overflow(recovery, None, can_compact=False, oversized=True) for _ in range(2)]
-    assert kinds(steps) == ["Truncate", "GiveUp"]
-    assert gave_up(steps[1]).text.startswith(
-        "The request is too long for the model. Not enough: a truncation of tool results. Switch compa"
-    )
-
-
 # --- compactions that fail
 
 
@@ -139,29 +114,38 @@ def test_nothing_to_compact_is_one_attempt_and_an_error():
 @pytest.mark.parametrize("failure", sorted(set(F) - {F.INEFFECTIVE, F.STALE, F.ABORTED}))
 def test_a_compaction_that_fails_gives_way_to_a_truncation(failure: CompactionFailure):
     recovery = Recovery()
-    overflow(recovery, oversized=True, tools_ran=True)
-    assert recovery.compaction_failed(failure) == Truncate("transcript")
+    overflow(recovery, oversized=True)
+    assert recovery.compaction_failed(failure) == Truncate()
     assert isinstance(overflow(recovery, oversized=True, media=True), ReplayWithoutMedia), "it is not tried again in this episode"
 
 
 def test_the_failure_of_the_summary_itself_is_not_answered_by_another_summary():
     step = gave_up(Recovery().compaction_failed(F.TOO_LONG))
     assert step.failure is F.TOO_LONG
+    assert "Not enough" not in step.text
+
+
+def test_what_was_skipped_or_failed_is_not_counted_as_tried():
+    recovery = Recovery()
+    overflow(recovery)
+    overflow(recovery)
+    text = gave_up(recovery.compaction_failed(F.NOTHING_TO_COMPACT)).text
+    assert "Not enough: 1 compaction. The last compaction failed (nothing_to_compact)." in text
 
 
 def test_one_that_did_not_get_far_enough_is_tried_harder():
     recovery = Recovery()
     overflow(recovery)
     steps = [recovery.compaction_failed(F.INEFFECTIVE) for _ in range(3)]
-    assert steps[:2] == [Compact(2, 1, 210_000, "request"), Compact(3, 2, 210_000, "request")]
+    assert steps[:2] == [Compact(2, 1), Compact(3, 2)]
     assert isinstance(steps[2], GiveUp)
 
 
 def test_before_it_is_tried_harder_what_is_oversized_is_cut():
     recovery = Recovery()
     overflow(recovery, oversized=True)
-    assert recovery.compaction_failed(F.INEFFECTIVE) == Truncate("request")
-    assert overflow(recovery) == Compact(2, 1, 210_000, "request")
+    assert recovery.compaction_failed(F.INEFFECTIVE) == Truncate()
+    assert overflow(recovery) == Compact(2, 1)
 
 
 def test_one_that_another_edit_has_overtaken_is_tried_again():
@@ -181,27 +165,28 @@ def test_an_aborted_one_ends_the_recovery():
 
 def test_what_has_been_made_shorter_meanwhile_is_sent_again_without_a_compaction():
     recovery = Recovery()
-    assert overflow(recovery, shortened=True, tools_ran=True) == Retry("transcript")
+    assert overflow(recovery, shortened=True) == Retry()
     assert isinstance(overflow(recovery), Compact)
 
 
 def test_sending_again_is_counted():
-    recovery = Recovery()
-    assert kinds([overflow(recovery, shortened=True, can_compact=False) for _ in range(4)]) == ["Retry", "Retry", "Retry", "GiveUp"]
+    recovery = Recovery(0)
+    assert kinds([overflow(recovery, shortened=True) for _ in range(2)]) == ["Retry", "GiveUp"]
+    assert kinds([overflow(Recovery(), shortened=True) for _ in range(2)]) == ["Retry", "Retry"]
 
 
 @given(
     st.integers(0, 4),
     st.lists(
-        st.tuples(*[st.booleans()] * 5, st.sampled_from([None, *F]), st.sampled_from([None, *OverflowKind])), min_size=20, max_size=20
+        st.tuples(*[st.booleans()] * 3, st.sampled_from([None, *F]), st.sampled_from([None, *OverflowKind])), min_size=20, max_size=20
     ),
 )
 def test_every_episode_comes_to_an_end(most: int, seen: list[Any]):
     recovery = Recovery(most)
     steps: list[Step] = []
-    for can, oversized, media, ran, shortened, failure, kind in seen:
+    for oversized, media, shortened, failure, kind in seen:
         found = None if kind is None else Overflow(kind, "any")
-        facts = {"can_compact": can, "oversized": oversized, "media": media, "tools_ran": ran, "shortened": shortened}
+        facts = {"oversized": oversized, "media": media, "shortened": shortened}
         steps.append(overflow(recovery, found, **facts))
         while failure is not None and isinstance(steps[-1], Compact):
             steps.append(recovery.compaction_failed(failure))
@@ -216,24 +201,3 @@ def test_every_episode_comes_to_an_end(most: int, seen: list[Any]):
 def test_a_number_of_compactions_that_is_none_is_refused(most: object):
     with pytest.raises(ConfigError, match="max_compactions"):
         Recovery(most)  # type: ignore[arg-type]
-
-
-# --- before a request is sent
-
-
-@pytest.mark.parametrize(
-    ("tokens", "usable", "reducible", "way"),
-    [
-        (100, 500, 0, Route.FITS),
-        (500, 500, 9_000, Route.FITS),
-        (4_000, 500, 0, Route.COMPACT),
-        (4_000, 500, 1_000, Route.COMPACT_THEN_TRUNCATE),
-        (4_000, 500, 5_249, Route.COMPACT_THEN_TRUNCATE),
-        (4_000, 500, 5_250, Route.TRUNCATE),
-        (600, 500, 611, Route.COMPACT_THEN_TRUNCATE),
-        (600, 500, 612, Route.TRUNCATE),
-        (10**9, None, 0, Route.FITS),
-    ],
-)
-def test_the_route_of_a_request_that_was_not_sent_yet(tokens: int, usable: int | None, reducible: int, way: Route):
-    assert route(tokens, usable, reducible) is way
