@@ -6,7 +6,9 @@ Failure answered: "the config file in the usual place", where the path had been 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ from monitor.verdicts import VETO
 MOST_CHARS: Final = 200
 """A longer name is none that anybody writes out; half of it would be wrong."""
 RESULT_CHARS: Final = 2_000
-"""So much of the beginning of a result, and half of it of its end, is looked through: a listing is full of names that nobody needs."""
+"""So much of the beginning of a text, and half of it of its end, is looked through."""
 NOTE_CHARS: Final = 240
 MOST_NOTES: Final = 8
 """OpenClaw keeps as many failures, as long."""
@@ -80,31 +82,117 @@ def _kind(word: str) -> int | None:
     return next((kind for kind, pattern in enumerate(_KINDS) if pattern.fullmatch(word)), None)
 
 
-def newest_identifiers(messages: Sequence[Message], *, most: int = 12, of_newest: int = 10) -> tuple[str, ...]:
-    """At most `most` names of the `of_newest` last messages, those of the newest first.
-
-    In each message what was said and asked of tools comes before what they answered. (12 of 10 messages: OpenClaw's numbers.)
-    """
-    names: dict[str, None] = {}
-    for message in reversed(messages[max(0, len(messages) - of_newest) :]):
-        for text in (_said(message), _answered(message)):
-            names.update(dict.fromkeys(identifiers(text)))
-        if len(names) >= most:
-            break
-    return tuple(names)[:most]
+# --- which of them are worth a place
 
 
-def _said(message: Message) -> str:
-    return "\n".join(chain.from_iterable(_texts(part) for part in message.content))
+MOST_LISTED: Final = 12
+"""Of the names that results gave, so many of one pass. OpenClaw's number, of the newest ten messages."""
+MOST_SAID: Final = 12
+"""Of one text that somebody wrote."""
+LISTING: Final = 20
+"""A result with more families of names is a listing: none of its names is worth more than the others."""
+OF_A_FAMILY: Final = 12
+"""Names that differ only in their numbers have so many places together, and in one pass two."""
+FEW: Final = 2
 
 
-def _texts(part: object) -> Iterable[str]:
-    match part:
-        case Text(text):
-            return (text,)
-        case ToolCall():
-            return _leaves(part.arguments)
-    return ()
+@dataclass(slots=True, frozen=True)
+class Named:
+    """The names in one message, by where they stand."""
+
+    said: tuple[str, ...] = ()
+    """In what the model or the user wrote."""
+    asked: tuple[str, ...] = ()
+    """In arguments of calls."""
+    answered: tuple[str, ...] = ()
+    """In results."""
+    listed: tuple[str, ...] = ()
+    """Those in arguments and results that are no listings."""
+
+
+@dataclass(slots=True, frozen=True)
+class Names:
+    """The names of many messages by their worth, the newest first."""
+
+    used: tuple[str, ...]
+    """What somebody wrote, and what is an argument of one message and in the result of another: it was found and used, or used and found."""
+    listed: tuple[str, ...]
+    """What only a call or only a result has, of the rarest families and the most specific kinds."""
+
+
+def named_in(message: Message) -> Named:
+    """The names in a message. Of a long text only both ends are looked through: a listing is full of names that nobody needs."""
+    said = [name for part in message.content if isinstance(part, Text) for name in identifiers(_ends(part.text))[:MOST_SAID]]
+    if not isinstance(message, AssistantMessage):
+        return Named(said=tuple(dict.fromkeys(said)))
+    asked = [identifiers(_ends("\n".join(_leaves(part.arguments)))) for part in message.content if isinstance(part, ToolCall)]
+    answered = [identifiers(_ends(result.text)) for result in message.results if not result.text.startswith(VETO)]
+    return Named(
+        said=tuple(dict.fromkeys(said)),
+        asked=tuple(dict.fromkeys(chain.from_iterable(asked))),
+        answered=tuple(dict.fromkeys(chain.from_iterable(answered))),
+        listed=tuple(dict.fromkeys(chain.from_iterable(names for names in (*answered, *asked) if not _is_listing(names)))),
+    )
+
+
+def _is_listing(names: Sequence[str]) -> bool:
+    return len(names) > LISTING and len(set(map(family, names))) > LISTING
+
+
+def names_of(named: Sequence[Named]) -> Names:
+    """What of the names of some messages is worth to be kept. Linear."""
+    asked: dict[str, int] = {}
+    found: set[str] = set()
+    answered: dict[str, set[int]] = {}
+    for at, one in enumerate(named):
+        for name in one.answered:
+            answered.setdefault(name, set()).add(at)
+    for at, one in enumerate(named):
+        for name in one.asked:
+            asked[name] = at
+            if not answered.get(name, set()) <= {at}:
+                found.add(name)
+    used: dict[str, None] = {}
+    for at in reversed(range(len(named))):
+        used.update(dict.fromkeys(named[at].said))
+        used.update(dict.fromkeys(name for name in named[at].asked if name in found))
+    listed = [name for one in reversed(named) for name in one.listed if name not in used]
+    return Names(tuple(_few_of_each(used, OF_A_FAMILY)), tuple(_rarest(list(dict.fromkeys(listed)))))
+
+
+def _rarest(names: Sequence[str]) -> list[str]:
+    """The names of the rarest families and the most specific kinds, the newest first."""
+    sizes = Counter(map(family, names))
+    few = _few_of_each(names, FEW)
+    first = sorted(few, key=lambda name: (sizes[family(name)] > FEW, _QUOTED_KIND if (kind := _kind(name)) is None else kind))
+    places = frozenset(first[:MOST_LISTED])
+    return [name for name in few if name in places]
+
+
+def _few_of_each(names: Iterable[str], most: int) -> list[str]:
+    """Of each family the first so many."""
+    sizes: Counter[str] = Counter()
+    few: list[str] = []
+    for name in names:
+        sizes[of := family(name)] += 1
+        if sizes[of] <= most:
+            few.append(name)
+    return few
+
+
+def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Callable[[str], bool]) -> tuple[str, ...]:
+    """The new names and those that were known before, each once, `most` at most. Not what is `said` anyhow."""
+    names = (name for name in dict.fromkeys((*new, *old)) if not said(name))
+    return tuple(_few_of_each(names, OF_A_FAMILY)[:most])
+
+
+def family(name: str) -> str:
+    """Equal for names that differ only in numbers, hashes and random letters behind a digit."""
+    return _NUMBERS.sub("0", _HASHES.sub("x", name))
+
+
+_HASHES: Final = re.compile(r"(?<![A-Za-z0-9])(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{4,}(?![A-Za-z0-9])")
+_NUMBERS: Final = re.compile(r"\d[A-Za-z0-9]*")
 
 
 def _leaves(arguments: Any) -> Iterator[str]:
@@ -126,11 +214,6 @@ def _leaves(arguments: Any) -> Iterator[str]:
 
 _LONGEST_BITS: Final = 600
 """Python refuses to write integers of more than 4,300 digits; a name has at most 200 characters."""
-
-
-def _answered(message: Message) -> str:
-    results = message.results if isinstance(message, AssistantMessage) else ()
-    return "\n".join(_ends(result.text) for result in results if not result.text.startswith(VETO))
 
 
 def _ends(text: str) -> str:
