@@ -46,9 +46,8 @@ class Extractive:
         """At once, of at most `task.max_tokens` (estimated), or of empty sections where there is room for no more."""
         text = extracted(task)
         progress(Progress(done_messages=len(task.messages), of_messages=len(task.messages)))
-        return Summary(
-            text=text, by=NAME, missing_identifiers=tuple(name for name in task.identifiers if name not in text and name not in task.pinned)
-        )
+        missing = tuple(name for name in task.identifiers if name not in text and name not in task.pinned)
+        return Summary(text=text, by=NAME, missing_identifiers=missing)
 
 
 def extracted(task: SummaryTask) -> str:

@@ -40,24 +40,23 @@ _FILE_KINDS: Final = (
     "|ts|tsv|tsx|txt|vue|wav|wasm|webp|xlsx?|xml|ya?ml|zip|zsh"
 )
 LEAST_HASH_CHARS: Final = 32
+LEAST_DIGITS: Final = 5
 
-_KINDS: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # 0: names that mean one thing in the world
-        r"[A-Za-z][A-Za-z0-9+.-]{0,20}://.+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:sha\d+:)?[0-9a-f]{32,128}",
-        # 1: places: paths (with a root, an extension or three parts), hosts with a port
-        (
-            rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\][^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
-            rf"|(?:[^/\\:]+/){{2,}}[^/\\:]*|[\w.-]+\.(?:{_FILE_KINDS})(?::\d+)*|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[A-Za-z][\w.-]*:\d{{2,5}}"
-            r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-        ),
-        # 2: what systems number: tickets, versions of a tree, ids of requests
-        r"[A-Z][A-Z0-9]{1,9}-\d{1,9}|#\d{1,9}|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,31}|(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_-]{10,}",
-        # 3: constants, codes of errors, long numbers
-        r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{1,6}\d{2,6}|-?\d{5,}(?:\.\d+)?|\d+(?:[,_]\d{3})+",
-    )
+_KINDS: Final = (
+    # 0: names that mean one thing in the world
+    r"[A-Za-z][A-Za-z0-9+.-]{0,20}://.+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:sha\d+:)?[0-9a-f]{32,128}",
+    # 1: places: paths (with a root, an extension or three parts), hosts with a port
+    (
+        rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\][^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
+        rf"|(?:[^/\\:]+/){{2,}}[^/\\:]*|[\w.-]+\.(?:{_FILE_KINDS})(?::\d+)*|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[A-Za-z][\w.-]*:\d{{2,5}}"
+        r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    ),
+    # 2: what systems number: tickets, versions of a tree, ids of requests
+    r"[A-Z][A-Z0-9]{1,9}-\d{1,9}|#\d{1,9}|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,31}|(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_-]{10,}",
+    # 3: constants, codes of errors, long numbers
+    rf"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{{1,6}}\d{{2,6}}|-?\d{{{LEAST_DIGITS},}}(?:\.\d+)?|\d+(?:[,_]\d{{3}})+",
 )
+_ANY_KIND: Final = re.compile("|".join(f"({pattern})" for pattern in _KINDS))
 _QUOTED: Final = re.compile(r"""(["'`])([A-Za-z][\w.:/-]{2,80})\1""")
 _NUMBERED: Final = re.compile(r"[A-Za-z0-9_]+(?:[._:-][A-Za-z0-9_]+)+|[A-Za-z]+\d+")
 _QUOTED_KIND: Final = len(_KINDS)
@@ -69,6 +68,9 @@ def identifiers(text: str) -> list[str]:
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if token.isalpha() and len(token) < LEAST_HASH_CHARS and not token.isupper():
             continue  # a word as any other
+        whole, _, part = token.partition(".")
+        if whole.isdigit() and len(whole) < LEAST_DIGITS and (not part or part.isdigit()):
+            continue  # a number as any other
         word = token.lstrip(":!?").rstrip(_BEHIND) if "://" not in token else token.rstrip(".,;:!?)]}")
         if len(word) <= MOST_CHARS and word not in kinds and (kind := _kind(word)) is not None:
             kinds[word] = kind
@@ -79,7 +81,8 @@ def identifiers(text: str) -> list[str]:
 
 
 def _kind(word: str) -> int | None:
-    return next((kind for kind, pattern in enumerate(_KINDS) if pattern.fullmatch(word)), None)
+    found = _ANY_KIND.fullmatch(word)
+    return found.lastindex - 1 if found is not None and found.lastindex else None
 
 
 # --- which of them are worth a place
@@ -107,7 +110,7 @@ class Named:
     answered: tuple[str, ...] = ()
     """In results."""
     listed: tuple[str, ...] = ()
-    """Those in arguments and results that are no listings."""
+    """Of those in arguments and results that are no listings, three of each family."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -115,7 +118,7 @@ class Names:
     """The names of many messages by their worth, the newest first."""
 
     used: tuple[str, ...]
-    """What somebody wrote, and what is an argument of one message and in the result of another: it was found and used, or used and found."""
+    """What somebody wrote, and what is an argument in one message and in a result of another: it was found, then used."""
     listed: tuple[str, ...]
     """What only a call or only a result has, of the rarest families and the most specific kinds."""
 
@@ -131,59 +134,64 @@ def named_in(message: Message) -> Named:
         said=tuple(dict.fromkeys(said)),
         asked=tuple(dict.fromkeys(chain.from_iterable(asked))),
         answered=tuple(dict.fromkeys(chain.from_iterable(answered))),
-        listed=tuple(dict.fromkeys(chain.from_iterable(names for names in (*answered, *asked) if not _is_listing(names)))),
+        listed=tuple(dict.fromkeys(chain.from_iterable(map(_telling, (*answered, *asked))))),
     )
 
 
-def _is_listing(names: Sequence[str]) -> bool:
-    return len(names) > LISTING and len(set(map(family, names))) > LISTING
+def _telling(names: Sequence[str]) -> list[str]:
+    """A few of each family, enough to see that there are many; nothing, where there are too many families."""
+    few, families = _few_of_each(names, FEW + 1)
+    return few if families <= LISTING else []
 
 
 def names_of(named: Sequence[Named]) -> Names:
     """What of the names of some messages is worth to be kept. Linear."""
-    asked: dict[str, int] = {}
-    found: set[str] = set()
-    answered: dict[str, set[int]] = {}
-    for at, one in enumerate(named):
-        for name in one.answered:
-            answered.setdefault(name, set()).add(at)
+    asked: dict[str, set[int]] = {}
     for at, one in enumerate(named):
         for name in one.asked:
-            asked[name] = at
-            if not answered.get(name, set()) <= {at}:
-                found.add(name)
+            asked.setdefault(name, set()).add(at)
+    found = {name for at, one in enumerate(named) for name in one.answered if name in asked and asked[name] != {at}}
     used: dict[str, None] = {}
     for at in reversed(range(len(named))):
         used.update(dict.fromkeys(named[at].said))
         used.update(dict.fromkeys(name for name in named[at].asked if name in found))
     listed = [name for one in reversed(named) for name in one.listed if name not in used]
-    return Names(tuple(_few_of_each(used, OF_A_FAMILY)), tuple(_rarest(list(dict.fromkeys(listed)))))
+    return Names(tuple(_few_of_each(used, OF_A_FAMILY)[0]), tuple(_rarest(list(dict.fromkeys(listed)))))
 
 
 def _rarest(names: Sequence[str]) -> list[str]:
     """The names of the rarest families and the most specific kinds, the newest first."""
     sizes = Counter(map(family, names))
-    few = _few_of_each(names, FEW)
+    few, _ = _few_of_each(names, FEW)
     first = sorted(few, key=lambda name: (sizes[family(name)] > FEW, _QUOTED_KIND if (kind := _kind(name)) is None else kind))
     places = frozenset(first[:MOST_LISTED])
     return [name for name in few if name in places]
 
 
-def _few_of_each(names: Iterable[str], most: int) -> list[str]:
-    """Of each family the first so many."""
+def _few_of_each(names: Iterable[str], most: int) -> tuple[list[str], int]:
+    """Of each family the first so many, and how many families there are."""
     sizes: Counter[str] = Counter()
     few: list[str] = []
     for name in names:
         sizes[of := family(name)] += 1
         if sizes[of] <= most:
             few.append(name)
-    return few
+    return few, len(sizes)
 
 
 def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Callable[[str], bool]) -> tuple[str, ...]:
-    """The new names and those that were known before, each once, `most` at most. Not what is `said` anyhow."""
-    names = (name for name in dict.fromkeys((*new, *old)) if not said(name))
-    return tuple(_few_of_each(names, OF_A_FAMILY)[:most])
+    """The new names and those that were known before, each once, `most` at most. Not what is `said` anyhow.
+
+    Where there are too many, the newest of each family stay before the second of any, so that no family drives out all others.
+    """
+    places: list[tuple[int, int, str]] = []
+    sizes: Counter[str] = Counter()
+    for at, name in enumerate(name for name in dict.fromkeys((*new, *old)) if not said(name)):
+        sizes[of := family(name)] += 1
+        if sizes[of] <= OF_A_FAMILY:
+            places.append((sizes[of], at, name))
+    chosen = frozenset(name for _, _, name in sorted(places)[:most])
+    return tuple(name for _, _, name in places if name in chosen)
 
 
 def family(name: str) -> str:

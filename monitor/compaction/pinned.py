@@ -43,7 +43,7 @@ CONTINUE_WITHOUT_MEDIA: Final = (
 )
 
 MOST_IDENTIFIERS: Final = 64
-"""So many of each sort are carried from one compaction to the next, where there is room. OpenClaw finds twelve in each, and carries none."""
+"""So many of each sort are carried from one compaction to the next, where there is room. OpenClaw finds twelve in each."""
 SHORTEST_CHARS: Final = 60
 """A line's worth: what is left of each old user message where hundreds of them do not fit otherwise."""
 SHORT_CHARS: Final = 200

@@ -70,8 +70,8 @@ LEAST_GAIN: Final = 0.05
 """A compaction that saves less is none. Ours."""
 MOST_REQUIRED: Final = 12
 """So many names a summary is asked to say, where they do not stand beside it. OpenClaw's number."""
-NAMED_AT_ONCE: Final = 20
-"""So many messages are looked through for names at once: 10 ms, if all of them are long."""
+NAMED_AT_ONCE: Final = 50
+"""So many messages are looked through for names at once: 10 ms, if their results are long."""
 AT_ONCE: Final = 1_000
 """So many messages are measured at once: some 30 ms."""
 CUT: Final = "cut"
@@ -312,7 +312,6 @@ class _Pipeline:
         if now.reason is CompactionReason.OVERFLOW:
             smaller = (*smaller[:-1], without_media(smaller[-1]))
         await self._reserve()
-        await anyio.lowlevel.checkpoint()
         cut = self._cut(smaller)
         covered = now.messages[self._head : cut.index]
         previous = self._earlier[0] if self._earlier else None
