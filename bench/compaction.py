@@ -112,6 +112,7 @@ def _rounded(row: Cost | Turn) -> dict[str, Any]:
 class Sizes:
     """How much of everything."""
 
+    presets: Sequence[str] = tuple(PRESETS)
     turns: int = TURNS
     joined: int = JOINED
     runs: int = RUNS
@@ -145,17 +146,17 @@ def run_all(sizes: Sizes, seed: int = SEED) -> Results:
     """All of it."""
     turns, joined, every = sizes.turns, sizes.joined, sizes.every
     jobs = [
-        *(_Job(preset, Script(turns, seed=seed), every) for preset in PRESETS),
-        *(_Job(preset, Script(turns, joined, seed=seed), every) for preset in PRESETS),
-        *(_Job(preset, Script(turns, joined, seed=seed, oversized=True), every, FAILING) for preset in PRESETS),
+        *(_Job(preset, Script(turns, seed=seed), every) for preset in sizes.presets),
+        *(_Job(preset, Script(turns, joined, seed=seed), every) for preset in sizes.presets),
+        *(_Job(preset, Script(turns, joined, seed=seed, oversized=True), every, FAILING) for preset in sizes.presets),
         *(
             _Job(preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), QUICK_EVERY)
-            for preset in (*PRESETS, *PINNED)
+            for preset in (*sizes.presets, *PINNED)
         ),
     ]
     with quiet("monitor.sinks", "asyncio"):
         rows = iter(_measured(jobs, sizes.workers))
-        long, joined_, failing = (list(islice(rows, len(PRESETS))) for _ in range(3))
+        long, joined_, failing = (list(islice(rows, len(sizes.presets))) for _ in range(3))
         return Results(
             turns,
             long,

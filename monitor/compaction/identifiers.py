@@ -45,9 +45,9 @@ LEAST_DIGITS: Final = 5
 _KINDS: Final = (
     # 0: names that mean one thing in the world
     r"[A-Za-z][A-Za-z0-9+.-]{0,20}://.+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:sha\d+:)?[0-9a-f]{32,128}",
-    # 1: places: paths (with a root, an extension or three parts), hosts with a port
+    # 1: places: paths (with a root, which no mere backslash is, an extension or three parts), hosts with a port
     (
-        rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\][^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
+        rf"(?:(?:~|\.{{1,2}}|[A-Za-z]:)[/\\]|/)[^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
         rf"|(?:[^/\\:]+/){{2,}}[^/\\:]*|[\w.-]+\.(?:{_FILE_KINDS})(?::\d+)*|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[A-Za-z][\w.-]*:\d{{2,5}}"
         r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
     ),

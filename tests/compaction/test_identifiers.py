@@ -60,7 +60,18 @@ def test_a_name_is_found_in_a_sentence(name: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Just words, and/or more of them: yes!", "e.g. this, i.e. that", "3.5 of 10", "well-known", "...", "<goal>it</goal>"]
+    "text",
+    [
+        "",
+        "Just words, and/or more of them: yes!",
+        "e.g. this, i.e. that",
+        "3.5 of 10",
+        "well-known",
+        "...",
+        "<goal>it</goal>",
+        "a\\nb \\n",
+        "0.125 of 1234",
+    ],
 )
 def test_ordinary_words_are_no_names(text: str):
     assert identifiers(text) == []
