@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -144,8 +144,8 @@ def _telling(names: Sequence[str]) -> list[str]:
     return few if families <= LISTING else []
 
 
-def names_of(named: Sequence[Named]) -> Names:
-    """What of the names of some messages is worth to be kept. Linear."""
+def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
+    """What of the names of some messages is worth to be kept. `known`: what results gave before these messages. Linear."""
     asked: dict[str, set[int]] = {}
     for at, one in enumerate(named):
         for name in one.asked:
@@ -154,7 +154,7 @@ def names_of(named: Sequence[Named]) -> Names:
     used: dict[str, None] = {}
     for at in reversed(range(len(named))):
         used.update(dict.fromkeys(named[at].said))
-        used.update(dict.fromkeys(name for name in named[at].asked if name in found))
+        used.update(dict.fromkeys(name for name in named[at].asked if name in found or name in known))
     listed = [name for one in reversed(named) for name in one.listed if name not in used]
     return Names(tuple(_few_of_each(used, OF_A_FAMILY)[0]), tuple(_rarest(list(dict.fromkeys(listed)))))
 

@@ -150,7 +150,7 @@ def gathered(
     user_messages = (*facts.user_messages, *(text_of_user(message) for message in theirs if isinstance(message, UserMessage)))
     emitted = dict(_handed_over(theirs))
     details = merged(facts.details, files_of(theirs))
-    names = names_of([named(message) for message in theirs])
+    names = names_of([named(message) for message in theirs], frozenset(facts.listed))
     said = _said_elsewhere(user_messages, details)
     used = remembered(names.used, facts.identifiers, most=MOST_IDENTIFIERS, said=said)
     return replace(

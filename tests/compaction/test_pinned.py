@@ -309,3 +309,10 @@ def test_names_that_files_and_short_messages_say_are_not_said_again():
     facts = gathered(history)
     assert facts.identifiers == ("JOB-7", "/srv/long.md")
     assert facts.listed == ("JOB-8",)
+
+
+def test_a_name_that_results_gave_before_an_earlier_compaction_is_worth_more_once_it_is_used():
+    earlier = PinnedFacts(listed=("JOB-7", "JOB-8"))
+    call = ToolCall("1", "cancel", {"job": "JOB-8"})
+    facts = gathered([AssistantMessage((call,), (ToolResult("1", "cancel", "done"),))], earlier)
+    assert (facts.identifiers, facts.listed) == (("JOB-8",), ("JOB-7",))
