@@ -17,7 +17,7 @@ from bench._compaction_script import WINDOW_TOKENS, Model, Seen
 from monitor.chunks import TextDelta, ToolCall
 from monitor.compacting import AskTurn
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
-from monitor.compaction.pinned import read_back, text_of_user
+from monitor.compaction.pinned import PinnedFacts, read_back, text_of_user
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.models import ModelRequest
 from monitor.outputs import EMIT
@@ -250,8 +250,8 @@ class Row:
     """The last fifth of the turns by the first."""
     outputs: Counter[str]
     users: Counter[str]
-    """Of the outputs of the last run, and of all user messages, how many the last request still has: verbatim, cut, gone. Of user messages
-    also: left out, which is said.
+    """Of the outputs of the last run, and of all user messages, how many the last request still has: verbatim, cut, gone. Of user messages,
+    and of outputs of earlier runs, also: left out, which is said.
     """
     earlier_outputs: Counter[str]
     kept: dict[str, tuple[int, int]]
@@ -385,25 +385,37 @@ async def _measured(preset: str, script: Script, every: int, failing: float, com
         spent / max(1, model.seen.requests) * 1e3,
         ((times[-1] - times[-fifth]) / max(1e-9, times[fifth - 1] - times[0])) if len(times) > 2 * fifth else 1.0,
         _found_outputs(script.outputs, last),
-        _found_users(script.said, last, history),
-        _found_outputs(script.earlier_outputs, last),
+        _found_users(script.said, last, _pinned(history).left_out),
+        _found_outputs(script.earlier_outputs, last, _pinned(history).outputs_left_out),
         {kind: (sum(fact in last for fact in facts), len(facts)) for kind, facts in script.planted.items()},
         {kind: {age: (sum(found), len(found)) for age, found in ages.items()} for kind, ages in told.survived.items()},
         dict(endings),
     )
 
 
-def _found_users(said: Sequence[str], last: str, history: Sequence[Message]) -> Counter[str]:
-    """By how much of them is there; those that the composed text says it leaves out are told apart from those that are gone in silence."""
-    found = Counter("verbatim" if text in last else "cut" if text[:OPENING_CHARS] in last else "gone" for text in said)
+def _pinned(history: Sequence[Message]) -> PinnedFacts:
+    """What stands beside the summary."""
     first = history[0] if history else None
     composed = read_back(text_of_user(first)) if isinstance(first, UserMessage) else None
-    left_out = min(found["gone"], composed[1].left_out if composed is not None else 0)
-    return found + Counter({"left out": left_out}) - Counter({"gone": left_out})
+    return composed[1] if composed is not None else PinnedFacts()
 
 
-def _found_outputs(outputs: dict[str, str], last: str) -> Counter[str]:
-    return Counter("verbatim" if value in last else "cut" if name in last else "gone" for name, value in outputs.items())
+def _found_users(said: Sequence[str], last: str, left_out: int) -> Counter[str]:
+    """By how much of them is there; those that the composed text says it leaves out are told apart from those that are gone in silence."""
+    return _told_apart(
+        Counter("verbatim" if text in last else "cut" if text[:OPENING_CHARS] in last else "gone" for text in said), left_out
+    )
+
+
+def _found_outputs(outputs: dict[str, str], last: str, left_out: int = 0) -> Counter[str]:
+    """The same."""
+    found = Counter("verbatim" if value in last else "cut" if name in last else "gone" for name, value in outputs.items())
+    return _told_apart(found, left_out)
+
+
+def _told_apart(found: Counter[str], left_out: int) -> Counter[str]:
+    said = min(found["gone"], left_out)
+    return found + Counter({"left out": said}) - Counter({"gone": said})
 
 
 def _texts(messages: Sequence[Message]) -> str:

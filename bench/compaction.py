@@ -71,8 +71,9 @@ class Results:
             _goal("requests that one of four providers would refuse", sum(bool(row.seen.problems) for row in rows), 0),
             _goal("runs that did not reach their goal", sum(row.runs - row.ended_well for row in rows), 0),
             _goal("outputs of the run that are gone at its end", sum(row.outputs["gone"] for row in ended), 0),
-            _goal("outputs of earlier runs that are gone at the end", sum(row.earlier_outputs["gone"] for row in ended), 0),
+            _goal("outputs of earlier runs that are gone in silence", sum(row.earlier_outputs["gone"] for row in ended), 0),
             _goal("user messages that are gone in silence", sum(row.users["gone"] for row in ended), 0),
+            _goal("user messages that are left out", sum(row.users["left out"] for row in ended), 0),
             _goal("a turn at the end of a long run by one at its beginning", max(row.growth for row in self.long), GOAL_GROWTH),
             _goal("histories between before and after", self.soak.between, 0),
             _goal("struck runs with anything wrong", len(self.soak.wrong), 0),
@@ -111,6 +112,7 @@ def _rounded(row: Cost | Turn) -> dict[str, Any]:
 class Sizes:
     """How much of everything."""
 
+    presets: Sequence[str] = tuple(PRESETS)
     turns: int = TURNS
     joined: int = JOINED
     runs: int = RUNS
@@ -144,17 +146,17 @@ def run_all(sizes: Sizes, seed: int = SEED) -> Results:
     """All of it."""
     turns, joined, every = sizes.turns, sizes.joined, sizes.every
     jobs = [
-        *(_Job(preset, Script(turns, seed=seed), every) for preset in PRESETS),
-        *(_Job(preset, Script(turns, joined, seed=seed), every) for preset in PRESETS),
-        *(_Job(preset, Script(turns, joined, seed=seed, oversized=True), every, FAILING) for preset in PRESETS),
+        *(_Job(preset, Script(turns, seed=seed), every) for preset in sizes.presets),
+        *(_Job(preset, Script(turns, joined, seed=seed), every) for preset in sizes.presets),
+        *(_Job(preset, Script(turns, joined, seed=seed, oversized=True), every, FAILING) for preset in sizes.presets),
         *(
             _Job(preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), QUICK_EVERY)
-            for preset in (*PRESETS, *PINNED)
+            for preset in (*sizes.presets, *PINNED)
         ),
     ]
     with quiet("monitor.sinks", "asyncio"):
         rows = iter(_measured(jobs, sizes.workers))
-        long, joined_, failing = (list(islice(rows, len(PRESETS))) for _ in range(3))
+        long, joined_, failing = (list(islice(rows, len(sizes.presets))) for _ in range(3))
         return Results(
             turns,
             long,

@@ -108,7 +108,9 @@ class _Compacted:
         facts, said = found[1], set(gathered(self.given.messages[: self.summarised]).user_messages)
         verbatim = sum(text in said for text in facts.user_messages)
         files = {*facts.details.files_read, *facts.details.files_modified}
-        return _Pinned(verbatim, len(facts.user_messages) - verbatim, facts.left_out, len(facts.identifiers), len(files))
+        return _Pinned(
+            verbatim, len(facts.user_messages) - verbatim, facts.left_out, len(facts.identifiers) + len(facts.listed), len(files)
+        )
 
 
 def compact(

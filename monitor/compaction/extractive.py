@@ -7,7 +7,8 @@ earlier summary each section takes over what still has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
@@ -17,10 +18,10 @@ from monitor.answers import arguments_in
 from monitor.chunks import ToolCall
 from monitor.compacting import AskTurn, CompactionDetails
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
-from monitor.compaction.identifiers import files_of, identifiers, merged, newest_identifiers
+from monitor.compaction.identifiers import MOST_LISTED, identifiers, named_in, names_of
 from monitor.compaction.pinned import is_own, text_of_user
-from monitor.compaction.templates import Template
-from monitor.messages import AssistantMessage, Message, Text
+from monitor.compaction.templates import NOTHING, section_key
+from monitor.messages import AssistantMessage, Text
 
 NAME: Final = "extractive"
 ENTRY_CHARS: Final = 240
@@ -32,7 +33,6 @@ NAMES_SHARE: Final = 4
 MOST_NAMES: Final = 200
 _NAMES: Final = "Names: "
 _TIMES: Final = re.compile(r"(called .*) \(([0-9]{1,9}) times\)")
-_NOTHING: Final = "(none)"
 
 
 class Extractive:
@@ -46,14 +46,15 @@ class Extractive:
         """At once, of at most `task.max_tokens` (estimated), or of empty sections where there is room for no more."""
         text = extracted(task)
         progress(Progress(done_messages=len(task.messages), of_messages=len(task.messages)))
-        return Summary(text=text, by=NAME, missing_identifiers=tuple(name for name in task.identifiers if name not in text))
+        missing = tuple(name for name in task.identifiers if name not in text and name not in task.pinned)
+        return Summary(text=text, by=NAME, missing_identifiers=missing)
 
 
 def extracted(task: SummaryTask) -> str:
     """The summary that `Extractive` gives."""
     sections = task.template.sections
     bodies = _entries_by_section(task)
-    room = 8 * task.max_tokens - _weight(_filled(task.template, {}))
+    room = 8 * task.max_tokens - _weight(task.template.skeleton())
     names = _fitting_names(_names(task), room // NAMES_SHARE)
     room -= _weight(f"- {_NAMES}{', '.join(names)}\n") if names else 0
     chosen: dict[str, list[str]] = {section: [] for section in sections}
@@ -66,7 +67,7 @@ def extracted(task: SummaryTask) -> str:
     text = "\n".join(entry for entries in chosen.values() for entry in entries)
     if unsaid := [name for name in names if name not in text]:
         chosen[_section_for("names", sections)].append(_NAMES + ", ".join(unsaid))
-    return _filled(task.template, {section: "\n".join(f"- {entry}" for entry in entries) for section, entries in chosen.items()})
+    return task.template.skeleton({section: "\n".join(f"- {entry}" for entry in entries) for section, entries in chosen.items()})
 
 
 # --- what there is to say
@@ -117,12 +118,12 @@ def _section_for(kind: str, sections: Sequence[str]) -> str:
 
 
 def _kinds_of(section: str) -> tuple[str, ...]:
-    title = _key(section)
+    title = section_key(section)
     return next((kinds for words, kinds in _KINDS_OF_SECTIONS if re.search(words, title)), ())
 
 
 def _entries_by_section(task: SummaryTask) -> dict[str, list[str]]:
-    """New entries, and behind them those of the earlier summary."""
+    """New entries, and behind them those of the earlier summary. None that says no more than what is pinned."""
     sections = task.template.sections
     material = _material(task)
     earlier = _read(task.previous or "", sections)
@@ -133,7 +134,19 @@ def _entries_by_section(task: SummaryTask) -> dict[str, list[str]]:
     for kind in _Material.__slots__:
         if kind not in _SAID_ELSEWHERE or any(kind in _kinds_of(section) for section in sections):
             entries[_section_for(kind, sections)] += getattr(material, kind)
-    return {section: _once((*entries[section], *earlier[section])) for section in sections}
+    pinned = frozenset(line.removeprefix("- ") for line in task.pinned.splitlines())
+    return {
+        section: [entry for entry in _once((*entries[section], *earlier[section])) if not _is_pinned(entry, pinned)] for section in sections
+    }
+
+
+_ABOUT: Final = re.compile(r"called \S+: (.*?)(?: \([0-9]{1,9} times\))?|(.*) \((?:changed|made|read)\)")
+"""An entry that only says that something was done with a thing."""
+
+
+def _is_pinned(entry: str, pinned: AbstractSet[str]) -> bool:
+    about = _ABOUT.fullmatch(entry)
+    return entry in pinned or (about is not None and (about[1] or about[2]) in pinned)
 
 
 def _once(entries: Iterable[str]) -> list[str]:
@@ -158,9 +171,8 @@ def _material(task: SummaryTask) -> _Material:
         found.goal = [found.goal[-1], found.goal[0]]
     found.current = (found.said[:1] + found.calls[:1]) or found.goal[:1]
     found.calls = _once(found.calls)
-    details = merged(task.details, files_of(message for message in task.messages if id(message) not in own))
-    found.failures = list(reversed(details.tool_notes))
-    found.files = list(_files(details))
+    found.failures = list(reversed(task.details.tool_notes))
+    found.files = list(_files(task.details))
     for kind in _Material.__slots__:
         entries = [entry for entry in (_entry(text) for text in getattr(found, kind)) if entry]
         setattr(found, kind, list(dict.fromkeys(entries))[:MOST_ENTRIES])
@@ -244,15 +256,16 @@ def _entry(text: str) -> str:
 
 
 def _names(task: SummaryTask) -> list[str]:
-    """The task's own, those of its newest messages, and those that the earlier summary knew, in this order."""
-    theirs: list[Message] = [message for message in task.messages if not is_own(message)]
-    found = newest_identifiers(theirs, most=MOST_NAMES, of_newest=len(theirs))
-    own = (name for name in task.identifiers if name and name == " ".join(name.split()))  # no line of it can pass for a heading
-    return list(dict.fromkeys((*own, *found[:_FROM_ONE_TASK], *_known_names(task.previous or ""))))
+    """The task's own, those of its messages, and those that the earlier summary knew, in this order. Not those that are pinned.
 
-
-_FROM_ONE_TASK: Final = 12
-"""As OpenClaw: were all taken, one listing would drive out what was known before."""
+    Where something is pinned, those of the messages have been looked for already.
+    """
+    own = [name for name in task.identifiers if name and name == " ".join(name.split())]  # no line of it can pass for a heading
+    if not task.pinned:
+        found = names_of([named_in(message) for message in task.messages if not is_own(message)])
+        own += (*found.used[:MOST_LISTED], *found.listed)
+    pinned = frozenset(identifiers(task.pinned))
+    return [name for name in dict.fromkeys((*own, *_known_names(task.previous or ""))) if name not in pinned]
 
 
 def _known_names(previous: str) -> Iterator[str]:
@@ -280,24 +293,6 @@ def _weight(text: str) -> int:
     return sum(weigh(text))
 
 
-def _key(title: str) -> str:
-    return " ".join(title.replace("&", " and ").replace("_", " ").lower().split())
-
-
-def _is_xml(template: Template) -> bool:
-    return getattr(template, "style", "markdown") == "xml"
-
-
-def _filled(template: Template, bodies: Mapping[str, str]) -> str:
-    """A summary with these bodies, `(none)` for the others. Each line of a body begins with a dash, so none is a heading or a tag."""
-    filled = {section: bodies.get(section) or _NOTHING for section in template.sections}
-    if _is_xml(template):
-        tags = ((_key(section).replace(" ", "_"), body) for section, body in filled.items())
-        inside = "\n".join(f"<{tag}>\n{body}\n</{tag}>" for tag, body in tags)
-        return f"<state_snapshot>\n{inside}\n</state_snapshot>"
-    return "\n\n".join(f"## {section}\n{body}" for section, body in filled.items())
-
-
 _TAG: Final = re.compile(r"</?([\w ]{1,80})\s*/?>")
 _TITLE: Final = re.compile(r"[ ]{0,3}(?:#{1,6}|\*\*|__)?\s*(?:\d{1,2}[.)])?\s*([^#*\n]{1,120}?)\s*(?:\*\*|__)?:?\s*(?:\*\*|__)?\s*")
 _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]|\d{1,3}[.)])\s+")
@@ -305,16 +300,16 @@ _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]|\d{1,3}[.)])\s+")
 
 def _read(summary: str, sections: Sequence[str]) -> dict[str, list[str]]:
     """The entries of an earlier summary by section, whoever wrote it. What stands in none of them is for the last."""
-    known = {_key(section): section for section in sections}
+    known = {section_key(section): section for section in sections}
     entries: dict[str, list[str]] = {section: [] for section in sections}
     section = sections[-1]
     for line in summary.splitlines():
         title = _TAG.fullmatch(line.strip()) or _TITLE.fullmatch(line)
-        if title is not None and (found := known.get(_key(title[1]))):
+        if title is not None and (found := known.get(section_key(title[1]))):
             section = found
             continue
         text = line[bullet.end() :] if (bullet := _BULLET.match(line)) else line
-        if _TAG.fullmatch(text.strip()) or text.startswith(_NAMES) or text.strip() in {_NOTHING, "```", "---"}:
+        if _TAG.fullmatch(text.strip()) or text.startswith(_NAMES) or text.strip() in {NOTHING, "```", "---"}:
             continue
         if entry := _entry(text):
             entries[section].append(entry)

@@ -6,7 +6,9 @@ Failure answered: "the config file in the usual place", where the path had been 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ from monitor.verdicts import VETO
 MOST_CHARS: Final = 200
 """A longer name is none that anybody writes out; half of it would be wrong."""
 RESULT_CHARS: Final = 2_000
-"""So much of the beginning of a result, and half of it of its end, is looked through: a listing is full of names that nobody needs."""
+"""So much of the beginning of a text, and half of it of its end, is looked through."""
 NOTE_CHARS: Final = 240
 MOST_NOTES: Final = 8
 """OpenClaw keeps as many failures, as long."""
@@ -38,24 +40,23 @@ _FILE_KINDS: Final = (
     "|ts|tsv|tsx|txt|vue|wav|wasm|webp|xlsx?|xml|ya?ml|zip|zsh"
 )
 LEAST_HASH_CHARS: Final = 32
+LEAST_DIGITS: Final = 5
 
-_KINDS: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # 0: names that mean one thing in the world
-        r"[A-Za-z][A-Za-z0-9+.-]{0,20}://.+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:sha\d+:)?[0-9a-f]{32,128}",
-        # 1: places: paths (with a root, an extension or three parts), hosts with a port
-        (
-            rf"(?:~|\.{{1,2}}|[A-Za-z]:)?[/\\][^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
-            rf"|(?:[^/\\:]+/){{2,}}[^/\\:]*|[\w.-]+\.(?:{_FILE_KINDS})(?::\d+)*|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[A-Za-z][\w.-]*:\d{{2,5}}"
-            r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-        ),
-        # 2: what systems number: tickets, versions of a tree, ids of requests
-        r"[A-Z][A-Z0-9]{1,9}-\d{1,9}|#\d{1,9}|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,31}|(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_-]{10,}",
-        # 3: constants, codes of errors, long numbers
-        r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{1,6}\d{2,6}|-?\d{5,}(?:\.\d+)?|\d+(?:[,_]\d{3})+",
-    )
+_KINDS: Final = (
+    # 0: names that mean one thing in the world
+    r"[A-Za-z][A-Za-z0-9+.-]{0,20}://.+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:sha\d+:)?[0-9a-f]{32,128}",
+    # 1: places: paths (with a root, which no mere backslash is, an extension or three parts), hosts with a port
+    (
+        rf"(?:(?:~|\.{{1,2}}|[A-Za-z]:)[/\\]|/)[^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
+        rf"|(?:[^/\\:]+/){{2,}}[^/\\:]*|[\w.-]+\.(?:{_FILE_KINDS})(?::\d+)*|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[A-Za-z][\w.-]*:\d{{2,5}}"
+        r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    ),
+    # 2: what systems number: tickets, versions of a tree, ids of requests
+    r"[A-Z][A-Z0-9]{1,9}-\d{1,9}|#\d{1,9}|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,31}|(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_-]{10,}",
+    # 3: constants, codes of errors, long numbers
+    rf"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{{1,6}}\d{{2,6}}|-?\d{{{LEAST_DIGITS},}}(?:\.\d+)?|\d+(?:[,_]\d{{3}})+",
 )
+_ANY_KIND: Final = re.compile("|".join(f"({pattern})" for pattern in _KINDS))
 _QUOTED: Final = re.compile(r"""(["'`])([A-Za-z][\w.:/-]{2,80})\1""")
 _NUMBERED: Final = re.compile(r"[A-Za-z0-9_]+(?:[._:-][A-Za-z0-9_]+)+|[A-Za-z]+\d+")
 _QUOTED_KIND: Final = len(_KINDS)
@@ -67,6 +68,9 @@ def identifiers(text: str) -> list[str]:
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if token.isalpha() and len(token) < LEAST_HASH_CHARS and not token.isupper():
             continue  # a word as any other
+        whole, _, part = token.partition(".")
+        if whole.isdigit() and len(whole) < LEAST_DIGITS and (not part or part.isdigit()):
+            continue  # a number as any other
         word = token.lstrip(":!?").rstrip(_BEHIND) if "://" not in token else token.rstrip(".,;:!?)]}")
         if len(word) <= MOST_CHARS and word not in kinds and (kind := _kind(word)) is not None:
             kinds[word] = kind
@@ -77,34 +81,126 @@ def identifiers(text: str) -> list[str]:
 
 
 def _kind(word: str) -> int | None:
-    return next((kind for kind, pattern in enumerate(_KINDS) if pattern.fullmatch(word)), None)
+    found = _ANY_KIND.fullmatch(word)
+    return found.lastindex - 1 if found is not None and found.lastindex else None
 
 
-def newest_identifiers(messages: Sequence[Message], *, most: int = 12, of_newest: int = 10) -> tuple[str, ...]:
-    """At most `most` names of the `of_newest` last messages, those of the newest first.
+# --- which of them are worth a place
 
-    In each message what was said and asked of tools comes before what they answered. (12 of 10 messages: OpenClaw's numbers.)
+
+MOST_LISTED: Final = 12
+"""Of the names that results gave, so many of one pass. OpenClaw's number, of the newest ten messages."""
+MOST_SAID: Final = 12
+"""Of one text that somebody wrote."""
+LISTING: Final = 20
+"""A result with more families of names is a listing: none of its names is worth more than the others."""
+OF_A_FAMILY: Final = 12
+"""Names that differ only in their numbers have so many places together, and in one pass two."""
+FEW: Final = 2
+
+
+@dataclass(slots=True, frozen=True)
+class Named:
+    """The names in one message, by where they stand."""
+
+    said: tuple[str, ...] = ()
+    """In what the model or the user wrote."""
+    asked: tuple[str, ...] = ()
+    """In arguments of calls."""
+    answered: tuple[str, ...] = ()
+    """In results."""
+    listed: tuple[str, ...] = ()
+    """Of those in arguments and results that are no listings, three of each family."""
+
+
+@dataclass(slots=True, frozen=True)
+class Names:
+    """The names of many messages by their worth, the newest first."""
+
+    used: tuple[str, ...]
+    """What somebody wrote, and what is an argument in one message and in a result of another: it was found, then used."""
+    listed: tuple[str, ...]
+    """What only a call or only a result has, of the rarest families and the most specific kinds."""
+
+
+def named_in(message: Message) -> Named:
+    """The names in a message. Of a long text only both ends are looked through: a listing is full of names that nobody needs."""
+    said = [name for part in message.content if isinstance(part, Text) for name in identifiers(_ends(part.text))[:MOST_SAID]]
+    if not isinstance(message, AssistantMessage):
+        return Named(said=tuple(dict.fromkeys(said)))
+    asked = [identifiers(_ends("\n".join(_leaves(part.arguments)))) for part in message.content if isinstance(part, ToolCall)]
+    answered = [identifiers(_ends(result.text)) for result in message.results if not result.text.startswith(VETO)]
+    return Named(
+        said=tuple(dict.fromkeys(said)),
+        asked=tuple(dict.fromkeys(chain.from_iterable(asked))),
+        answered=tuple(dict.fromkeys(chain.from_iterable(answered))),
+        listed=tuple(dict.fromkeys(chain.from_iterable(map(_telling, (*answered, *asked))))),
+    )
+
+
+def _telling(names: Sequence[str]) -> list[str]:
+    """A few of each family, enough to see that there are many; nothing, where there are too many families."""
+    few, families = _few_of_each(names, FEW + 1)
+    return few if families <= LISTING else []
+
+
+def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
+    """What of the names of some messages is worth to be kept. `known`: what results gave before these messages. Linear."""
+    asked: dict[str, set[int]] = {}
+    for at, one in enumerate(named):
+        for name in one.asked:
+            asked.setdefault(name, set()).add(at)
+    found = {name for at, one in enumerate(named) for name in one.answered if name in asked and asked[name] != {at}}
+    used: dict[str, None] = {}
+    for at in reversed(range(len(named))):
+        used.update(dict.fromkeys(named[at].said))
+        used.update(dict.fromkeys(name for name in named[at].asked if name in found or name in known))
+    listed = [name for one in reversed(named) for name in one.listed if name not in used]
+    return Names(tuple(_few_of_each(used, OF_A_FAMILY)[0]), tuple(_rarest(list(dict.fromkeys(listed)))))
+
+
+def _rarest(names: Sequence[str]) -> list[str]:
+    """The names of the rarest families and the most specific kinds, the newest first."""
+    sizes = Counter(map(family, names))
+    few, _ = _few_of_each(names, FEW)
+    first = sorted(few, key=lambda name: (sizes[family(name)] > FEW, _QUOTED_KIND if (kind := _kind(name)) is None else kind))
+    places = frozenset(first[:MOST_LISTED])
+    return [name for name in few if name in places]
+
+
+def _few_of_each(names: Iterable[str], most: int) -> tuple[list[str], int]:
+    """Of each family the first so many, and how many families there are."""
+    sizes: Counter[str] = Counter()
+    few: list[str] = []
+    for name in names:
+        sizes[of := family(name)] += 1
+        if sizes[of] <= most:
+            few.append(name)
+    return few, len(sizes)
+
+
+def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Callable[[str], bool]) -> tuple[str, ...]:
+    """The new names and those that were known before, each once, `most` at most. Not what is `said` anyhow.
+
+    Where there are too many, the newest of each family stay before the second of any, so that no family drives out all others.
     """
-    names: dict[str, None] = {}
-    for message in reversed(messages[max(0, len(messages) - of_newest) :]):
-        for text in (_said(message), _answered(message)):
-            names.update(dict.fromkeys(identifiers(text)))
-        if len(names) >= most:
-            break
-    return tuple(names)[:most]
+    places: list[tuple[int, int, str]] = []
+    sizes: Counter[str] = Counter()
+    for at, name in enumerate(name for name in dict.fromkeys((*new, *old)) if not said(name)):
+        sizes[of := family(name)] += 1
+        if sizes[of] <= OF_A_FAMILY:
+            places.append((sizes[of], at, name))
+    chosen = frozenset(name for _, _, name in sorted(places)[:most])
+    return tuple(name for _, _, name in places if name in chosen)
 
 
-def _said(message: Message) -> str:
-    return "\n".join(chain.from_iterable(_texts(part) for part in message.content))
+def family(name: str) -> str:
+    """Equal for names that differ only in numbers, hashes and random letters behind a digit."""
+    return _NUMBERS.sub("0", _HASHES.sub("x", name))
 
 
-def _texts(part: object) -> Iterable[str]:
-    match part:
-        case Text(text):
-            return (text,)
-        case ToolCall():
-            return _leaves(part.arguments)
-    return ()
+_HASHES: Final = re.compile(r"(?<![A-Za-z0-9])(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{4,}(?![A-Za-z0-9])")
+_NUMBERS: Final = re.compile(r"\d[A-Za-z0-9]*")
 
 
 def _leaves(arguments: Any) -> Iterator[str]:
@@ -126,11 +222,6 @@ def _leaves(arguments: Any) -> Iterator[str]:
 
 _LONGEST_BITS: Final = 600
 """Python refuses to write integers of more than 4,300 digits; a name has at most 200 characters."""
-
-
-def _answered(message: Message) -> str:
-    results = message.results if isinstance(message, AssistantMessage) else ()
-    return "\n".join(_ends(result.text) for result in results if not result.text.startswith(VETO))
 
 
 def _ends(text: str) -> str:

@@ -4,15 +4,18 @@
     summary, facts = read_back(text)         # the inverse; `None` for any other text
 
 Failures answered: a request of the user that is gone after the third summary of a summary, an output that is made twice because nobody
-remembers it, and a quotation that passes for an instruction. Each text is framed by its length, so that nothing in it can end its frame.
+remembers it, and a quotation that passes for an instruction. A text of one line stands on a line of its own, any other is framed by its
+length, so that nothing in it can end its frame.
 Deterministic: the same facts give the same bytes. A list of facts that does not fit is made smaller in fixed steps (`fitted`), never in
 silence: a text says what is left out of it, and user messages keep their numbers.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +26,7 @@ from monitor._tokens import weigh
 from monitor.answers import arguments_in
 from monitor.chunks import ToolCall
 from monitor.compacting import CompactionDetails
-from monitor.compaction.identifiers import files_of, merged, newest_identifiers
+from monitor.compaction.identifiers import Named, files_of, identifiers, merged, named_in, names_of, remembered
 from monitor.context.media import placeholder
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
@@ -39,8 +42,8 @@ CONTINUE_WITHOUT_MEDIA: Final = (
     f"{CONTINUE}"
 )
 
-MOST_IDENTIFIERS: Final = 48
-"""So many are carried from one compaction to the next, the newest. Four times what one pass finds."""
+MOST_IDENTIFIERS: Final = 64
+"""So many of each sort are carried from one compaction to the next, where there is room. OpenClaw finds twelve in each."""
 SHORTEST_CHARS: Final = 60
 """A line's worth: what is left of each old user message where hundreds of them do not fit otherwise."""
 SHORT_CHARS: Final = 200
@@ -53,7 +56,9 @@ LADDER: Final = (*(SHORT_CHARS << step for step in reversed(range(24))), SHORTES
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PinnedFacts:
-    """What stays beside every summary. Raises `ConfigError` for messages that are left out around none that are there."""
+    """What stays beside every summary. Raises `ConfigError` for messages that are left out around none that are there, and for fewer than
+    none.
+    """
 
     user_messages: tuple[str, ...] = ()
     """Everything that a person said so far, oldest first."""
@@ -61,6 +66,10 @@ class PinnedFacts:
     """User messages that had no room at all: those that followed the first."""
     emitted: Mapping[str, str] = field(default_factory=dict)
     """Declared outputs that the model has given, by name, as JSON text."""
+    earlier_outputs: Mapping[str, str] = field(default_factory=dict)
+    """Outputs of runs before this one of the conversation, the newest last."""
+    outputs_left_out: int = 0
+    """Older ones that had no room."""
     outstanding: tuple[str, ...] = ()
     """Those it still has to give: `name`, or `name: what it is`."""
     plan: str | None = None
@@ -68,7 +77,9 @@ class PinnedFacts:
     rules: str | None = None
     """The operator's rules, notes of the project."""
     identifiers: tuple[str, ...] = ()
-    """Names to be used literally, newest first."""
+    """Names to be used literally, newest first: what was said, and what was found and then used."""
+    listed: tuple[str, ...] = ()
+    """Names that results gave and nobody has used yet, newest first."""
     details: CompactionDetails = field(default_factory=CompactionDetails)
     notes: tuple[str, ...] = ()
     """What hooks add."""
@@ -76,6 +87,8 @@ class PinnedFacts:
     def __post_init__(self) -> None:
         if self.left_out < 0 or (self.left_out and not self.user_messages):
             raise ConfigError(f"left_out is {self.left_out} with {len(self.user_messages)} user messages: the first is always there")
+        if self.outputs_left_out < 0:
+            raise ConfigError(f"outputs_left_out is {self.outputs_left_out}; it is a count")
 
 
 def compose(summary: str, facts: PinnedFacts, *, max_tokens: int) -> str:
@@ -119,10 +132,13 @@ def text_of_user(message: UserMessage) -> str:
     return "\n".join((placeholder(part) if isinstance(part, Media) else part).text for part in message.content)
 
 
-def gathered(messages: Sequence[Message], earlier: PinnedFacts | None = None) -> PinnedFacts:
+def gathered(
+    messages: Sequence[Message], earlier: PinnedFacts | None = None, *, named: Callable[[Message], Named] = named_in
+) -> PinnedFacts:
     """`earlier`, and everything in `messages` that is to be pinned: what a person said, outputs, identifiers, files, what became of calls.
 
-    Where `earlier` is not given and `messages` begin with a composed text, its facts are the earlier ones.
+    Where `earlier` is not given and `messages` begin with a composed text, its facts are the earlier ones. `named` finds the names in a
+    message; give one that remembers them where messages are gathered more than once.
     """
     head = head_of_messages(messages)
     if earlier is None and head:
@@ -130,16 +146,33 @@ def gathered(messages: Sequence[Message], earlier: PinnedFacts | None = None) ->
         before = read_back(text_of_user(first)) if isinstance(first, UserMessage) else None
         earlier = before[1] if before else None
     facts, new = earlier or PinnedFacts(), messages[head:]
-    said = (text_of_user(message) for message in new if isinstance(message, UserMessage) and not is_own(message))
     theirs = [message for message in new if not is_own(message)]
-    names = dict.fromkeys((*newest_identifiers(theirs), *facts.identifiers))
+    user_messages = (*facts.user_messages, *(text_of_user(message) for message in theirs if isinstance(message, UserMessage)))
+    emitted = dict(_handed_over(theirs))
+    details = merged(facts.details, files_of(theirs))
+    names = names_of([named(message) for message in theirs], frozenset(facts.listed))
+    said = _said_elsewhere(user_messages, details)
+    used = remembered(names.used, facts.identifiers, most=MOST_IDENTIFIERS, said=said)
     return replace(
         facts,
-        user_messages=(*facts.user_messages, *said),
-        emitted={**facts.emitted, **dict(_handed_over(theirs))},
-        identifiers=tuple(names)[:MOST_IDENTIFIERS],
-        details=merged(facts.details, files_of(theirs)),
+        user_messages=user_messages,
+        emitted={**facts.emitted, **emitted},
+        earlier_outputs={name: value for name, value in facts.earlier_outputs.items() if name not in emitted},
+        identifiers=used,
+        listed=remembered(names.listed, facts.listed, most=MOST_IDENTIFIERS, said=lambda name: name in used or said(name)),
+        details=details,
     )
+
+
+def _said_elsewhere(user_messages: Sequence[str], details: CompactionDetails) -> Callable[[str], bool]:
+    """Whether a name is pinned as it is, as a file or in what a person said. A long message may be cut: it does not count."""
+    short = (text for text in user_messages[-_NEWEST_MESSAGES:] if len(text) <= SHORT_CHARS)
+    said = {*details.files_read, *details.files_modified, *details.artifacts, *identifiers("\n".join(short))}
+    return said.__contains__
+
+
+_NEWEST_MESSAGES: Final = 100
+"""So many are looked through for names."""
 
 
 def _handed_over(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
@@ -204,12 +237,14 @@ def fitted(facts: PinnedFacts, *, max_tokens: int) -> PinnedFacts:
     Step by step until they fit, each text cut in its middle:
 
     1. user messages between the first and the newest, the longest first, down to 200 characters; then the first;
-    2. outputs that were given, to 400 characters; files, notes of tools and identifiers, the oldest go;
+    2. outputs, to 400 characters; of files, notes of tools, identifiers and notes the oldest go, down to 16 of each;
     3. the newest user message, to half of the room;
-    4. the user messages in between, to 60 characters each; then they are left out, the oldest first, and their numbers are said;
-    5. everything else that is left, rules and plan last.
+    4. outputs of earlier runs, to 60 characters; then the oldest of them are left out, and counted;
+    5. more of the files, notes and identifiers;
+    6. the user messages in between, to 60 characters each; then they are left out, the oldest first, and their numbers are said;
+    7. everything else that is left, rules and plan last.
 
-    Names of outputs, those given and those missing, are always all there: with too little room for them it is more than `max_tokens`.
+    Names of this run's outputs, given and missing, are always all there: with too little room for them it is more than `max_tokens`.
     A second time it does nothing.
     """
     fit = _Fit(facts, 8 * max_tokens)
@@ -234,7 +269,7 @@ class _Fit:
         self._of = len(self._users) + facts.left_out
         self._left_out = facts.left_out
         self._others = replace(facts, user_messages=(), left_out=0)
-        self._weight = sum(_weight(piece) for piece in _pieces("", facts))
+        self._weight = _weights(facts)
 
     @property
     def fits(self) -> bool:
@@ -250,7 +285,7 @@ class _Fit:
         text = self._users[index]
         if not self.fits and (less := shortened(text, chars)) is not text:
             number = index + 1 + (self._left_out if index else 0)
-            self._weight += _weight(_user_piece(number, self._of, less)) - _weight(_user_piece(number, self._of, text))
+            self._weight += _weight(_user_piece(number, less)) - _weight(_user_piece(number, text))
             self._users[index] = less
 
     def between(self) -> list[int]:
@@ -284,24 +319,45 @@ class _Fit:
             gone += 1
             number = self._left_out + gone + 1
             now = _weight(_left_out_piece(self._left_out + gone, self._of))
-            weight += now - line - _weight(_user_piece(number, self._of, self._users[gone]))
+            weight += now - line - _weight(_user_piece(number, self._users[gone]))
             line = now
         del self._users[1 : 1 + gone]
         self._left_out += gone
         self._weight = weight
 
+    def leave_out_earlier_outputs(self) -> None:
+        """The oldest outputs of earlier runs, so many as is needed."""
+        facts, before = self._others, _weights(self._others)
+        outputs = list(facts.earlier_outputs.items())
+
+        def without(gone: int) -> PinnedFacts:
+            return replace(facts, earlier_outputs=dict(outputs[gone:]), outputs_left_out=facts.outputs_left_out + gone)
+
+        counts = range(len(outputs) + 1)
+        gone = bisect_left(counts, True, key=lambda gone: self._weight - before + _weights(without(gone)) <= self.room)  # noqa: FBT003
+        self.change(lambda _: without(min(gone, len(outputs))))
+
+    def keep_newest(self, *ladder: int) -> None:
+        """So many of each list."""
+        for most in ladder:
+            self.change(lambda facts, most=most: _with_newest(facts, most))  # type: ignore[misc]
+
     def change(self, edit: Callable[[PinnedFacts], PinnedFacts]) -> None:
         """Something else than user messages, unless everything fits."""
         if not self.fits:
             changed = edit(self._others)
-            self._weight += sum(map(_weight, _pieces("", changed))) - sum(map(_weight, _pieces("", self._others)))
+            self._weight += _weights(changed) - _weights(self._others)
             self._others = changed
 
 
 def _shorten_lists(fit: _Fit) -> None:
     fit.change(lambda facts: _with_short_outputs(facts, EMITTED_CHARS))
-    for most in (64, 32, 16, 8, 4):
-        fit.change(lambda facts, most=most: _with_newest(facts, most))  # type: ignore[misc]
+    fit.keep_newest(64, 32, 16)
+
+
+def _shorten_earlier_outputs(fit: _Fit) -> None:
+    fit.change(lambda facts: replace(facts, earlier_outputs=_short(facts.earlier_outputs, SHORTEST_CHARS)))
+    fit.leave_out_earlier_outputs()
 
 
 def _shorten_all_else(fit: _Fit) -> None:
@@ -322,6 +378,8 @@ _STEPS: Final[tuple[Callable[[_Fit], None], ...]] = (
     lambda fit: fit.shorten_one(_FIRST, _NORMAL),
     _shorten_lists,
     lambda fit: fit.shorten_one(_NEWEST, _NORMAL, fit.room // 2),
+    _shorten_earlier_outputs,
+    lambda fit: fit.keep_newest(8, 4),
     lambda fit: fit.shorten_between(LADDER),
     lambda fit: fit.leave_out(),
     _shorten_all_else,
@@ -329,7 +387,11 @@ _STEPS: Final[tuple[Callable[[_Fit], None], ...]] = (
 
 
 def _with_short_outputs(facts: PinnedFacts, chars: int) -> PinnedFacts:
-    return replace(facts, emitted={name: shortened(value, chars) for name, value in facts.emitted.items()})
+    return replace(facts, emitted=_short(facts.emitted, chars), earlier_outputs=_short(facts.earlier_outputs, chars))
+
+
+def _short(outputs: Mapping[str, str], chars: int) -> dict[str, str]:
+    return {name: shortened(value, chars) for name, value in outputs.items()}
 
 
 def _with_newest(facts: PinnedFacts, most: int) -> PinnedFacts:
@@ -337,6 +399,8 @@ def _with_newest(facts: PinnedFacts, most: int) -> PinnedFacts:
     return replace(
         facts,
         identifiers=facts.identifiers[:most],
+        listed=facts.listed[:most],
+        notes=facts.notes[:most],
         details=CompactionDetails(
             files_read=_last(details.files_read, most),
             files_modified=_last(details.files_modified, most),
@@ -353,34 +417,41 @@ def _last(entries: tuple[str, ...], most: int) -> tuple[str, ...]:
 # --- as text, and back
 
 
-_EXPLAINED: Final = "\nWhat follows is kept word for word, each text by its length.\n"
+_EXPLAINED: Final = "\nWhat follows is kept word for word: texts of one line as they are, each other text by its length.\n"
 
 
 def _weight(text: str) -> int:
     return sum(weigh(text))
 
 
+def _weights(facts: PinnedFacts) -> int:
+    return sum(map(_weight, _pieces("", facts)))
+
+
 def _pieces(summary: str, facts: PinnedFacts) -> Iterator[str]:
     yield f"{HEADER}\n\nSummary, {len(summary)} characters:\n{summary}\n"
     yield _EXPLAINED
-    of = len(facts.user_messages) + facts.left_out
-    for index, text in enumerate(facts.user_messages):
-        yield _user_piece(index + 1 + (facts.left_out if index else 0), of, text)
-        if index == 0:
-            yield _left_out_piece(facts.left_out, of)
+    if facts.user_messages:
+        of = len(facts.user_messages) + facts.left_out
+        yield f"{_SAID}{of}\n"
+        for index, text in enumerate(facts.user_messages):
+            yield _user_piece(index + 1 + (facts.left_out if index else 0), text)
+            if index == 0:
+                yield _left_out_piece(facts.left_out, of)
     if facts.rules is not None:
         yield f"\nRules, {len(facts.rules)} characters:\n{facts.rules}\n"
     if facts.plan is not None:
         yield f"\nPlan, {len(facts.plan)} characters:\n{facts.plan}\n"
     if facts.emitted:
-        yield f"\nOutputs that were given, not to be given again: {len(facts.emitted)}\n"
-        for name, value in facts.emitted.items():
-            yield f"- {len(name)} and {len(value)} characters: {name} = {value}\n"
+        yield f"{_GIVEN}{len(facts.emitted)}\n"
+        yield from itertools.starmap(_output_piece, facts.emitted.items())
+    if facts.earlier_outputs or facts.outputs_left_out:
+        yield f"{_GIVEN_BEFORE}{len(facts.earlier_outputs)}, left out: {facts.outputs_left_out}\n"
+        yield from itertools.starmap(_output_piece, facts.earlier_outputs.items())
     for title, entries in _lists(facts):
         if entries:
             yield f"\n{title}: {len(entries)}\n"
-            for entry in entries:
-                yield f"- {entry}\n" if _is_plain(entry) else f"- {len(entry)} characters: {entry}\n"
+            yield from (f"- {_framed(entry)}\n" for entry in entries)
     yield f"\n{FOOTER}"
 
 
@@ -389,6 +460,7 @@ def _lists(facts: PinnedFacts) -> tuple[tuple[str, tuple[str, ...]], ...]:
     lists = (
         facts.outstanding,
         facts.identifiers,
+        facts.listed,
         details.files_read,
         details.files_modified,
         details.artifacts,
@@ -398,9 +470,13 @@ def _lists(facts: PinnedFacts) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(zip(_TITLES, lists, strict=True))
 
 
+_SAID: Final = "\nMessages of the user: "
+_GIVEN: Final = "\nOutputs that were given, not to be given again: "
+_GIVEN_BEFORE: Final = "\nOutputs that earlier runs of the conversation gave: "
 _TITLES: Final = (
     "Outputs that are still to be given",
     "Names to be used exactly as they are, newest first",
+    "More names that results gave, newest first",
     "Files that were read",
     "Files that were changed",
     "Other things that were made",
@@ -409,20 +485,33 @@ _TITLES: Final = (
 )
 
 
-def _user_piece(number: int, of: int, text: str) -> str:
-    return f"\nUser message {number} of {of}, {len(text)} characters:\n{text}\n"
+def _user_piece(number: int, text: str) -> str:
+    return f"{number}. {_framed(text)}\n"
 
 
 def _left_out_piece(count: int, of: int) -> str:
-    return f"\nUser messages 2 to {count + 1} of {of} are left out here; they stay in the originals.\n" if count else ""
+    return f"(Messages 2 to {count + 1} of {of} are left out here; they stay in the originals.)\n" if count else ""
 
 
-_LENGTH: Final = re.compile(r"[0-9]+ characters: ")
+def _output_piece(name: str, value: str) -> str:
+    line = f"{name}{_IS}{value}"
+    if _is_plain(name) and _is_plain(value) and line.find(_IS) == len(name) and not _LENGTHS.match(name):
+        return f"- {line}\n"
+    return f"- {len(name)} and {len(value)} characters: {name}{_IS}{value}\n"
 
 
-def _is_plain(entry: str) -> bool:
+_IS: Final = " = "
+_LENGTH: Final = re.compile(r"[0-9]+ characters:$", re.MULTILINE)
+_LENGTHS: Final = re.compile(r"[0-9]+ and [0-9]+ characters:")
+
+
+def _framed(text: str) -> str:
+    return text if _is_plain(text) else f"{len(text)} characters:\n{text}"
+
+
+def _is_plain(text: str) -> bool:
     """On a line of its own it cannot be taken for anything else."""
-    return entry.isprintable() and entry == entry.strip() and entry != "" and _LENGTH.match(entry) is None
+    return text.isprintable() and text == text.strip() and text != "" and _LENGTH.match(text) is None
 
 
 class _OtherText(Exception):
@@ -444,8 +533,8 @@ class _Reader:
     def has(self, words: str) -> bool:
         return self._text.startswith(words, self._at)
 
-    def has_length(self) -> bool:
-        return _LENGTH.match(self._text, self._at) is not None
+    def matches(self, pattern: re.Pattern[str]) -> bool:
+        return pattern.match(self._text, self._at) is not None
 
     def number(self) -> int:
         found = _DIGITS.match(self._text, self._at)
@@ -485,17 +574,31 @@ def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
     user_messages, left_out = _parsed_user_messages(text)
     rules = text.framed("\nRules, ") if text.has("\nRules, ") else None
     plan = text.framed("\nPlan, ") if text.has("\nPlan, ") else None
-    emitted = _parsed_outputs(text)
+    emitted: dict[str, str] = {}
+    earlier_outputs: dict[str, str] = {}
+    outputs_left_out = 0
+    if text.has(_GIVEN):
+        text.skip(_GIVEN)
+        emitted = _parsed_outputs(text, text.number())
+    if text.has(_GIVEN_BEFORE):
+        text.skip(_GIVEN_BEFORE)
+        count = text.number()
+        text.skip(", left out: ")
+        outputs_left_out = text.number()
+        earlier_outputs = _parsed_outputs(text, count)
     lists = [_parsed_list(text, title) for title in _TITLES]
-    outstanding, identifiers, read, modified, artifacts, tool_notes, notes = lists
+    outstanding, identifiers, listed, read, modified, artifacts, tool_notes, notes = lists
     return summary, PinnedFacts(
         user_messages=user_messages,
         left_out=left_out,
         emitted=emitted,
+        earlier_outputs=earlier_outputs,
+        outputs_left_out=outputs_left_out,
         outstanding=outstanding,
         plan=plan,
         rules=rules,
         identifiers=identifiers,
+        listed=listed,
         details=CompactionDetails(files_read=read, files_modified=modified, artifacts=artifacts, tool_notes=tool_notes),
         notes=notes,
     )
@@ -504,39 +607,39 @@ def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
 def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
     said: list[str] = []
     left_out = 0
-    while text.has("\nUser message"):
-        if text.has("\nUser messages 2 to "):
-            text.skip("\nUser messages 2 to ")
-            left_out = text.number() - 1
-            text.skip(" of ")
-            text.number()
-            text.skip(" are left out here; they stay in the originals.\n")
-        else:
-            text.skip("\nUser message ")
-            text.number()
-            text.skip(" of ")
-            text.number()
-            said.append(text.framed(", "))
+    if text.has(_SAID):
+        text.skip(_SAID)
+        text.number()
+        text.skip("\n")
+        while not text.has("\n"):
+            if text.has("(Messages 2 to "):
+                text.skip("(Messages 2 to ")
+                left_out = text.number() - 1
+                text.line()
+                text.skip("\n")
+            else:
+                text.number()
+                text.skip(". ")
+                said.append(_parsed_text(text))
     return tuple(said), left_out
 
 
-def _parsed_outputs(text: _Reader) -> dict[str, str]:
-    title = "\nOutputs that were given, not to be given again: "
-    if not text.has(title):
-        return {}
-    text.skip(title)
+def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
     outputs = {}
-    count = text.number()
     text.skip("\n")
     for _ in range(count):
         text.skip("- ")
-        name_length = text.number()
-        text.skip(" and ")
-        value_length = text.number()
-        text.skip(" characters: ")
-        name = text.chars(name_length)
-        text.skip(" = ")
-        outputs[name] = text.chars(value_length)
+        if text.matches(_LENGTHS):
+            name_length = text.number()
+            text.skip(" and ")
+            value_length = text.number()
+            text.skip(" characters: ")
+            name = text.chars(name_length)
+            text.skip(_IS)
+            outputs[name] = text.chars(value_length)
+        else:
+            name, _, value = text.line().partition(_IS)
+            outputs[name] = value
         text.skip("\n")
     return outputs
 
@@ -552,14 +655,18 @@ def _parsed_list(text: _Reader, title: str) -> tuple[str, ...]:
 
 def _parsed_entry(text: _Reader) -> str:
     text.skip("- ")
-    if text.has_length():
+    return _parsed_text(text)
+
+
+def _parsed_text(text: _Reader) -> str:
+    if text.matches(_LENGTH):
         length = text.number()
-        text.skip(" characters: ")
-        entry = text.chars(length)
+        text.skip(" characters:\n")
+        said = text.chars(length)
     else:
-        entry = text.line()
+        said = text.line()
     text.skip("\n")
-    return entry
+    return said
 
 
 _OWN: Final = frozenset({CONTINUE, CONTINUE_WITHOUT_MEDIA})

@@ -28,7 +28,7 @@ from monitor.compacting import (
 from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask
 from monitor.compaction.extractive import Extractive
 from monitor.compaction.hooks import CompactionAsked, Wishes, ask_before
-from monitor.compaction.identifiers import merged, newest_identifiers
+from monitor.compaction.identifiers import Named, merged, named_in
 from monitor.compaction.marks import Marks
 from monitor.compaction.pinned import (
     CONTINUE,
@@ -58,16 +58,20 @@ from monitor.errors import describe
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import Model, ToolSpec
 
-PINNED_SHARE: Final = 1 / 4
-"""Of the room beside instructions and tools, for what stands beside the summary word for word."""
+PINNED_SHARE: Final = 1 / 2
+"""Of the room beside instructions and tools, for what stands beside the summary word for word, if it needs as much."""
 SUMMARY_SHARE: Final = 1 / 6
-"""Of the same, for the summary, which may be half as long again (`MOST_LENGTH`). What is kept has the other half."""
+"""Of the same, for the summary, which may be half as long again (`MOST_LENGTH`). What is kept has the rest: a quarter at least."""
 LEAST_TOKENS: Final = 400
 """For a summary, and for what is pinned: below this they say nothing."""
 FRAME_TOKENS: Final = 50
 """The marks around the new messages, and what the model is said to have answered."""
 LEAST_GAIN: Final = 0.05
 """A compaction that saves less is none. Ours."""
+MOST_REQUIRED: Final = 12
+"""So many names a summary is asked to say, where they do not stand beside it. OpenClaw's number."""
+NAMED_AT_ONCE: Final = 50
+"""So many messages are looked through for names at once: 10 ms, if their results are long."""
 AT_ONCE: Final = 1_000
 """So many messages are measured at once: some 30 ms."""
 CUT: Final = "cut"
@@ -199,6 +203,7 @@ class _Pipeline:
         self._checkpoint = checkpoint
         self._head = max(situation.head, head_of_messages(situation.messages))
         self._sizes: dict[int, tuple[Message, int]] = {}
+        self._names: dict[int, tuple[Message, Named]] = {}
         self._besides: dict[int, _Beside] = {}
         self._warnings: list[str] = []
         self._wishes = Wishes()
@@ -208,6 +213,8 @@ class _Pipeline:
         self._fixed: int
         self._before: int
         self._target: int
+        self._pinned_tokens: int
+        """What is pinned may have so many, estimated."""
 
     # --- measuring
 
@@ -254,6 +261,25 @@ class _Pipeline:
         """So many of the provider's tokens, as texts are measured when they are written."""
         return max(0, int(tokens / self._scale))
 
+    async def _reserve(self) -> None:
+        """Find out how much of the room what is pinned needs, wherever it will be cut. What it does not need is for what is kept."""
+        covered = self._now.messages[self._head :]
+        for number, message in enumerate(covered, 1):
+            self._named(message)
+            if number % NAMED_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+        most = max(LEAST_TOKENS, self._estimated(self._free * PINNED_SHARE))
+        needs = size_of_text(compose("", self._facts(covered), max_tokens=most)).tokens
+        notes = LEAST_TOKENS if self._preset.hooks else 0  # what they will add is not known yet
+        self._pinned_tokens = max(LEAST_TOKENS, min(needs + notes, most))
+
+    def _named(self, message: Message) -> Named:
+        """The names in one message. Each object is looked through once."""
+        known = self._names.get(id(message))
+        if known is None:
+            known = self._names[id(message)] = (message, named_in(message))
+        return known[1]
+
     @property
     def _free(self) -> int:
         """Of the target, beside instructions and tools."""
@@ -263,11 +289,6 @@ class _Pipeline:
     def _summary_tokens(self) -> int:
         """A summary may have so many, estimated."""
         return max(LEAST_TOKENS, self._estimated(min(self._preset.summary_tokens, self._free * SUMMARY_SHARE)))
-
-    @property
-    def _pinned_tokens(self) -> int:
-        """What is pinned may have so many, estimated."""
-        return max(LEAST_TOKENS, self._estimated(self._free * PINNED_SHARE))
 
     @property
     def _room(self) -> int:
@@ -290,6 +311,7 @@ class _Pipeline:
             smaller, names = self._reduced(())
         if now.reason is CompactionReason.OVERFLOW:
             smaller = (*smaller[:-1], without_media(smaller[-1]))
+        await self._reserve()
         cut = self._cut(smaller)
         covered = now.messages[self._head : cut.index]
         previous = self._earlier[0] if self._earlier else None
@@ -529,23 +551,28 @@ class _Pipeline:
             covered = self._now.messages[self._head : index]
             facts = self._facts(covered)
             pinned = compose("", facts, max_tokens=self._pinned_tokens)
-            known = self._besides[index] = _Beside(facts, newest_identifiers(covered), pinned)
+            known = self._besides[index] = _Beside(facts, facts.identifiers[:MOST_REQUIRED], pinned)
         return known
 
     def _facts(self, covered: Messages) -> PinnedFacts:
         """What the messages and the earlier compaction say, and what is known besides."""
-        facts, known = gathered(covered, self._earlier[1] if self._earlier else PinnedFacts()), self._now.facts
+        earlier, known = self._earlier[1] if self._earlier else PinnedFacts(), self._now.facts
+        facts = gathered(covered, earlier, named=self._named)
         asked_for = {entry.partition(": ")[0] for entry in known.outstanding}  # also what a run before this one had handed over
-        emitted = {name: value for name, value in {**facts.emitted, **known.emitted}.items() if name not in asked_for}
+        now_given = {**({} if known.emitted or known.outstanding else facts.emitted), **known.emitted}
+        before = {**facts.earlier_outputs, **facts.emitted}
+        emitted = {name: value for name, value in now_given.items() if name not in asked_for}
         outstanding = known.outstanding or tuple(entry for entry in facts.outstanding if entry.partition(": ")[0] not in emitted)
         return replace(
             facts,
             user_messages=(*known.user_messages, *facts.user_messages) if not self._earlier else facts.user_messages,
             emitted=emitted,
+            earlier_outputs={name: value for name, value in before.items() if name not in emitted and name not in asked_for},
             outstanding=outstanding,
             plan=known.plan or facts.plan,
             rules=known.rules or self._preset.rules or facts.rules,
             identifiers=tuple(dict.fromkeys((*known.identifiers, *facts.identifiers))),
+            listed=tuple(dict.fromkeys((*known.listed, *facts.listed))),
             details=merged(facts.details, known.details),
             notes=(*known.notes, *self._wishes.notes),
         )

@@ -48,7 +48,7 @@ class Preset:
     name: str = "default"
     headroom: Headroom = trigger.DEFAULT
     low_water: float = LOW_WATER
-    steps: tuple[Reducer, ...] = (PruneResults(more_than_tokens=5_000), PruneArguments(), DropMedia())
+    steps: tuple[Reducer, ...] = (PruneArguments(), DropMedia())
     after_turn: tuple[Reducer, ...] = ()
     keep: Keep = field(default_factory=KeepTokens)
     template: Template = CHECKPOINT
@@ -94,7 +94,7 @@ class Preset:
 
     @classmethod
     def default(cls, **options: Any) -> Self:
-        """Ours: old results, arguments and media go first; then a checkpoint with the newest 20,000 tokens kept, in the background."""
+        """Ours: old long arguments and media go first; then a checkpoint with the newest 20,000 tokens kept, in the background."""
         return cls(**options)
 
     @classmethod

@@ -41,7 +41,7 @@ class Template:
     """What belongs into a section, by its title."""
 
     def __post_init__(self) -> None:
-        if not self.sections or len({_key(section) for section in self.sections}) < len(self.sections):
+        if not self.sections or len({section_key(section) for section in self.sections}) < len(self.sections):
             raise ConfigError(f"the template {self.name!r} needs sections, each with a title of its own: {self.sections}")
         if unknown := set(self.guidance).difference(self.sections):
             raise ConfigError(f"the template {self.name!r} says what belongs into sections that it does not have: {sorted(unknown)}")
@@ -78,7 +78,7 @@ class Template:
         if not self._says_something(text):
             return self.sections
         found = self._elements(text) if self.style == "xml" else self._headings(text)
-        return tuple(section for section in self.sections if found[_key(section)] != 1)
+        return tuple(section for section in self.sections if found[section_key(section)] != 1)
 
     def clean(self, text: str) -> str:
         """`text` without a fence around it, and without what is said before the sections."""
@@ -101,7 +101,7 @@ class Template:
     # --- reading
 
     def _says_something(self, text: str) -> bool:
-        keys = {_key(section) for section in self.sections}
+        keys = {section_key(section) for section in self.sections}
         for line in _TAG.sub("\n", text).splitlines() if self.style == "xml" else text.splitlines():
             heading = _heading(line)
             says = line if heading is None or heading.key not in keys else heading.rest
@@ -126,12 +126,12 @@ class Template:
             tag = re.escape(_tag(section))
             opened = len(re.findall(rf"(?im)^\s*<{tag}\s*/?>", text))
             closed = len(re.findall(rf"(?im)(?:</{tag}\s*>\s*$|^\s*<{tag}\s*/>)", text))
-            found[_key(section)] = opened if closed else 0
+            found[section_key(section)] = opened if closed else 0
         return found
 
     def _clean_markdown(self, text: str) -> str:
         lines = text.splitlines()
-        keys = {_key(section) for section in self.sections}
+        keys = {section_key(section) for section in self.sections}
         first = next((at for at, heading in _headings(text, fenced=True) if heading.key in keys), None)
         if first is None:
             fence = _FENCED.fullmatch(text)
@@ -217,13 +217,13 @@ _NOTHINGS: Final = frozenset({"", NOTHING, "none", "(none yet)", "none yet", "n/
 _MARKS: Final = re.compile(r"[ ]{0,3}(#{1,6}(?!#))?\s*(?:\(?\d{1,2}[.)])?\s*(\*\*|__)?\s*(?:\(?\d{1,2}[.)])?\s*([^#*_\s].*)", re.DOTALL)
 
 
-def _key(title: str) -> str:
+def section_key(title: str) -> str:
     """Equal for titles that differ in how they are written."""
     return " ".join(title.replace("&", " and ").replace("_", " ").lower().split())
 
 
 def _tag(section: str) -> str:
-    return _key(section).replace(" ", "_")
+    return section_key(section).replace(" ", "_")
 
 
 def _heading(line: str) -> _Heading | None:
@@ -234,7 +234,7 @@ def _heading(line: str) -> _Heading | None:
     title, _, rest = found[3].partition(":")
     clear = 2 if found[1] else 1 if found[2] else 0
     rest = rest.strip(" *_#")
-    return _Heading(_key(title.strip(" *_#`")), rest, clear) if clear or not rest else None
+    return _Heading(section_key(title.strip(" *_#`")), rest, clear) if clear or not rest else None
 
 
 def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, _Heading]]:

@@ -540,11 +540,12 @@ def asked(*options: str) -> Any:
         return invoke("Read all.", "--model", "google:local", "--base-url", server.base_url, "--tool", "my_tools:big", *options)
 
 
-def test_a_run_is_compacted_and_that_is_one_line():
+def test_each_compaction_of_a_run_is_one_line():
     shown = asked("--compaction", "pi")
     assert shown.exit_code == 0, shown.output
-    (line,) = [line.strip() for line in shown.output.splitlines() if "compacted by" in line]
-    assert re.match(r"✓ compacted by google:local: [\d,]+ -> [\d,]+ tokens, \d+ messages? kept", line)
+    lines = [line.strip() for line in shown.output.splitlines() if "compacted by" in line]
+    assert lines
+    assert all(re.match(r"✓ compacted by google:local: [\d,]+ -> [\d,]+ tokens, \d+ messages? kept", line) for line in lines)
     assert "reason   goal" in shown.output
     assert re.search(r"used .* for summaries", shown.output)
 

@@ -180,7 +180,7 @@ async def test_a_hook_after_it_that_does_not_return_takes_nothing_back():
 
 async def test_a_pressing_need_is_there_until_something_has_been_tried():
     pause = Pause()
-    bench = Bench([pause, "No."], "No.", "No.", "No.", SUMMARY)
+    bench = Bench([pause, "No."], *["No."] * 5, SUMMARY)
     assert bench.compactor.due(None, ()) is None
     job = bench.compactor.start(HIGH, waited_for=False)
     assert job is not None

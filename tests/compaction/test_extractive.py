@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction import extractive
 from monitor.compaction.base import Progress, Summarizer, SummaryTask
 from monitor.compaction.extractive import Extractive, extracted
-from monitor.compaction.templates import Template
+from monitor.compaction.identifiers import files_of
+from monitor.compaction.pinned import compose, gathered
+from monitor.compaction.templates import FIVE_SECTIONS, Template
 from monitor.context.tokens import size_of_text
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ModelRequest
@@ -38,7 +39,8 @@ def task(
     *messages: Message, sections: str = "checkpoint", max_tokens: int = 2_000, previous: str | None = None, names: tuple[str, ...] = ()
 ) -> SummaryTask:
     template = Template(sections, SECTIONS[sections])
-    return SummaryTask(messages=messages, template=template, max_tokens=max_tokens, previous=previous, identifiers=names)
+    details = files_of(messages)
+    return SummaryTask(messages=messages, template=template, max_tokens=max_tokens, previous=previous, identifiers=names, details=details)
 
 
 def tokens(text: str) -> int:
@@ -174,16 +176,15 @@ def test_a_name_of_several_lines_makes_no_heading():
     assert "kept.py" in text
 
 
-def test_a_snapshot_in_xml_is_filled_and_taken_over(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(extractive, "_is_xml", lambda template: True)
-    text = extracted(task(*RUN, sections="five"))
+def test_a_snapshot_in_xml_is_filled_and_taken_over():
+    text = extracted(replace(task(*RUN), template=FIVE_SECTIONS))
     assert re.findall(r"(?m)^<(/?\w+)>$", text) == [
         "state_snapshot",
         *(mark + section for section in SECTIONS["five"] for mark in ("", "/")),
         "/state_snapshot",
     ]
     assert "<overall_goal>\n- Fix the login. You must never touch prod.cfg.\n</overall_goal>" in text
-    again = extracted(task(user("now the logout"), sections="five", previous=text))
+    again = extracted(replace(task(user("now the logout"), previous=text), template=FIVE_SECTIONS))
     assert "<overall_goal>\n- Fix the login. You must never touch prod.cfg.\n- now the logout\n</overall_goal>" in again
     assert "src/session.py (changed)" in again
 
@@ -212,3 +213,15 @@ def test_any_messages_have_a_summary_within_its_bound(messages: list[Message], p
 def test_a_message_of_a_megabyte_is_put_in_short():
     text = extracted(task(user("do it " + "now " * 250_000), AssistantMessage((Text("word " * 200_000),)), max_tokens=500))
     assert tokens(text) <= 501
+
+
+def test_what_stands_beside_it_is_not_said_again():
+    pinned = compose("", gathered(RUN), max_tokens=10_000)
+    asked = replace(task(*RUN), pinned=pinned)
+    text = extracted(asked)
+    assert "src/auth.py" not in text
+    assert "src/session.py" not in text
+    assert "AssertionError: 401 != 200" not in text
+    assert "Root cause: the cookie expires in 0 s." in text
+    assert "called run_tests: login" in text
+    assert extracted(replace(task(user("go on"), previous=extracted(task(*RUN))), pinned=pinned)).count("src/") == 0

@@ -10,7 +10,21 @@ from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compacting import CompactionDetails
-from monitor.compaction.identifiers import MOST_CHARS, MOST_FILES, MOST_NOTES, files_of, identifiers, merged, newest_identifiers
+from monitor.compaction.identifiers import (
+    MOST_CHARS,
+    MOST_FILES,
+    MOST_LISTED,
+    MOST_NOTES,
+    OF_A_FAMILY,
+    Named,
+    family,
+    files_of,
+    identifiers,
+    merged,
+    named_in,
+    names_of,
+    remembered,
+)
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.verdicts import VETO
 
@@ -46,7 +60,18 @@ def test_a_name_is_found_in_a_sentence(name: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Just words, and/or more of them: yes!", "e.g. this, i.e. that", "3.5 of 10", "well-known", "...", "<goal>it</goal>"]
+    "text",
+    [
+        "",
+        "Just words, and/or more of them: yes!",
+        "e.g. this, i.e. that",
+        "3.5 of 10",
+        "well-known",
+        "...",
+        "<goal>it</goal>",
+        "a\\nb \\n",
+        "0.125 of 1234",
+    ],
 )
 def test_ordinary_words_are_no_names(text: str):
     assert identifiers(text) == []
@@ -76,21 +101,73 @@ def test_a_megabyte_takes_no_longer_than_its_length(piece: str):
     assert time.process_time() - began < 5
 
 
-def test_names_of_the_newest_message_come_first_and_what_was_said_before_what_was_answered():
-    call = ToolCall("1", "read", {"deep": [{"path": "b.py"}], "count": 123456, "yes": True})
+def test_what_somebody_wrote_and_what_was_found_and_used_is_worth_more_than_what_results_list():
     messages: list[Message] = [
-        UserMessage((Text("look at a.py and b.py"),)),
-        AssistantMessage((Text("in c.py"), call), (ToolResult("1", "read", "d.py"),)),
+        UserMessage((Text("look at a.py"),)),
+        AssistantMessage((ToolCall("1", "ls", {}),), (ToolResult("1", "ls", "b.py JOB-7 c.py"),)),
+        AssistantMessage((ToolCall("2", "cat", {"deep": [{"path": "b.py"}], "count": 123456}),), (ToolResult("2", "cat", "d.py"),)),
+        AssistantMessage((Text("in e.py"), ToolCall("3", "run", {"command": "f.py"})), (ToolResult("3", "run", "f.py: not found"),)),
     ]
-    assert newest_identifiers(messages) == ("c.py", "b.py", "123456", "d.py", "a.py")
-    assert newest_identifiers(messages, most=2) == ("c.py", "b.py")
-    assert newest_identifiers(messages, of_newest=1) == ("c.py", "b.py", "123456", "d.py")
+    names = names_of([named_in(message) for message in messages])
+    assert names.used == ("e.py", "b.py", "a.py")
+    assert names.listed == ("f.py", "d.py", "123456", "c.py", "JOB-7")
+
+
+def one(text: str) -> AssistantMessage:
+    return AssistantMessage((ToolCall("1", "run", {}),), (ToolResult("1", "run", text),))
+
+
+def test_a_listing_gives_no_names_and_a_family_of_numbered_ones_two():
+    kinds = ("xlsx", "toml", "yaml", "html")
+    listing = " ".join(f"{letter}{letter}.{kind}" for letter in "abcdefgh" for kind in kinds)
+    numbered = " ".join(f"value_{number} at src/part_{number}.py" for number in range(1000, 1050))
+    names = names_of([named_in(one(text)) for text in (listing, f"{numbered} by JOB-4711", "made https://example.org/pull/7")])
+    assert names.used == ()
+    assert names.listed == ("https://example.org/pull/7", "src/part_1000.py", "src/part_1001.py", "value_1000", "value_1001", "JOB-4711")
+
+
+def test_of_many_names_that_results_list_the_rarest_and_most_specific_have_the_places():
+    common = [named_in(one(f"row_{number}_of_{number} ERR_{chr(65 + number % 26)}_CODE {number}.log")) for number in range(100)]
+    rare = named_in(one("sha d41d8cd98f00b204e9800998ecf8427e"))
+    listed = names_of([rare, *common]).listed
+    assert len(listed) == MOST_LISTED
+    assert listed[-1] == "d41d8cd98f00b204e9800998ecf8427e"
+
+
+def test_names_that_are_known_stay_as_long_as_there_are_places():
+    old = tuple(f"/srv/{letter}/{letter}.cfg" for letter in "abcdefgh")
+    new = tuple(f"/tmp/{number}.log" for number in range(100))
+    known = remembered(new, old, most=20, said=lambda name: name == "/srv/a/a.cfg")
+    assert known == (*new[:OF_A_FAMILY], *old[1:])
+    assert remembered(new, old, most=12, said=lambda _: False) == (*new[:4], *old), "one of each family, then more of the newest"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("value_12", "value_9876"),
+        ("src/a/part_3.py:14", "src/a/part_44.py:2"),
+        ("fd492e9", "0c1d2e3"),
+        ("d41d8cd98f00b204e9800998ecf8427e", "a1b2c3d4e5f60718293a4b5c6d7e8f90"),
+        ("req_011CSHoEeqs5C35K2UUqR7Fy", "req_4Fy"),
+    ],
+)
+def test_names_that_differ_in_their_numbers_are_a_family(one: str, other: str):
+    assert family(one) == family(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("a.py", "b.py"), ("JOB-1", "TASK-1"), ("/srv/1/in.csv", "/srv/1/out.csv")])
+def test_names_that_differ_in_words_are_none(one: str, other: str):
+    assert family(one) != family(other)
 
 
 def test_of_a_long_result_only_both_ends_are_looked_through():
     text = "start.py " + "x " * 5_000 + "middle.py" + " x" * 5_000 + " end.py"
-    message = AssistantMessage((ToolCall("1", "ls", {}),), (ToolResult("1", "ls", text),))
-    assert newest_identifiers([message]) == ("start.py", "end.py")
+    assert named_in(one(text)).answered == ("start.py", "end.py")
+
+
+def test_what_was_refused_names_nothing():
+    assert named_in(one(f"{VETO} a.py was not read")) == Named()
 
 
 def done(*calls: tuple[str, object, str, bool]) -> list[Message]:

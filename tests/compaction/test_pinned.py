@@ -45,8 +45,16 @@ tricky = st.sampled_from(
         " ",
         "12 characters: x",
         "- 3 characters: abc\n",
-        "\nUser message 2 of 9, 3 characters:\nabc\n",
-        "\nUser messages 2 to 5 of 9 are left out here; they stay in the originals.\n",
+        "12 characters:",
+        "3 characters:\nabc",
+        "1. abc\n2. 3 characters:\nabc\n",
+        "(Messages 2 to 5 of 9 are left out here; they stay in the originals.)\n",
+        "a =",
+        "= a",
+        "a = b",
+        "3 and 4 characters: abc = abcd",
+        "\nMessages of the user: 9\n",
+        "\nOutputs that earlier runs of the conversation gave: 1, left out: 2\n",
         "\nPlan, 3 characters:\nabc\n",
         "\n[... 1,234 characters are left out here ...]\n",
         compose("earlier", PinnedFacts(user_messages=("a", "b"), plan="p"), max_tokens=MUCH),
@@ -65,10 +73,13 @@ def facts_of(draw: st.DrawFn, text: st.SearchStrategy[str] = words) -> PinnedFac
         user_messages=user_messages,
         left_out=draw(st.integers(0, 30)) if user_messages else 0,
         emitted=draw(st.dictionaries(words, text, max_size=3)),
+        earlier_outputs=draw(st.dictionaries(words, text, max_size=3)),
+        outputs_left_out=draw(st.integers(0, 30)),
         outstanding=draw(many),
         plan=draw(st.none() | text),
         rules=draw(st.none() | text),
         identifiers=draw(many),
+        listed=draw(many),
         details=draw(st.builds(CompactionDetails, files_read=many, files_modified=many, artifacts=many, tool_notes=many)),
         notes=draw(many),
     )
@@ -98,6 +109,7 @@ def test_fitting_twice_does_nothing_more_and_keeps_the_count_and_the_names(facts
     assert fitted(fit, max_tokens=room) == fit
     assert len(fit.user_messages) + fit.left_out == len(facts.user_messages) + facts.left_out
     assert list(fit.emitted) == list(facts.emitted)
+    assert len(fit.earlier_outputs) + fit.outputs_left_out == len(facts.earlier_outputs) + facts.outputs_left_out
     assert len(fit.outstanding) == len(facts.outstanding)
 
 
@@ -167,10 +179,10 @@ def test_of_thousands_of_user_messages_the_oldest_behind_the_first_are_left_out_
     back = read_back(text)
     assert back is not None
     left_out = back[1].left_out
-    assert f"User messages 2 to {left_out + 1} of 4000 are left out here; they stay in the originals." in text
+    assert f"\n(Messages 2 to {left_out + 1} of 4000 are left out here; they stay in the originals.)\n{left_out + 2}. " in text
     assert back[1].user_messages[-1] == facts.user_messages[-1]
     assert back[1].user_messages[0].startswith("request 0 ")
-    assert f"User message 4000 of 4000, {len(facts.user_messages[-1])} characters:" in text
+    assert "\n4000. " in text
     assert len(back[1].user_messages) + left_out == 4_000
     assert pinned_tokens(text, "done so far: much") <= 8_001
 
@@ -226,7 +238,7 @@ def test_facts_of_an_earlier_compaction_come_first():
     facts = gathered(history, earlier)
     assert facts.user_messages == ("one", "two, in config.toml")
     assert (facts.left_out, facts.rules) == (3, "be kind")
-    assert facts.identifiers == ("src/a.py", "config.toml", "OLD_NAME")
+    assert facts.identifiers == ("OLD_NAME",), "the file and what the user said are pinned as they are"
     assert facts.details.files_modified == ("src/a.py",)
 
 
@@ -246,6 +258,8 @@ def test_messages_cannot_be_left_out_around_none():
         PinnedFacts(left_out=1)
     with pytest.raises(ConfigError, match="left_out"):
         replace(PinnedFacts(user_messages=("a",)), left_out=-1)
+    with pytest.raises(ConfigError, match="outputs_left_out"):
+        PinnedFacts(outputs_left_out=-1)
 
 
 def test_outputs_that_earlier_runs_gave_are_pinned_too():
@@ -261,3 +275,44 @@ def test_outputs_that_earlier_runs_gave_are_pinned_too():
         emits("risk", 0.5),
     ]
     assert gathered(said, PinnedFacts(emitted={"summary": '"short"'})).emitted == {"summary": '"short"', "risk": "0.5"}
+
+
+def test_a_message_of_one_line_costs_little_more_than_its_words():
+    said = "Go through part 12 of the service and report what is wrong with it."
+    text = compose("", PinnedFacts(user_messages=(said,) * 100), max_tokens=MUCH)
+    assert f"\n99. {said}\n100. {said}\n" in text
+    assert len(text) < 100 * (len(said) + 10)
+
+
+def test_user_messages_are_worth_more_than_outputs_of_earlier_runs_and_those_of_this_run_more():
+    facts = PinnedFacts(
+        user_messages=tuple(f"request {number}: {'look at it ' * 10}" for number in range(100)),
+        earlier_outputs={f"finding_{number}": f'"it is {number}"' for number in range(200)},
+        emitted={"report": '"good"'},
+    )
+    fit = fitted(facts, max_tokens=4_500)
+    assert (fit.user_messages, fit.emitted) == (facts.user_messages, facts.emitted)
+    assert 0 < fit.outputs_left_out < 200
+    assert tuple(fit.earlier_outputs.items()) == tuple(facts.earlier_outputs.items())[fit.outputs_left_out :]
+    text = compose("", fit, max_tokens=4_500)
+    assert size_of_text(text).tokens <= 4_501
+    assert f"\nOutputs that earlier runs of the conversation gave: {len(fit.earlier_outputs)}, left out: {fit.outputs_left_out}\n" in text
+
+
+def test_names_that_files_and_short_messages_say_are_not_said_again():
+    call = ToolCall("1", "read_file", {"path": "src/a.py"})
+    history: list[Message] = [
+        UserMessage((Text("The report goes to /srv/final.md."),)),
+        UserMessage((Text("/srv/long.md " + "and more " * 30),)),
+        AssistantMessage((Text("I read src/a.py for /srv/final.md and JOB-7."), call), (ToolResult("1", "read_file", "by JOB-8, JOB-7"),)),
+    ]
+    facts = gathered(history)
+    assert facts.identifiers == ("JOB-7", "/srv/long.md")
+    assert facts.listed == ("JOB-8",)
+
+
+def test_a_name_that_results_gave_before_an_earlier_compaction_is_worth_more_once_it_is_used():
+    earlier = PinnedFacts(listed=("JOB-7", "JOB-8"))
+    call = ToolCall("1", "cancel", {"job": "JOB-8"})
+    facts = gathered([AssistantMessage((call,), (ToolResult("1", "cancel", "done"),))], earlier)
+    assert (facts.identifiers, facts.listed) == (("JOB-8",), ("JOB-7",))

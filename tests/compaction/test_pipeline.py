@@ -219,7 +219,8 @@ async def test_what_is_summarised_is_what_was_there_before_old_results_went():
 async def test_where_old_results_are_enough_nothing_is_summarised_and_the_steps_that_did_it_are_named():
     messages = (*talk(3), *(ran("word " * 3_000) for _ in range(30)), user("go on"), said("yes"), user("go on"), said("yes"))
     model = summariser(CHECKPOINT)
-    result = (await proposed(Compaction(), situation(messages, window=100_000, reason=R.HIGH_WATER), model)).result
+    prunes = Compaction(steps=(PruneResults(more_than_tokens=5_000),))
+    result = (await proposed(prunes, situation(messages, window=100_000, reason=R.HIGH_WATER), model)).result
     assert (result.record, result.summarised_by, model.requests) == (None, "prune", [])
     assert result.tokens_after < result.tokens_before
     assert len(result.messages) == len(messages)
@@ -227,7 +228,8 @@ async def test_where_old_results_are_enough_nothing_is_summarised_and_the_steps_
 
 async def test_by_hand_a_summary_is_made_also_where_old_results_would_do():
     messages = (*talk(3), *(ran("word " * 3_000) for _ in range(30)), user("go on"), said("yes"), user("go on"), said("yes"))
-    result = (await proposed(Compaction(), situation(messages, window=1_000_000, reason=R.MANUAL), summariser(CHECKPOINT))).result
+    prunes = Compaction(steps=(PruneResults(more_than_tokens=5_000),))
+    result = (await proposed(prunes, situation(messages, window=1_000_000, reason=R.MANUAL), summariser(CHECKPOINT))).result
     assert result.record is not None
 
 
@@ -628,7 +630,7 @@ async def test_what_was_given_is_not_forgotten_where_nobody_says_it_again():
     again = (*first.messages, *talk(10))
     now = situation(again, window=16_000, facts=PinnedFacts(emitted={"b": "2"}))
     pinned = told((await proposed(NO_STEPS, now, summariser(CHECKPOINT))).result.messages)[1]
-    assert pinned.emitted == {"a": "1", "b": "2"}
+    assert (pinned.emitted, pinned.earlier_outputs) == ({"b": "2"}, {"a": "1"})
     assert pinned.outstanding == ("c",)
     assert (pinned.plan, pinned.rules, pinned.notes) == ("step", "rule", ())
 
