@@ -20,7 +20,7 @@ from monitor import (
     message_codec,
     to_form,
 )
-from monitor.compaction.pinned import read_back
+from monitor.compaction.pinned import read_back, text_of_user
 from monitor.compaction.preset import PRESETS
 from monitor.context import Form, repair, validate
 from monitor.testing import ScriptedModel, call
@@ -42,8 +42,10 @@ def step(number: int) -> Message:
     return AssistantMessage((call,), (result,))
 
 
-def compacted(compaction: Compaction, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    return asyncio.run(compaction.compact(messages, window=WINDOW)).messages
+def compacted(
+    compaction: Compaction, messages: tuple[Message, ...], reason: CompactionReason = CompactionReason.MANUAL
+) -> tuple[Message, ...]:
+    return asyncio.run(compaction.compact(messages, window=WINDOW, reason=reason)).messages
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -64,6 +66,24 @@ def test_8_every_history_of_a_chain_of_compactions_is_valid_for_every_provider(n
     assert found is not None
     assert found[1].user_messages[0] == "The report goes to /srv/reports/final-7731.md."
     assert len(found[1].user_messages) + found[1].left_out + sum(isinstance(one, UserMessage) for one in messages[1:]) == 21
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.feature("CC-07")
+def test_8_two_hundred_requests_are_all_there_in_a_small_window_after_twenty_compactions(name: str):
+    said_by_user: list[str] = []
+    messages: tuple[Message, ...] = ()
+    for number in range(20):
+        for request in range(10):
+            said_by_user.append(f"Request {number}.{request}: go through part {10 * number + request} and keep to what was agreed before.")
+            messages = (*messages, user(said_by_user[-1]), step(100 * number + request), said("It is in order."))
+        messages = compacted(made(name), messages, CompactionReason.HIGH_WATER)
+    head = messages[0]
+    assert isinstance(head, UserMessage)
+    found = read_back(text_of_user(head))
+    assert found is not None
+    kept = [text_of_user(one) for one in messages[1:] if isinstance(one, UserMessage) and not one.synthetic]
+    assert [*found[1].user_messages, *kept] == said_by_user
 
 
 def test_8_the_same_history_gives_the_same_bytes():
