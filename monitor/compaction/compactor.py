@@ -316,6 +316,7 @@ class Compactor:
         left = job.deadline - self._clock.now()
         if left <= 0:
             raise TimeoutError(self._too_slow)
+        job.model_calls += 1
         return await ask_turn(
             model, request, timeout_s=left, clock=self._clock, close_grace_s=self._close_grace_s, charge=partial(self._charge, job)
         )
@@ -384,7 +385,14 @@ class Compactor:
         self._after = self._snapshot()
         self._begun(job)
         warnings, self._late_warnings = (*self._late_warnings, *proposal.result.warnings), []
-        result = job.outcome = replace(proposal.result, messages=self._history.messages, record=record, cost=job.cost, warnings=warnings)
+        result = job.outcome = replace(
+            proposal.result,
+            messages=self._history.messages,
+            record=record,
+            cost=job.cost,
+            model_calls=job.model_calls,
+            warnings=warnings,
+        )
         self._emit(
             events.CompactionFinished(
                 self._at(),
@@ -592,6 +600,7 @@ class Job:
         self.number = 0
         """0: nobody has been told that it has begun."""
         self.cost = AskCost()
+        self.model_calls = 0
         self.refill: str | None = None
         self.open = True
         """Neither finished nor failed."""
@@ -630,7 +639,7 @@ class Job:
 
     def take_over(self, job: Job) -> None:
         """Go on where `job` is given up."""
-        self.number, self.cost, self.refill = job.number, job.cost, job.refill
+        self.number, self.cost, self.model_calls, self.refill = job.number, job.cost, job.model_calls, job.refill
         self._told, job._told = job._told, []
 
     def settle(self) -> None:

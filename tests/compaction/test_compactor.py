@@ -220,3 +220,14 @@ async def test_a_compaction_that_comes_beside_the_run_counts_no_estimate_of_noth
     assert held
     bench.compactor.stream_finished(0)
     assert bench.compactor._hysteresis._held == held
+
+
+async def test_the_result_says_how_many_requests_it_took():
+    bench = Bench("", SUMMARY)  # an empty answer is asked for once more
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert result.model_calls == len(bench.model.requests) == 2
+    bench = Bench(summarizer=monitor.Extractive())
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert result.model_calls == 0
