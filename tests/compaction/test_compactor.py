@@ -231,3 +231,16 @@ async def test_the_result_says_how_many_requests_it_took():
     result = await bench.done(MANUAL)
     assert isinstance(result, CompactionResult)
     assert result.model_calls == 0
+
+
+async def test_what_a_model_has_read_is_estimated_where_its_provider_does_not_say():
+    bench = Bench()
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert result.cost.estimated
+    assert 9_000 < result.cost.usage.input_tokens < 30_000
+    assert result.cost.usage.total_tokens == result.cost.usage.input_tokens + result.cost.usage.output_tokens
+    bench = Bench([SUMMARY, monitor.UsageReport(7_000, 30)])
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert (result.cost.estimated, result.cost.usage.input_tokens) == (False, 7_000)
