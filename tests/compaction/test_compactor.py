@@ -238,7 +238,7 @@ async def test_what_a_model_has_read_is_estimated_where_its_provider_does_not_sa
     result = await bench.done(MANUAL)
     assert isinstance(result, CompactionResult)
     assert result.cost.estimated
-    assert 9_000 < result.cost.usage.input_tokens < 30_000
+    assert 1_000 < result.cost.usage.input_tokens < 3_000  # long results are cut before they are read
     assert result.cost.usage.total_tokens == result.cost.usage.input_tokens + result.cost.usage.output_tokens
     bench = Bench([SUMMARY, monitor.UsageReport(7_000, 30)])
     result = await bench.done(MANUAL)
