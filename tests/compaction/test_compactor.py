@@ -244,3 +244,18 @@ async def test_what_a_model_has_read_is_estimated_where_its_provider_does_not_sa
     result = await bench.done(MANUAL)
     assert isinstance(result, CompactionResult)
     assert (result.cost.estimated, result.cost.usage.input_tokens) == (False, 7_000)
+
+
+async def test_one_that_runs_out_of_time_as_its_run_ends_is_not_made_in_another_way():
+    stall = Stall()
+    bench = Bench([stall])
+    job = bench.compactor.start(OVERFLOW)
+    assert job is not None
+    await stall.reached()
+    bench.clock.advance(180 + LATE_S)
+    await bench.compactor.close()
+    assert isinstance(await bench.compactor.outcome(job), CompactionError)
+    assert bench.compactor.job is None
+    assert bench.kinds == ["Started", "Failed"]
+    assert bench.history.messages == TALK
+    assert bench.clock.pending == 0
