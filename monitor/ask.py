@@ -8,6 +8,7 @@ from typing import Any
 
 from monitor._wait import Clock
 from monitor.conditions import Timeout
+from monitor.context.tokens import sizes_by_source
 from monitor.errors import AdapterError
 from monitor.events import Event
 from monitor.judging import AskCost
@@ -16,6 +17,7 @@ from monitor.outcome import Turn
 from monitor.policy import ObserveOnly
 from monitor.reasons import TerminateReason
 from monitor.run import RunCore
+from monitor.state import Usage
 from monitor.stream import SourceStream
 from monitor.verdicts import Stop
 
@@ -41,7 +43,7 @@ async def ask_turn(
                 pass
     finally:
         outcome = core.terminate(clock.now())
-        charge(AskCost(outcome.usage, outcome.usage_estimated))
+        charge(AskCost(_with_input(outcome.usage, request) if outcome.usage_estimated else outcome.usage, outcome.usage_estimated))
     if outcome.reason is TerminateReason.TIMEOUT:
         raise TimeoutError(f"{model.name} did not answer within {timeout_s:g} s")
     return replace(stream.turn, stopped=None if outcome.ok else Stop(outcome.reason, outcome.detail, outcome.source), error=outcome.error)
@@ -60,6 +62,14 @@ async def ask(
     if turn.stopped is not None:
         raise AdapterError(f"{model.name}: {turn.stopped.detail}")
     return turn.text
+
+
+def _with_input(usage: Usage, request: ModelRequest) -> Usage:
+    """A provider that did not report what it has read has read the request: what is asked beside a run is long, and the answer short."""
+    if usage.input_tokens:
+        return usage
+    tokens = sum(size.tokens for size in sizes_by_source(request).values())
+    return replace(usage, input_tokens=tokens, total_tokens=usage.total_tokens + tokens)
 
 
 def _nobody(event: Event) -> None:

@@ -215,5 +215,7 @@ class CompactionResult:
     """Estimated: what the provider had cached and has to read anew once."""
     cost: AskCost = field(default_factory=AskCost)
     """What the summary took."""
+    model_calls: int = 0
+    """Requests for it, also those that were asked again or came to nothing."""
     warnings: tuple[str, ...] = ()
     """What was done instead of what was wanted: a model that did not answer, a rung of the ladder."""

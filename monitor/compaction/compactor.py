@@ -315,7 +315,8 @@ class Compactor:
         self._begun(job)
         left = job.deadline - self._clock.now()
         if left <= 0:
-            raise TimeoutError(f"it took longer than {self.preset.timeout_s:g} s")
+            raise TimeoutError(self._too_slow)
+        job.model_calls += 1
         return await ask_turn(
             model, request, timeout_s=left, clock=self._clock, close_grace_s=self._close_grace_s, charge=partial(self._charge, job)
         )
@@ -384,7 +385,14 @@ class Compactor:
         self._after = self._snapshot()
         self._begun(job)
         warnings, self._late_warnings = (*self._late_warnings, *proposal.result.warnings), []
-        result = job.outcome = replace(proposal.result, messages=self._history.messages, record=record, cost=job.cost, warnings=warnings)
+        result = job.outcome = replace(
+            proposal.result,
+            messages=self._history.messages,
+            record=record,
+            cost=job.cost,
+            model_calls=job.model_calls,
+            warnings=warnings,
+        )
         self._emit(
             events.CompactionFinished(
                 self._at(),
@@ -444,7 +452,7 @@ class Compactor:
 
     def _ended(self, job: Job) -> None:
         """Its task has ended, one way or another, perhaps before it began; or it is not waited for any longer."""
-        if job.open and job.expired and job.reason in PRESSING and job.preset is self.preset and not self._closed:
+        if job.open and job.expired and job.reason in PRESSING and job.preset is self.preset and not job.cancelled:
             self._without_others(job)
         else:
             self._settle(job)
@@ -482,13 +490,19 @@ class Compactor:
     def _rung(self, job: Job) -> None:
         if self._clock.now() < job.deadline + LATE_S:
             self._arm(job)
-        elif job.task is not None:
+        else:
             job.expired = True
-            job.task.cancel()
+            self._strike(job)
+
+    def _strike(self, job: Job) -> None:
+        """End its task; one that does not let itself be cancelled is not waited for."""
+        if job.task is not None and not job.task.ended:
+            self._disarm(job)
             job.alarm = self._clock.call_at(self._clock.now() + self._close_grace_s, partial(self._give_up, job, job.task))
+            job.task.cancel()
 
     def _give_up(self, job: Job, task: Background) -> None:
-        """It does not let itself be cancelled. What it comes to, if ever, is thrown away."""
+        """What it comes to, if ever, is thrown away."""
         self._given_up.append(task)
         self._ended(job)
 
@@ -534,10 +548,11 @@ class Compactor:
     def cancel(self) -> None:
         """The run ends: no summary is wanted any more."""
         self._closed = True
-        if self._job is not None:
+        if self._job is not None and not self._job.cancelled:
             self._job.cancelled = True
-        for task in self._tasks():
-            task.cancel()
+            self._strike(self._job)
+        if self._pruning is not None:
+            self._pruning.cancel()
 
     def reopen(self) -> None:
         """One more turn instead of the end: what has to be is made without a model, and at once."""
@@ -561,6 +576,7 @@ class Compactor:
                     task.give_up()
 
     def _tasks(self) -> list[Background]:
+        """Whoever is still at work."""
         tasks = (self._job.task if self._job is not None else None, self._pruning, *self._given_up)
         return [task for task in tasks if task is not None and not task.ended]
 
@@ -584,6 +600,7 @@ class Job:
         self.number = 0
         """0: nobody has been told that it has begun."""
         self.cost = AskCost()
+        self.model_calls = 0
         self.refill: str | None = None
         self.open = True
         """Neither finished nor failed."""
@@ -622,7 +639,7 @@ class Job:
 
     def take_over(self, job: Job) -> None:
         """Go on where `job` is given up."""
-        self.number, self.cost, self.refill = job.number, job.cost, job.refill
+        self.number, self.cost, self.model_calls, self.refill = job.number, job.cost, job.model_calls, job.refill
         self._told, job._told = job._told, []
 
     def settle(self) -> None:

@@ -220,3 +220,42 @@ async def test_a_compaction_that_comes_beside_the_run_counts_no_estimate_of_noth
     assert held
     bench.compactor.stream_finished(0)
     assert bench.compactor._hysteresis._held == held
+
+
+async def test_the_result_says_how_many_requests_it_took():
+    bench = Bench("", SUMMARY)  # an empty answer is asked for once more
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert result.model_calls == len(bench.model.requests) == 2
+    bench = Bench(summarizer=monitor.Extractive())
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert result.model_calls == 0
+
+
+async def test_what_a_model_has_read_is_estimated_where_its_provider_does_not_say():
+    bench = Bench()
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert result.cost.estimated
+    assert 1_000 < result.cost.usage.input_tokens < 3_000  # long results are cut before they are read
+    assert result.cost.usage.total_tokens == result.cost.usage.input_tokens + result.cost.usage.output_tokens
+    bench = Bench([SUMMARY, monitor.UsageReport(7_000, 30)])
+    result = await bench.done(MANUAL)
+    assert isinstance(result, CompactionResult)
+    assert (result.cost.estimated, result.cost.usage.input_tokens) == (False, 7_000)
+
+
+async def test_one_that_runs_out_of_time_as_its_run_ends_is_not_made_in_another_way():
+    stall = Stall()
+    bench = Bench([stall])
+    job = bench.compactor.start(OVERFLOW)
+    assert job is not None
+    await stall.reached()
+    bench.clock.advance(180 + LATE_S)
+    await bench.compactor.close()
+    assert isinstance(await bench.compactor.outcome(job), CompactionError)
+    assert bench.compactor.job is None
+    assert bench.kinds == ["Started", "Failed"]
+    assert bench.history.messages == TALK
+    assert bench.clock.pending == 0

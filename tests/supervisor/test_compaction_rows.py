@@ -26,6 +26,7 @@ from tests.supervisor.test_compaction import (
     first_result,
     reads,
     sizes,
+    text_of,
     until_asked,
 )
 
@@ -189,3 +190,30 @@ async def test_x7_who_waits_for_a_compaction_is_told_when_it_is_late_done_or_bro
     assert getattr(told[0], "failure", None) is failure
     if failure is not None:
         assert d.run.history == d.run.originals
+
+
+@pytest.mark.parametrize("refusals", [1, 2])
+async def test_r9_whatever_is_refused_each_tool_is_carried_out_once(refusals: int):
+    ran: list[int] = []
+
+    def read(n: int) -> str:
+        """Read something of n tokens."""
+        ran.append(n)
+        return "word" * n
+
+    d = driven(*FULL, *[REFUSED] * refusals, *reads(7), "done", tools=[read])
+    await d.go()
+    assert d.outcome.ok
+    assert len(d.of(monitor.CompactionFinished)) == refusals
+    assert ran == [20_000, 20_000, 20_000, 18_000, 7]
+
+
+async def test_the_newest_request_goes_out_once_more_and_not_twice():
+    talk = [monitor.UserMessage((monitor.Text("word" * 3_000),)), monitor.AssistantMessage((monitor.Text("word" * 600),))] * 20
+    d = driven(REFUSED, "done", history=talk, task="and the newest request")
+    await d.go()
+    assert d.outcome.ok
+    (finished,) = d.of(monitor.CompactionFinished)
+    assert finished.replayed == len(d.model.work[1].messages) - 1
+    for messages in (d.model.work[1].messages, d.run.history, d.run.originals):
+        assert [text_of(one) for one in messages].count("and the newest request") == 1

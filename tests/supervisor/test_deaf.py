@@ -8,6 +8,7 @@ import threading
 from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import monitor
@@ -15,7 +16,7 @@ from monitor.compacting import CompactionFailure
 from monitor.compaction.base import Summary
 from monitor.compaction.compactor import LATE_S
 from monitor.context.reduction import Messages
-from monitor.testing import Pause, Stall
+from monitor.testing import Pause, Stall, call
 from tests.supervisor.driving import Drive, Reason
 from tests.supervisor.test_compaction import CEILING, EVENTS, SUMMARY, WINDOW, Agent, driven, read, reads, until_asked
 
@@ -174,6 +175,24 @@ async def test_who_asked_for_it_by_hand_is_told_at_the_end_of_the_run_and_not_wh
     await step.release()
 
 
+async def test_a_last_turn_does_not_wait_for_a_deaf_one():
+    step = Deaf()
+    emits = call("emit_value", name="answer", value="x")
+    d = deaf_run("model", step, *CEILING, emits, stop_when=monitor.Timeout(60), outputs={"answer": str})
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(d.go)
+        await step.reached()
+        await anyio.wait_all_tasks_blocked()
+        d.clock.advance(60)
+        while not step.struck:  # on trio a deaf task is never blocked
+            await anyio.lowlevel.checkpoint()
+        d.clock.advance(GRACE_S)
+    assert (d.outcome.reason, d.outcome.recovered_from) == (Reason.GOAL, Reason.TIMEOUT)
+    assert [event.summarised_by for event in d.of(monitor.CompactionFinished)] == ["extractive"]
+    await step.release()
+
+
 async def test_a_clock_that_jumps_over_everything_leaves_a_pressing_one_its_fallback():
     stall = Stall()
     d = driven(*CEILING, "done", summaries=[[stall]])
@@ -209,7 +228,7 @@ async def test_a_reducer_that_takes_minutes_in_its_thread_keeps_no_run_from_endi
         """Wait until the reducer is at work."""
         return "at work" if begun.wait(10) else "not at work"
 
-    d = driven(*reads(9_000), monitor.testing.call("wait_for_it"), "done", tools=[read, wait_for_it],
+    d = driven(*reads(9_000), call("wait_for_it"), "done", tools=[read, wait_for_it],
                compaction=monitor.Compaction(steps=(), after_turn=(Slow(),)), close_grace_s=GRACE_S)  # fmt: skip
     try:
         await d.go()
