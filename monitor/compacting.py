@@ -67,14 +67,12 @@ class CompactionFailure(StrEnum):
     """The caller's code, or the store, raised something."""
     INVALID = "invalid"
     """What it would put in place is nothing that a provider takes."""
-    DISABLED = "disabled"
-    """Too many in a row did not help: none is tried until one that is asked for by hand does."""
 
 
 RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.STALE})
 """Failures that another try may get past as things stand. So may some of a `PROVIDER`: those that pass."""
 
-SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CANCELLED, CompactionFailure.DISABLED})
+SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CANCELLED})
 """Not failures of the compaction: it was not begun."""
 
 

@@ -38,11 +38,15 @@ class JudgeTasks:
         if not self._open:
             return
         self.cancel()
+        tasks = tuple(self._open.values())
         try:
             with anyio.move_on_after(self._close_grace_s, shield=True):
-                for task in tuple(self._open.values()):
+                for task in tasks:
                     await task.wait()
         finally:
+            for task in tasks:
+                if not task.ended:
+                    task.give_up()
             for question in tuple(self._open):
                 self._failed(question, _CANCELLED)  # it never began, or it does not let itself be cancelled
 

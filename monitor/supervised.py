@@ -183,6 +183,11 @@ class Run:
         """Every message of the run as it was said, also what a compaction put a summary in the place of."""
         return self._history.originals
 
+    @property
+    def stale_compactions(self) -> tuple[CompactionResult, ...]:
+        """Compactions that were done and not made part of the history, because what they cover had been changed meanwhile."""
+        return self._room.stale
+
     async def compact(self) -> CompactionResult:
         """Make the history smaller now; one that is under way counts. From the caller's block, from a tool, or from another task.
 

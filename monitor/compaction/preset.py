@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
 from monitor._numbers import is_finite
 from monitor.compacting import CompactionStore
@@ -30,6 +30,31 @@ TIMEOUT_S = 180.0
 Continues: TypeAlias = Literal["always", "when_needed", "never"]
 
 
+class Options(TypedDict, total=False):
+    """What may be given to a preset, for editors and type checkers: the fields of `Preset`, which says what they are."""
+
+    name: str
+    headroom: Headroom
+    low_water: float
+    steps: Sequence[Reducer]
+    after_turn: Sequence[Reducer]
+    keep: Keep
+    template: Template
+    summary_tokens: int
+    model: Model | None
+    window: Window | int | None
+    settings: Mapping[str, Any]
+    summarizer: Summarizer | None
+    timeout_s: float
+    background: bool
+    attempts: int
+    continues: Continues
+    on_live_prefix: bool
+    rules: str | None
+    hooks: Sequence[CompactionHook]
+    store: CompactionStore | None
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Preset:
     """How a history is kept inside the window. Take a preset, and change what you like: `Compaction.pi(timeout_s=60)`.
@@ -48,8 +73,8 @@ class Preset:
     name: str = "default"
     headroom: Headroom = trigger.DEFAULT
     low_water: float = LOW_WATER
-    steps: tuple[Reducer, ...] = (PruneArguments(), DropMedia())
-    after_turn: tuple[Reducer, ...] = ()
+    steps: Sequence[Reducer] = (PruneArguments(), DropMedia())
+    after_turn: Sequence[Reducer] = ()
     keep: Keep = field(default_factory=KeepTokens)
     template: Template = CHECKPOINT
     summary_tokens: int = SUMMARY_TOKENS
@@ -64,7 +89,7 @@ class Preset:
     on_live_prefix: bool = False
     rules: str | None = None
     """Word for word beside every summary: what the operator wants kept in mind, notes of the project."""
-    hooks: tuple[CompactionHook, ...] = ()
+    hooks: Sequence[CompactionHook] = ()
     store: CompactionStore | None = None
 
     def __post_init__(self) -> None:
@@ -93,12 +118,12 @@ class Preset:
         object.__setattr__(self, "hooks", _each("hooks", self.hooks, lambda one: isinstance(one, CompactionHook)))
 
     @classmethod
-    def default(cls, **options: Any) -> Self:
+    def default(cls, **options: Unpack[Options]) -> Self:
         """Ours: old long arguments and media go first; then a checkpoint with the newest 20,000 tokens kept, in the background."""
         return cls(**options)
 
     @classmethod
-    def gemini_cli(cls, **options: Any) -> Self:
+    def gemini_cli(cls, **options: Unpack[Options]) -> Self:
         """At 70 % of the window; the newest 30 % stay, whole user turns only; an XML snapshot in five sections."""
         preset = cls(
             name="gemini_cli",
@@ -112,7 +137,7 @@ class Preset:
         return replace(preset, **options)
 
     @classmethod
-    def claude_code(cls, **options: Any) -> Self:
+    def claude_code(cls, **options: Unpack[Options]) -> Self:
         """At 92 % of the window; the newest five messages stay; eight sections. The numbers are those of articles about it."""
         preset = cls(
             name="claude_code",
@@ -126,7 +151,7 @@ class Preset:
         return replace(preset, **options)
 
     @classmethod
-    def opencode(cls, **options: Any) -> Self:
+    def opencode(cls, **options: Unpack[Options]) -> Self:
         """At the window less a reserve of 20,000 tokens; up to two user turns stay, 8,000 tokens at most; then it is told to go on."""
         preset = cls(
             name="opencode",
@@ -140,7 +165,7 @@ class Preset:
         return replace(preset, **options)
 
     @classmethod
-    def openclaw(cls, **options: Any) -> Self:
+    def openclaw(cls, **options: Unpack[Options]) -> Self:
         """At the window less 20,000 tokens; the newest 20,000 stay; a checkpoint, asked for on top of the live prefix."""
         preset = cls(
             name="openclaw",
@@ -154,7 +179,7 @@ class Preset:
         return replace(preset, **options)
 
     @classmethod
-    def pi(cls, **options: Any) -> Self:
+    def pi(cls, **options: Unpack[Options]) -> Self:
         """At the window less 16,384 tokens; the newest 20,000 stay; a checkpoint. One try for a request that the provider refuses."""
         preset = cls(
             name="pi",

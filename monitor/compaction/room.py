@@ -166,6 +166,11 @@ class Room:
         self._compactor.fixed(instructions, tools)
         return await self._compactor.compact()
 
+    @property
+    def stale(self) -> tuple[CompactionResult, ...]:
+        """Compactions that came too late: what they cover had been changed."""
+        return tuple(proposal.result for proposal in self._compactor.stale) if self._compactor is not None else ()
+
     def press(self, reason: CompactionReason) -> None:
         """The next request is not to be sent as it stands."""
         if self._compactor is not None:

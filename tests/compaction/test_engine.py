@@ -202,7 +202,7 @@ async def test_hooks_are_told_before_and_after():
         return BeforeCompaction()
 
     hook = CompactionHook(before=before, after=seen.append)
-    result = await Compaction(summarizer=Extractive(), steps=(), hooks=[hook]).compact(TALK, window=200_000)  # type: ignore[arg-type]
+    result = await Compaction(summarizer=Extractive(), steps=(), hooks=[hook]).compact(TALK, window=200_000)
     assert seen[0] is CompactionReason.MANUAL
     assert seen[1].messages == result.messages
 

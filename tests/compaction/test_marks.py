@@ -216,7 +216,7 @@ def test_a_failure_between_two_that_did_not_help_does_not_make_them_help():
     assert [state.failed(failure, R.HIGH_WATER, 90_000) for failure in (F.INEFFECTIVE, F.TIMEOUT, F.INEFFECTIVE)] == [False, False, True]
 
 
-@pytest.mark.parametrize("failure", [F.NOTHING_TO_COMPACT, F.CANCELLED, F.DISABLED, F.ABORTED, F.STALE])
+@pytest.mark.parametrize("failure", [F.NOTHING_TO_COMPACT, F.CANCELLED, F.ABORTED, F.STALE])
 def test_what_was_not_tried_to_its_end_opens_no_breaker(failure: CompactionFailure):
     state = Hysteresis(MARKS)
     assert not any(state.failed(failure, R.HIGH_WATER, 90_000) for _ in range(10))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from monitor import Compaction, CompactionHook, ConfigError, Extractive, Window
 from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
-from monitor.compaction.preset import PRESETS
+from monitor.compaction.preset import PRESETS, Options, Preset
 from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN
 from monitor.context import trigger
 from monitor.context.prune import PruneResults
@@ -105,7 +106,11 @@ def test_a_wrong_option_is_named_at_once(options: dict[str, Any]):
 
 def test_lists_become_tuples_so_that_a_preset_cannot_change():
     hooks = [CompactionHook(after=print)]
-    preset = Compaction(hooks=hooks, steps=[], headroom=trigger.PI)  # type: ignore[arg-type]
+    preset = Compaction(hooks=hooks, steps=[], headroom=trigger.PI)
     hooks.clear()
     assert len(preset.hooks) == 1
     assert preset.steps == ()
+
+
+def test_editors_know_every_option_of_a_preset():
+    assert Options.__annotations__.keys() == {one.name for one in fields(Preset)}

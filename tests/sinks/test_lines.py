@@ -85,8 +85,8 @@ COMPACTIONS = [
         "compacted by extractive: 85,000 -> 30,000 tokens, 12 messages kept; no model answered",
     ),
     (
-        monitor.CompactionSkipped(1.0, 4, HIGH_WATER, CompactionFailure.DISABLED, "two in a row did not help"),
-        "no compaction (disabled): two in a row did not help",
+        monitor.CompactionSkipped(1.0, 4, HIGH_WATER, CompactionFailure.CANCELLED, "a hook cancelled it: not now"),
+        "no compaction (cancelled): a hook cancelled it: not now",
     ),
     (
         monitor.CompactionFailed(1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=AskCost(), after_s=60.0),

@@ -1084,3 +1084,22 @@ async def test_nothing_is_recorded_of_one_that_failed_and_nothing_changed_that_c
     (failed,) = d.of(monitor.CompactionFailed)
     assert (failed.failure, failed.detail) == (Failure.CRASHED, "OSError: the disk is full")
     assert d.run.history == d.run.originals
+
+
+async def test_one_that_came_too_late_is_kept_for_inspection():
+    d: Drive
+    pause = Pause()
+
+    def changed_meanwhile(_: ModelRequest) -> list[Any]:
+        history = d.run._history
+        history.commit(monitor.HistoryEdit(history.version, 1, 2, history.messages[1:2], "mine"))
+        return [pause, SUMMARY]
+
+    answers = [*reads(20_000, 20_000, 20_000, 18_000, 8_000), [Do(pause.release), *reads(100)], *reads(100), "done"]
+    d = driven(*answers, summaries=[changed_meanwhile, *[SUMMARY] * 9])
+    await d.go()
+    assert [one.failure for one in d.of(monitor.CompactionFailed)] == [Failure.STALE]
+    assert len(d.of(monitor.CompactionFinished)) == 1  # it was due again at once
+    (stale,) = d.run.stale_compactions
+    assert stale.record is not None
+    assert "Read all of it." in stale.record.summary
