@@ -61,6 +61,8 @@ LATE_S: Final = 5.0
 """A hook that does not return is waited for so much longer than the models, in seconds."""
 BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
 """Because the context has been filled."""
+GONE_ON_WITH: Final = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.ABORTED, CompactionFailure.PROVIDER})
+"""After these the part of a summary that is done is good; after others it may be what was wrong."""
 OVER: Final = "the run ended before it was done"
 
 
@@ -439,6 +441,8 @@ class Compactor:
             return
         job.open = False
         job.outcome = error
+        if error.failure not in GONE_ON_WITH:
+            self._checkpoint = None
         if error.failure is not CompactionFailure.ABORTED:  # which says nothing of the next one
             self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
         if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:

@@ -46,9 +46,7 @@ class Surroundings:
 class Bench:
     """A compactor with everything around it."""
 
-    def __init__(
-        self, *answers: Any, messages: tuple[Message, ...] = TALK, driven: bool = True, window: int = 100_000, **options: Any
-    ) -> None:
+    def __init__(self, *answers: Any, messages: tuple[Message, ...] = TALK, driven: bool = True, **options: Any) -> None:
         self.history = History(messages)
         self.clock = FakeClock()
         self.model = ScriptedModel(*(answers or (SUMMARY,)))
@@ -259,3 +257,14 @@ async def test_one_that_runs_out_of_time_as_its_run_ends_is_not_made_in_another_
     assert bench.kinds == ["Started", "Failed"]
     assert bench.history.messages == TALK
     assert bench.clock.pending == 0
+
+
+async def test_after_a_summary_that_was_no_good_the_next_is_made_from_the_beginning():
+    bench = Bench(*["no sections"] * 6, SUMMARY)
+    refused = await bench.done()
+    assert isinstance(refused, CompactionError)
+    assert refused.failure is CompactionFailure.REJECTED
+    assert isinstance(await bench.done(), CompactionResult)
+    again = bench.model.requests[-1]
+    assert "no sections" not in words(again.messages)[0]
+    assert "find out" in words(again.messages)[0]
