@@ -155,6 +155,8 @@ class Compactor:
     def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
         """Why the next request, with these, is to be made smaller before it is sent; `None`: it need not be."""
         self.fixed(instructions, tools)
+        if self._hysteresis.marks.high is None:  # only a refusal tells: there is nothing to count for
+            return self._pressed
         self._count = self._meter.count()
         if self._hysteresis.warn(self._count.tokens):
             limit = self._hysteresis.marks.high or 0
@@ -208,6 +210,8 @@ class Compactor:
             self._job.waited_for |= waited_for
             return self._job
         self._pressed = None
+        if self._hysteresis.marks.high is None:
+            self._count = self._meter.count()
         model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
         job = Job(self.preset, model, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
         if self._after is not None and reason in BY_ITSELF and (refill := attributed(self._after, self._snapshot())) is not None:
