@@ -54,7 +54,7 @@ class Case:
         """The end may come before the request has been sent."""
         self.events = MemorySink()
         self._stamp = _Stamp()
-        self._watched: monitor.Watch[Any] | None = None
+        self._watched: monitor.harness.Watch[Any] | None = None
         self._waiting = anyio.Event()
 
     @property
@@ -64,7 +64,7 @@ class Case:
         assert self._watched.outcome is not None, "the run has no outcome"
         return self._watched.outcome
 
-    def watch(self, source: Any, *, sinks: Sequence[EventSink] = (), **options: Any) -> monitor.Watch[Any]:
+    def watch(self, source: Any, *, sinks: Sequence[EventSink] = (), **options: Any) -> monitor.harness.Watch[Any]:
         """Watch the stream that this run is about."""
         self._watched = monitor.watch(source, sinks=[*sinks, self.events, self._stamp], **options)
         return self._watched
@@ -183,7 +183,7 @@ class Row:
         self.what.update(case.wrong)
 
 
-async def read_cancelled(case: Case, watch: monitor.Watch[Any]) -> None:
+async def read_cancelled(case: Case, watch: monitor.harness.Watch[Any]) -> None:
     """What the cancelled task of a caller does."""
     try:
         async with watch as watched:

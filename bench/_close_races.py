@@ -41,7 +41,7 @@ class Armed:
     options: dict[str, Any]
     pending: Pause | Stall
     """Where the source is when it is time."""
-    cause: Callable[[monitor.Watch[Any]], object]
+    cause: Callable[[monitor.harness.Watch[Any]], object]
     reason: TerminateReason
 
 

@@ -32,7 +32,7 @@ ROWS: Final[dict[str, Callable[[], monitor.Compaction]]] = {
     "opencode": monitor.Compaction.opencode,
     "openclaw": monitor.Compaction.openclaw,
     "pi": monitor.Compaction.pi,
-    "extractive, nothing taken out before": lambda: monitor.Compaction(steps=(), summarizer=monitor.Extractive()),
+    "extractive, nothing taken out before": lambda: monitor.Compaction(steps=(), summarizer=monitor.compaction.Extractive()),
 }
 ON: Final = "with compaction"
 OFF: Final = "without"

@@ -124,7 +124,7 @@ class FaultRun:
         self.struck = self.during = self.at_work = False
         self.refuse = self.begun_by == "overflow"
         self.ended = "none"
-        self.events: list[monitor.Event] = []
+        self.events: list[monitor.events.Event] = []
         self.base: tuple[int, tuple[Message, ...]] = (0, ())
         """What the last edit left, and how many originals there were then."""
         self.stored_late = 0
@@ -137,7 +137,7 @@ class FaultRun:
 
     def _preset(self) -> monitor.Compaction:
         make = self.chance.choice([PRESETS[name] for name in PRESETS if name != "extractive"])
-        hook = monitor.CompactionHook(
+        hook = monitor.compaction.CompactionHook(
             before=partial(self._hooked, "before", None),
             after=partial(self._hooked, "after", None),
             autocontinue=partial(self._hooked, "autocontinue", True),  # noqa: FBT003 - what the hook answers
@@ -153,14 +153,14 @@ class FaultRun:
             raise SoakError(name)
         return answer
 
-    def add(self, record: monitor.CompactionRecord) -> None:
+    def add(self, record: monitor.compaction.CompactionRecord) -> None:
         """As a store of records."""
-        self.stored_late += any(isinstance(event, monitor.RunTerminated) for event in self.events)
+        self.stored_late += any(isinstance(event, monitor.events.RunTerminated) for event in self.events)
         if self.fault == "the store raises":
             self.struck = self.during = True
             raise SoakError(record.summarised_by)
 
-    def records(self) -> Sequence[monitor.CompactionRecord]:
+    def records(self) -> Sequence[monitor.compaction.CompactionRecord]:
         """Nobody asks."""
         return ()
 
@@ -241,26 +241,26 @@ class FaultRun:
 
     # --- watching it
 
-    def emit(self, event: monitor.Event) -> None:
+    def emit(self, event: monitor.events.Event) -> None:
         """As a sink: an edit is committed in the step that tells of it."""
-        if self.events and isinstance(self.events[-1], monitor.RunTerminated):
+        if self.events and isinstance(self.events[-1], monitor.events.RunTerminated):
             self.wrong.append(f"{type(event).__name__} after the end")
         self.events.append(event)
-        if isinstance(event, monitor.CompactionFinished | monitor.CompactionFailed | monitor.CompactionSkipped):
+        if isinstance(event, monitor.events.CompactionFinished | monitor.events.CompactionFailed | monitor.events.CompactionSkipped):
             self.at_work = False
-        if isinstance(event, monitor.CompactionFinished | monitor.HistoryReduced):
+        if isinstance(event, monitor.events.CompactionFinished | monitor.events.HistoryReduced):
             self._check_edit(event)
             self.base = len(self.run._history.originals), self.run.history  # noqa: SLF001 - what was said
             self._validate("what a compaction left")
 
-    def _check_edit(self, event: monitor.CompactionFinished | monitor.HistoryReduced) -> None:
+    def _check_edit(self, event: monitor.events.CompactionFinished | monitor.events.HistoryReduced) -> None:
         """What was kept stands there, and what was said since, in order; before it, what stands for the rest."""
         known, base = self.base
         run = self.run
         before = (*base, *run._history.originals[known:])  # noqa: SLF001 - what was said
         after = run.history
         goes_on = bool(before) and is_own(before[-1]) and before[-1] is after[-1]  # it may have been said by this compaction
-        summarised = isinstance(event, monitor.CompactionFinished) and not event.summarised_by.startswith(ClipResults.name)
+        summarised = isinstance(event, monitor.events.CompactionFinished) and not event.summarised_by.startswith(ClipResults.name)
         if goes_on and _is_edit(event, before[:-1], after[:-1], summarised=summarised):
             return
         if not _is_edit(event, before, after, summarised=summarised):
@@ -349,7 +349,7 @@ class FaultRun:
     async def _ask(self) -> None:
         try:
             await self.run.compact()
-        except monitor.CompactionError:
+        except monitor.compaction.CompactionError:
             return
 
     async def _watch(self) -> None:
@@ -367,13 +367,13 @@ class FaultRun:
                 self.strike()
 
     def _check(self) -> None:
-        endings = [event for event in self.events if isinstance(event, monitor.RunTerminated)]
+        endings = [event for event in self.events if isinstance(event, monitor.events.RunTerminated)]
         if len(endings) != 1 or endings[0] is not self.events[-1]:
             self.wrong.append(f"{len(endings)} endings")
         if self.clock.next_due is not None:
             self.wrong.append("an alarm is still set")
-        begun = [event for event in self.events if isinstance(event, monitor.CompactionStarted)]
-        over = [event for event in self.events if isinstance(event, monitor.CompactionFinished | monitor.CompactionFailed)]
+        begun = [event for event in self.events if isinstance(event, monitor.events.CompactionStarted)]
+        over = [event for event in self.events if isinstance(event, monitor.events.CompactionFinished | monitor.events.CompactionFailed)]
         if len(begun) != len(over):
             self.wrong.append(f"{len(begun)} compactions began, and {len(over)} ended")
         self.ended = self.look()
@@ -393,7 +393,7 @@ class FaultRun:
                 self.wrong.append(f"{form} refuses {what}: {problems[0]}")
 
 
-def _is_edit(event: monitor.Event, before: Sequence[Message], after: Sequence[Message], *, summarised: bool) -> bool:
+def _is_edit(event: monitor.events.Event, before: Sequence[Message], after: Sequence[Message], *, summarised: bool) -> bool:
     """Whether `after` is `before`, some of it in fewer words; behind a summary, as much of its end as was kept, or more."""
     if summarised:
         kept = len(after) - head_of_messages(after)

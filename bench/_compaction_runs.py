@@ -15,12 +15,12 @@ import anyio
 import monitor
 from bench._compaction_script import WINDOW_TOKENS, Model, Seen
 from monitor.chunks import TextDelta, ToolCall
-from monitor.compacting import AskTurn
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.pinned import PinnedFacts, read_back, text_of_user
+from monitor.compaction.records import AskTurn
+from monitor.goal.outputs import EMIT
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.models import ModelRequest
-from monitor.outputs import EMIT
 from monitor.testing import FakeClock, call
 
 WINDOW: Final = monitor.Window(context_tokens=WINDOW_TOKENS, max_output_tokens=4_096)
@@ -71,7 +71,7 @@ PRESETS: Final[dict[str, Callable[..., monitor.Compaction]]] = {
     "claude_code": monitor.Compaction.claude_code,
     "pi": monitor.Compaction.pi,
     "openclaw": monitor.Compaction.openclaw,
-    "extractive": lambda: monitor.Compaction(summarizer=monitor.Extractive()),
+    "extractive": lambda: monitor.Compaction(summarizer=monitor.compaction.Extractive()),
 }
 PINNED: Final[dict[str, Callable[..., monitor.Compaction]]] = {"pinned only": lambda: monitor.Compaction(summarizer=PinnedOnly())}
 
@@ -307,16 +307,16 @@ class _Told:
         self._ages: dict[tuple[str, str], int] = {}
         self.took_s = 0.0
 
-    def emit(self, event: monitor.Event) -> None:
-        if isinstance(event, monitor.CompactionFinished):
+    def emit(self, event: monitor.events.Event) -> None:
+        if isinstance(event, monitor.events.CompactionFinished):
             self.finished[event.summarised_by] += 1
             if self._script.facts and self.run is not None:
                 began = time.process_time()
                 self._look(_texts(self.run.history))
                 self.took_s += time.process_time() - began
-        elif isinstance(event, monitor.CompactionFailed):
+        elif isinstance(event, monitor.events.CompactionFailed):
             self.failed[event.failure.value] += 1
-        elif isinstance(event, monitor.CompactionSkipped):
+        elif isinstance(event, monitor.events.CompactionSkipped):
             self.skipped += 1
 
     def _look(self, history: str) -> None:

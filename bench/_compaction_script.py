@@ -19,8 +19,10 @@ from typing import Any, Final
 
 import anyio.lowlevel
 
-from monitor.adapters import _openai_history, anthropic_model, google_model
-from monitor.adapters._plain import ChunkAdapter
+from monitor.adapters.anthropic import model as anthropic_model
+from monitor.adapters.google import model as google_model
+from monitor.adapters.openai import history as _openai_history
+from monitor.adapters.plain import ChunkAdapter
 from monitor.chunks import TextDelta, ToolCall, TurnFinished, UsageReport
 from monitor.compaction.templates import BEGIN, END, NOTHING
 from monitor.context import validate

@@ -105,24 +105,24 @@ class Seen:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.events: list[monitor.Event] = []
+        self.events: list[monitor.events.Event] = []
 
-    def emit(self, event: monitor.Event) -> None:
+    def emit(self, event: monitor.events.Event) -> None:
         self.events.append(event)
         ledger = self._ledger
         match event:
-            case monitor.RunStarted():
+            case monitor.events.RunStarted():
                 ledger.began += 1
-            case monitor.StopDecided():
+            case monitor.events.StopDecided():
                 ledger.decided = True
-            case monitor.LastTurnStarted():
+            case monitor.events.LastTurnStarted():
                 ledger.last_turns += 1
                 ledger.decided = False
-            case monitor.ToolStarted(call=ToolCall(name="count")):
+            case monitor.events.ToolStarted(call=ToolCall(name="count")):
                 ledger.in_threads += 1
-            case monitor.ToolFinished(result=ToolResult(name="count")):
+            case monitor.events.ToolFinished(result=ToolResult(name="count")):
                 ledger.in_threads -= 1
-            case monitor.RunTerminated():
+            case monitor.events.RunTerminated():
                 ledger.ended += 1
                 ledger.decided = True
                 ledger.in_threads = 0
@@ -370,7 +370,7 @@ class RaisingDetector:
     def __deepcopy__(self, memo: object) -> RaisingDetector:
         return self
 
-    def observe(self, chunk: monitor.Chunk) -> Sequence[monitor.Detection]:
+    def observe(self, chunk: monitor.chunks.Chunk) -> Sequence[monitor.Detection]:
         self._left -= 1
         if self._left == 0:
             raise crash(self._ledger, "detector raises")
@@ -391,7 +391,7 @@ class RaisingCondition(monitor.Condition):
         self._left = at
         self._ledger = ledger
 
-    def evaluate(self, state: monitor.RunState) -> monitor.Stop | None:
+    def evaluate(self, state: monitor.state.RunState) -> monitor.Stop | None:
         self._left -= 1
         if self._left == 0:
             raise crash(self._ledger, "condition raises")
@@ -423,7 +423,7 @@ class RaisingSink:
         self._left = at
         self._ledger = ledger
 
-    def emit(self, event: monitor.Event) -> None:
+    def emit(self, event: monitor.events.Event) -> None:
         self._left -= 1
         if self._left == 0:
             self._ledger.struck.add("sink raises")

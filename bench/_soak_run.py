@@ -259,7 +259,7 @@ class SoakedRun:
 
     def _check(self) -> None:
         ledger, outcome, events = self.ledger, self.run.outcome, self.seen.events
-        endings = [event for event in events if isinstance(event, monitor.RunTerminated)]
+        endings = [event for event in events if isinstance(event, monitor.events.RunTerminated)]
         self._expect(
             that=len(endings) == 1 and endings[0] is events[-1] and endings[0].outcome is outcome, what_else=f"{len(endings)} endings"
         )
@@ -278,7 +278,7 @@ class SoakedRun:
         seen: list[str] = []
         for message in self.run.history:
             if isinstance(message, monitor.AssistantMessage):
-                calls = [part.id for part in message.content if isinstance(part, monitor.ToolCall)]
+                calls = [part.id for part in message.content if isinstance(part, monitor.chunks.ToolCall)]
                 self._expect(that=calls == [result.id for result in message.results], what_else="a call without its result in the history")
                 seen += calls
                 self._expect(that=bool(message.content), what_else="an empty message in the history")
@@ -329,9 +329,9 @@ class _Strikes:
         self._left = run.chance.randint(1, 25)
         self._run = run
 
-    def emit(self, event: monitor.Event) -> None:
+    def emit(self, event: monitor.events.Event) -> None:
         self._left -= 1
-        if self._left == 0 and not isinstance(event, monitor.RunTerminated):
+        if self._left == 0 and not isinstance(event, monitor.events.RunTerminated):
             self._run.strike()
 
 

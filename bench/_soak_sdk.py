@@ -17,7 +17,7 @@ from bench._close_cases import Backend, Transport
 from bench._close_sdks import GOOGLE
 from bench._soak_faults import SENTENCE, Ledger, Seen
 from bench._soak_run import Result
-from monitor.adapters.google_model import GoogleModel
+from monitor.adapters.google.model import GoogleModel
 from monitor.reasons import TerminateReason
 from monitor.testing import gemini_steps as wire
 from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
@@ -114,7 +114,7 @@ class _Run:
                 group.cancel_scope.cancel()
             went_on = not scope.cancel_called
         outcome = run.outcome
-        endings = [event for event in seen.events if isinstance(event, monitor.RunTerminated)]
+        endings = [event for event in seen.events if isinstance(event, monitor.events.RunTerminated)]
         self._expect(that=len(endings) == 1 and endings[0] is seen.events[-1], what_else=f"{len(endings)} endings")
         self._expect(that=outcome.reason in REASONS[self.fault], what_else=f"{outcome.reason.value}: {outcome.detail}")
         self._expect(that=outcome.closed, what_else="it says that its source may be open")

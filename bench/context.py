@@ -40,14 +40,14 @@ from monitor.context import (
     RawMessage,
     cut_by_share,
     cut_by_tokens,
-    propose,
+    propose_edit,
     read,
     repair,
     validate,
 )
 from monitor.context.tokens import message_tokens
+from monitor.harness.outgoing import Outgoing
 from monitor.messages import AssistantMessage, Message, Text
-from monitor.outgoing import Outgoing
 
 Job: TypeAlias = Callable[[], object]
 Record: TypeAlias = dict[str, Any]
@@ -150,7 +150,7 @@ class Cost:
 
 
 def _jobs(load: Load) -> dict[str, Job]:
-    from monitor.adapters._openai_history import to_messages  # noqa: PLC0415 - beside what is measured
+    from monitor.adapters.openai.history import to_messages  # noqa: PLC0415 - beside what is measured
 
     reducers = (DropMedia(), PruneResults(), PruneArguments(), ClipResults.oversized(200_000))
     history = History(load.messages)
@@ -161,7 +161,7 @@ def _jobs(load: Load) -> dict[str, Job]:
         "estimate": lambda: ContextMeter(History(load.messages)).count(),
         "cut": lambda: cut_by_share(load.messages),
         "cut, newest 20,000 tokens": lambda: cut_by_tokens(load.messages, KEPT_TOKENS),
-        "reduce": lambda: propose(history, *reducers),
+        "reduce": lambda: propose_edit(history, *reducers),
         "say and validate": lambda: validate("openai-chat", to_messages(load.messages)),
     }
 
@@ -234,7 +234,7 @@ def _langchain(load: Load) -> dict[str, Job]:
 
 
 def _openai_agents(load: Load) -> dict[str, Job]:
-    from monitor.adapters._openai_history import to_input  # noqa: PLC0415 - beside what is measured
+    from monitor.adapters.openai.history import to_input  # noqa: PLC0415 - beside what is measured
 
     trimmer: Any = importlib.import_module("agents.extensions.tool_output_trimmer").ToolOutputTrimmer()
     config: Any = importlib.import_module("agents.run_config")
@@ -274,7 +274,7 @@ def _pydantic_messages(talk: Sequence[Message], types: Any) -> Iterator[Any]:
 
 
 def _in_order(load: Load) -> list[Record]:
-    from monitor.adapters._openai_history import to_messages  # noqa: PLC0415 - beside what is measured
+    from monitor.adapters.openai.history import to_messages  # noqa: PLC0415 - beside what is measured
 
     return to_messages(load.messages)
 

@@ -31,10 +31,10 @@ from rich.table import Table
 
 from bench import _report, kinds
 from monitor.chunks import TextDelta, ToolResult, TurnFinished
+from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.events import DetectionRaised, Event
 from monitor.policy import ObserveOnly
-from monitor.run import RunCore
 from monitor.testing import cut
 from monitor.transcripts.base import LoopLabel, RecordedRun
 from monitor.transcripts.corpus import Corpus

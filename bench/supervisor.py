@@ -101,7 +101,7 @@ class _Model:
         self._at_turn = at_turn
         self._wait = wait
 
-    def stream(self, _: monitor.ModelRequest) -> Any:
+    def stream(self, _: monitor.models.ModelRequest) -> Any:
         made, self._made = self._made, self._made + 1
         if self._at_turn is not None:
             self._at_turn(made)

@@ -60,7 +60,7 @@ async def main() -> None:
     supervisor = monitor.Supervisor(model, tools=[read_file], window=32_000, compaction=monitor.Compaction.pi())
     async with supervisor.stream(TASK) as run:
         async for event in run:
-            if isinstance(event, monitor.CompactionFinished):
+            if isinstance(event, monitor.events.CompactionFinished):
                 print(
                     f"turn {event.turn}: {event.tokens_before:,} -> {event.tokens_after:,} tokens,",
                     f"{event.kept_messages} messages kept, by {event.summarised_by}",

@@ -16,9 +16,9 @@ class Apologies:
         self._limit = limit
         self._text, self._offset, self._fired = "", 0, False
 
-    def observe(self, chunk: monitor.Chunk) -> Sequence[monitor.Detection]:
+    def observe(self, chunk: monitor.chunks.Chunk) -> Sequence[monitor.Detection]:
         """Count in the text so far, so that it makes no difference how the provider cuts it."""
-        if not isinstance(chunk, monitor.TextDelta):
+        if not isinstance(chunk, monitor.chunks.TextDelta):
             return ()
         self._text = (self._text + chunk.text.lower())[-1_000:]
         self._offset += len(chunk.text)
@@ -26,7 +26,7 @@ class Apologies:
         if count < self._limit or self._fired:
             return ()
         self._fired = True
-        evidence = monitor.Evidence("I apologise", "0" * 16, len("I apologise"))
+        evidence = monitor.verdicts.Evidence("I apologise", "0" * 16, len("I apologise"))
         message = f"the model has apologised {count} times"
         start = max(0, self._offset - 1_000)
         return [monitor.Detection(self.name, "apology", "text", "loop", count, self._limit, start, self._offset, evidence, message)]

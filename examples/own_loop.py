@@ -15,7 +15,7 @@ from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import events_of, overflow, usage
 
 WINDOW, FILES = 32_000, 60
-COMPACTION = monitor.Compaction.pi(summarizer=monitor.Extractive())  # copies and counts: no model is asked
+COMPACTION = monitor.Compaction.pi(summarizer=monitor.compaction.Extractive())  # copies and counts: no model is asked
 TASK = "Read src/f1.py to src/f60.py in turn. The report goes to /srv/reports/final-7731.md."
 
 

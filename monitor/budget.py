@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monitor._numbers import ROUNDING_USD, is_finite, is_whole
+from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Met, Stop

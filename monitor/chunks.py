@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from monitor._codec import Codec
+from monitor._util.codec import Codec
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
 

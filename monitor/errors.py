@@ -14,11 +14,6 @@ A run that ends is an `Outcome`, not an exception.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from monitor.outcome import Outcome
-
 
 def message_of(error: BaseException) -> str:
     """What `str(error)` says, also if the exception's own `__str__` is broken."""
@@ -56,17 +51,6 @@ class MissingExtra(ConfigError):
 
 class AdapterError(MonitorError):
     """A provider's object, or a line of a recorded file, is not what its format says."""
-
-
-class RunFailed(MonitorError):
-    """A run did not succeed. Raised by `Outcome.raise_for_reason()`; `outcome` says the rest."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(f"{outcome.reason.value}: {outcome.detail}")
-        self.outcome = outcome
-
-    def __reduce__(self) -> tuple[type[RunFailed], tuple[Outcome]]:
-        return type(self), (self.outcome,)
 
 
 class StoreError(MonitorError):

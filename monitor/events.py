@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from monitor._codec import Codec
+from monitor._util.codec import Codec
 from monitor.chunks import Chunk, ToolCall, ToolResult
-from monitor.compacting import CompactionFailure, CompactionReason
-from monitor.judging import AskCost, Fact, Judgement
+from monitor.messages import Repair
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import TerminateReason
-from monitor.repairs import Repair
-from monitor.verdicts import Detection, Stop
+from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
+from monitor.usage import AskCost
+from monitor.verdicts import Detection, Fact, Judgement, Stop
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,13 +8,24 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import PlainValidator
 
-from monitor._codec import Codec
+from monitor._util.codec import Codec
 from monitor.chunks import ToolCall
-from monitor.errors import RecordedError, RunFailed
+from monitor.errors import MonitorError, RecordedError
 from monitor.models import ModelError
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
-from monitor.state import Usage
+from monitor.usage import Usage
 from monitor.verdicts import Detection, Met, Stop
+
+
+class RunFailed(MonitorError):
+    """A run did not succeed. Raised by `Outcome.raise_for_reason()`; `outcome` says the rest."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"{outcome.reason.value}: {outcome.detail}")
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[type[RunFailed], tuple[Outcome]]:
+        return type(self), (self.outcome,)
 
 
 def _error_from(value: object) -> BaseException | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from monitor._quoting import quoted
+from monitor._util.quoting import quoted
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import VETO, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool

@@ -1,5 +1,7 @@
 """The two words for "why it ended": a model turn has a finish reason, a run has a terminate reason."""
 
+from __future__ import annotations
+
 from enum import StrEnum
 
 
@@ -73,3 +75,60 @@ class TerminateReason(StrEnum):
 
 SUCCESSES = frozenset({TerminateReason.GOAL, TerminateReason.STREAM_ENDED})
 """Reasons that are a success by themselves; `terminated` is one or not by what the model said."""
+
+
+class CompactionReason(StrEnum):
+    """Why the history is made smaller."""
+
+    HIGH_WATER = "high_water"
+    """The context has come to the mark: it is done beside the run, which goes on."""
+    CEILING = "ceiling"
+    """There is no room left to go on meanwhile: the run waits."""
+    OVERFLOW = "overflow"
+    """The provider has refused the request."""
+    SILENT_OVERFLOW = "silent_overflow"
+    """It has answered, and not read all of it, or had no room for the answer."""
+    MANUAL = "manual"
+    """Somebody asked for it."""
+
+
+PRESSING = frozenset({CompactionReason.CEILING, CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW})
+"""The run cannot go on without it: where the summary fails, less is kept rather than nothing done."""
+
+
+class CompactionFailure(StrEnum):
+    """What became of a compaction that was none. The history is then as it was."""
+
+    NOTHING_TO_COMPACT = "nothing_to_compact"
+    INEFFECTIVE = "ineffective"
+    """The next request would not be small enough."""
+    STALE = "stale"
+    """Another edit has changed what it covers."""
+    CANCELLED = "cancelled"
+    """A hook did not want it."""
+    ABORTED = "aborted"
+    """The run ended, or was aborted, meanwhile."""
+    TIMEOUT = "timeout"
+    EMPTY = "empty"
+    """The model said nothing that can be read, twice."""
+    TRUNCATED = "truncated"
+    """The summary was cut off at the output limit."""
+    TOOL_CALL = "tool_call"
+    """The model wanted to go on with the work instead of summarising it."""
+    REJECTED = "rejected"
+    """The summary lacks sections, also after it was sent back once."""
+    TOO_LONG = "too_long"
+    """The request for the summary does not fit its own model."""
+    PROVIDER = "provider"
+    """The call failed for another reason."""
+    CRASHED = "crashed"
+    """The caller's code, or the store, raised something."""
+    INVALID = "invalid"
+    """What it would put in place is nothing that a provider takes."""
+
+
+RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.STALE})
+"""Failures that another try may get past as things stand. So may some of a `PROVIDER`: those that pass."""
+
+SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CANCELLED})
+"""Not failures of the compaction: it was not begun."""

@@ -5,45 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any, Literal, TypeAlias
 
-from monitor.chunks import UsageReport
+from monitor.usage import Usage
 
 Phase: TypeAlias = Literal["before_call", "streaming", "after_call"]
-
-
-@dataclass(slots=True, frozen=True)
-class Usage:
-    """Tokens of a turn or of a run. Output includes reasoning; input includes what came from a cache."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    cached_tokens: int = 0
-    total_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.total_tokens + other.total_tokens,
-        )
-
-    def merged(self, report: UsageReport) -> Usage:
-        """This running total brought up to date by a later report of the same call; what it does not say stays."""
-
-        def later(new: int | None, old: int) -> int:
-            return old if new is None else max(new, old)
-
-        input_tokens = later(report.input_tokens, self.input_tokens)
-        output_tokens = later(report.output_tokens, self.output_tokens)
-        return Usage(
-            input_tokens,
-            output_tokens,
-            later(report.reasoning_tokens, self.reasoning_tokens),
-            later(report.cached_tokens, self.cached_tokens),
-            max(later(report.total_tokens, self.total_tokens), input_tokens + output_tokens),
-        )
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -9,8 +9,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from monitor._codec import Codec
+from monitor._util.codec import Codec
 from monitor.reasons import TerminateReason
+
+Fact: TypeAlias = Literal["loop", "done"]
+"""What a judge's answer is about: the run is stuck, or the task is complete."""
+
+
+@dataclass(slots=True, frozen=True)
+class Judgement:
+    """What a judge answered."""
+
+    analysis: str
+    """Its reasons, in its own words."""
+    confidence: float
+    """How sure it is of what it was asked for, 0 to 1: that the run is stuck, or that the task is done."""
+    found: bool
+    """Sure enough, by the judge's own threshold and its second opinion."""
+    judged_by: str
+    """The model whose word counted."""
+
 
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
 Level: TypeAlias = Literal["suspect", "loop"]

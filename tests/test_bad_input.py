@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters._plain import TextAdapter
+from monitor.adapters.plain import TextAdapter
 from monitor.testing import Do, ScriptedStream, Stall
 
 pytestmark = pytest.mark.anyio
@@ -17,39 +17,39 @@ pytestmark = pytest.mark.anyio
 Reason = monitor.TerminateReason
 
 
-async def watched_to_the_end(source: Any, **options: Any) -> tuple[list[Any], monitor.Outcome, list[monitor.Event]]:
-    sink = monitor.MemorySink()
+async def watched_to_the_end(source: Any, **options: Any) -> tuple[list[Any], monitor.Outcome, list[monitor.events.Event]]:
+    sink = monitor.sinks.MemorySink()
     seen: list[Any] = []
     async with monitor.watch(source, sinks=[sink], **options) as watched:
         async for item in watched:
             seen.append(item)  # noqa: PERF401 - what came before an exception counts too
-    assert sum(isinstance(event, monitor.RunTerminated) for event in sink.events) == 1
+    assert sum(isinstance(event, monitor.events.RunTerminated) for event in sink.events) == 1
     return seen, watched.outcome, sink.events
 
 
-@pytest.mark.parametrize("bad", [None, 3, b"bytes", object(), ["list"], monitor.TextDelta("a chunk")])
+@pytest.mark.parametrize("bad", [None, 3, b"bytes", object(), ["list"], monitor.chunks.TextDelta("a chunk")])
 async def test_an_object_that_is_no_text_in_a_stream_of_text_is_an_invalid_stream(bad: object) -> None:
     seen, outcome, _ = await watched_to_the_end(ScriptedStream("good", bad, "never read"))
     assert seen == ["good", bad]
     assert outcome.reason is Reason.INVALID_STREAM
-    assert isinstance(outcome.error, monitor.AdapterError)
+    assert isinstance(outcome.error, monitor.errors.AdapterError)
     assert outcome.text == "good"
 
 
-@pytest.mark.parametrize("bad", [None, "text", monitor.TextDelta(None), monitor.TextDelta(3)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("bad", [None, "text", monitor.chunks.TextDelta(None), monitor.chunks.TextDelta(3)])  # type: ignore[arg-type]
 async def test_an_object_that_is_no_chunk_in_a_stream_of_chunks_is_an_invalid_stream(bad: object) -> None:
-    seen, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.TextDelta("good"), bad))
-    assert seen[0] == monitor.TextDelta("good")
+    seen, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.chunks.TextDelta("good"), bad))
+    assert seen[0] == monitor.chunks.TextDelta("good")
     assert outcome.reason is Reason.INVALID_STREAM
     assert outcome.text == "good"
 
 
 @pytest.mark.parametrize(
     "bad",
-    [monitor.ReasoningDelta(None), monitor.ToolCallDelta("c", None, None), monitor.ReasoningDelta(b"x")],  # type: ignore[arg-type]
+    [monitor.chunks.ReasoningDelta(None), monitor.chunks.ToolCallDelta("c", None, None), monitor.chunks.ReasoningDelta(b"x")],  # type: ignore[arg-type]
 )
 async def test_a_chunk_whose_fields_are_of_the_wrong_type_is_an_invalid_stream(bad: object) -> None:
-    _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.TextDelta("good"), bad))
+    _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.chunks.TextDelta("good"), bad))
     assert outcome.reason is Reason.INVALID_STREAM
 
 
@@ -111,7 +111,7 @@ async def test_a_flood_in_one_delta_is_not_read_beyond_where_the_run_ends() -> N
 
 @pytest.mark.parametrize("arguments", ['{"half": ', None, 3, {"a": float("nan")}, {"a": {1, 2}}, "\ud83d"])
 async def test_arguments_that_are_no_json_object_do_not_break_the_run(arguments: Any) -> None:
-    calls = [monitor.ToolCall(f"c{n}", "tool", arguments) for n in range(3)]
+    calls = [monitor.chunks.ToolCall(f"c{n}", "tool", arguments) for n in range(3)]
     seen, outcome, _ = await watched_to_the_end(ScriptedStream(*calls))
     assert seen == calls
     assert outcome.ok
@@ -120,7 +120,7 @@ async def test_arguments_that_are_no_json_object_do_not_break_the_run(arguments:
 async def test_duplicate_and_missing_ids_do_not_break_the_run() -> None:
     async with monitor.Guard() as guard:
         for number in range(4):
-            async with guard.watch(ScriptedStream(monitor.ToolCall("same", "tool", {"n": number}))) as watched:
+            async with guard.watch(ScriptedStream(monitor.chunks.ToolCall("same", "tool", {"n": number}))) as watched:
                 async for _ in watched:
                     pass
             guard.tool_result("same", f"result {number}")
@@ -151,13 +151,13 @@ async def test_a_source_that_yields_after_its_end_is_not_read_again() -> None:
 
 async def test_a_source_whose_close_raises_is_said_and_hides_nothing() -> None:
     source = ScriptedStream("a", "b", at_close=[OSError("cannot close")])
-    sink = monitor.MemorySink()
+    sink = monitor.sinks.MemorySink()
     async with monitor.watch(source, sinks=[sink]) as watched:
         async for _ in watched:
             break
     assert watched.outcome.reason is Reason.CLOSED_BY_CALLER
     assert not watched.outcome.closed
-    notes = [event.note for event in sink.events if isinstance(event, monitor.StreamClosed)]
+    notes = [event.note for event in sink.events if isinstance(event, monitor.events.StreamClosed)]
     assert notes == ["closing raised OSError: cannot close"]
 
 
@@ -251,8 +251,8 @@ async def test_an_error_of_the_source_before_its_first_item_is_an_outcome() -> N
     seen, outcome, events = await watched_to_the_end(ScriptedStream(ConnectionRefusedError("no server")))
     assert seen == []
     assert isinstance(outcome.error, ConnectionRefusedError)
-    failed = [event.error.kind for event in events if isinstance(event, monitor.StreamFailed)]
-    assert failed == [monitor.ErrorKind.NETWORK]
+    failed = [event.error.kind for event in events if isinstance(event, monitor.events.StreamFailed)]
+    assert failed == [monitor.models.ErrorKind.NETWORK]
 
 
 async def test_an_opener_that_raises_is_an_outcome() -> None:
@@ -288,7 +288,7 @@ async def test_a_flood_that_can_only_be_drained_is_given_up_on_and_not_called_cl
 
 
 async def test_text_in_a_stream_of_chunks_is_told_how_to_be_one() -> None:
-    _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.TextDelta("Hm. "), "text"))
+    _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.chunks.TextDelta("Hm. "), "text"))
     assert outcome.reason is Reason.INVALID_STREAM
     assert "expected a chunk of monitor, got str; yield TextDelta(...) for text" in outcome.detail
 

@@ -18,9 +18,9 @@ import monitor
 from monitor.cli._app import app
 from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.preset import PRESETS
-from monitor.config import POLICIES, detector_types
 from monitor.context import Window
-from tests.adapters.google_sdk import sdk_warnings
+from monitor.settings import POLICIES, detector_types
+from tests.adapters.google.sdk import sdk_warnings
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -55,7 +55,7 @@ COMMANDS = [line for text in re.findall(r"```sh\n(.*?)```", SETTINGS.read_text()
 def test_the_settings_of_a_page_are_settings(page: Path, text: str, tmp_path: Path):
     file = tmp_path / ("pyproject.toml" if "[tool.agent-monitor" in text else "agent-monitor.toml")
     file.write_text(text)
-    assert monitor.load_config(file).settings
+    assert monitor.load_settings(file).settings
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -107,7 +107,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:
     page = (ROOT / "docs" / "supervisor.md").read_text()
     named = set(re.findall(r"`([A-Z]\w+)`", page))
-    events = {kind.__name__ for kind in get_args(monitor.Event)}
+    events = {kind.__name__ for kind in get_args(monitor.events.Event)}
     conditions = {name for name, thing in vars(monitor).items() if isinstance(thing, type) and issubclass(thing, monitor.Condition)}
     assert events - named == set()
     assert conditions - named == {"Condition"}
@@ -160,11 +160,14 @@ def test_the_page_of_compaction_has_the_numbers_of_every_preset() -> None:
 def test_the_page_of_compaction_names_every_option_reason_failure_and_field_of_an_event() -> None:
     page = COMPACTION.read_text()
     named = set(re.findall(r"`(\w+)`", page))
-    wanted: set[str] = {*(one.value for one in monitor.CompactionReason), *(one.value for one in monitor.CompactionFailure)}
+    wanted: set[str] = {
+        *(one.value for one in monitor.compaction.CompactionReason),
+        *(one.value for one in monitor.compaction.CompactionFailure),
+    }
     wanted |= {option.name for option in fields(monitor.Compaction)}
-    wanted |= {option.name for kind in (monitor.BeforeCompaction, monitor.CompactionHook) for option in fields(kind)}
-    told = [kind for kind in get_args(monitor.Event) if kind.__name__.startswith("Compaction")]
-    for kind in (*told, monitor.ContextNearlyFull, monitor.HistoryReduced):
+    wanted |= {option.name for kind in (monitor.compaction.BeforeCompaction, monitor.compaction.CompactionHook) for option in fields(kind)}
+    told = [kind for kind in get_args(monitor.events.Event) if kind.__name__.startswith("Compaction")]
+    for kind in (*told, monitor.events.ContextNearlyFull, monitor.events.HistoryReduced):
         wanted |= {kind.__name__, *(field.name for field in fields(kind))}
     assert wanted - named == set()
 

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import monitor
-from monitor.adapters._plain import TextAdapter
+from monitor.adapters.plain import TextAdapter
 from monitor.testing import Do, FakeClock, ScriptedStream
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ class Watching:
 
     def __init__(self, source: Source, **options: Any) -> None:
         self.source = source
-        self.sink = monitor.MemorySink()
+        self.sink = monitor.sinks.MemorySink()
         self.clock = FakeClock()
         self.watch = monitor.watch(source, clock=self.clock, sinks=[self.sink], **options)
         self.seen: list[Any] = []
@@ -69,7 +69,7 @@ class Watching:
         """There was exactly one ending, for `reason`."""
         outcome = self.watch.outcome
         assert outcome.reason is reason, outcome
-        terminated = [event for event in self.sink.events if isinstance(event, monitor.RunTerminated)]
+        terminated = [event for event in self.sink.events if isinstance(event, monitor.events.RunTerminated)]
         assert terminated == [self.sink.events[-1]]
         assert terminated[0].outcome == outcome
         assert self.source.closed is closed
@@ -243,7 +243,7 @@ async def test_nothing_happens_just_before_the_deadline() -> None:
 
     def just_before() -> None:
         w.clock.advance(29.999)
-        still_there.append(not any(isinstance(event, monitor.StopDecided) for event in w.sink.events))
+        still_there.append(not any(isinstance(event, monitor.events.StopDecided) for event in w.sink.events))
         w.clock.advance(0.001)
 
     await _while_waiting(just_before, w)
@@ -406,7 +406,7 @@ class Crashing:
 
     name = "crashing"
 
-    def observe(self, chunk: monitor.Chunk) -> list[monitor.Detection]:
+    def observe(self, chunk: monitor.chunks.Chunk) -> list[monitor.Detection]:
         raise KeyError("bug")
 
     def reset(self) -> None: ...
@@ -429,16 +429,16 @@ async def test_a_detector_that_crashes_ends_the_run_with_its_name() -> None:
 
 async def test_a_sink_that_crashes_does_not_end_the_run() -> None:
     class Broken:
-        def emit(self, event: monitor.Event) -> None:
+        def emit(self, event: monitor.events.Event) -> None:
             raise OSError("disk full")
 
-    source, memory = Source("a", ends=True), monitor.MemorySink()
+    source, memory = Source("a", ends=True), monitor.sinks.MemorySink()
     async with monitor.watch(source, sinks=[Broken(), memory]) as watched:
         async for _ in watched:
             pass
     assert watched.outcome.ok
-    assert [type(event) for event in memory.events][:2] == [monitor.RunStarted, monitor.SinkFailed]
-    assert sum(isinstance(event, monitor.RunTerminated) for event in memory.events) == 1
+    assert [type(event) for event in memory.events][:2] == [monitor.events.RunStarted, monitor.events.SinkFailed]
+    assert sum(isinstance(event, monitor.events.RunTerminated) for event in memory.events) == 1
 
 
 async def test_a_predicate_that_crashes_ends_the_run() -> None:
@@ -827,7 +827,7 @@ class Answers(monitor.Condition):
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    def evaluate(self, state: monitor.RunState) -> Any:
+    def evaluate(self, state: monitor.state.RunState) -> Any:
         return self.answer
 
 
@@ -860,7 +860,7 @@ async def test_a_policy_that_answers_no_verdict_ends_the_run(answer: Any) -> Non
 @pytest.mark.parametrize("answer", [["text"], 3, [monitor.Continue()]])
 async def test_a_detector_that_answers_no_detections_ends_the_run_by_its_name(answer: Any) -> None:
     class Odd(Crashing):
-        def observe(self, chunk: monitor.Chunk) -> Any:
+        def observe(self, chunk: monitor.chunks.Chunk) -> Any:
             return answer
 
     w = Watching(Source("a", "b"), detectors=[Odd()])
@@ -870,7 +870,7 @@ async def test_a_detector_that_answers_no_detections_ends_the_run_by_its_name(an
 
 async def test_a_detector_that_forgot_to_answer_found_nothing() -> None:
     class Silent(Crashing):
-        def observe(self, chunk: monitor.Chunk) -> Any:
+        def observe(self, chunk: monitor.chunks.Chunk) -> Any:
             return None
 
     async with monitor.Guard(detectors=[Silent()]) as guard:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
+from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop, stop_for, veto_text
 from monitor.reasons import TerminateReason
-from monitor.run import RunCore
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
 from monitor.verdicts import VETO, Channel, Continue, Detection, Evidence, LastTurn, Level, Nudge, Stop, WithdrawTool
 

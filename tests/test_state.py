@@ -6,7 +6,8 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from monitor.state import RunState, Usage, moment
+from monitor.state import RunState, moment
+from monitor.usage import Usage
 
 VALUES = {field.name: getattr(RunState(turns=3, usage=Usage(1, 2), phase="streaming"), field.name) for field in fields(RunState)}
 

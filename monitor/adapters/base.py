@@ -14,7 +14,7 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any, Protocol, cast
 
-from monitor.adapters._plain import ChunkAdapter, TextAdapter
+from monitor.adapters.plain import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
 from monitor.errors import AdapterError
 from monitor.models import ModelError
@@ -75,9 +75,9 @@ class ReportedFailure(AdapterError):
 
 
 _BY_MODULE = {
-    "anthropic": ("monitor.adapters.anthropic", "AnthropicAdapter"),
-    "google.genai": ("monitor.adapters.google_genai", "GoogleAdapter"),
-    "openai": ("monitor.adapters.openai", "OpenAIAdapter"),
+    "anthropic": ("monitor.adapters.anthropic.stream", "AnthropicAdapter"),
+    "google.genai": ("monitor.adapters.google.stream", "GoogleAdapter"),
+    "openai": ("monitor.adapters.openai.stream", "OpenAIAdapter"),
 }
 """Where an SDK's objects come from, and who reads them."""
 

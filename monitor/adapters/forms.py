@@ -11,10 +11,10 @@ from monitor.errors import ConfigError
 from monitor.messages import Message
 
 _BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
-    "gemini": ("monitor.adapters.google_model", "to_contents"),
-    "openai-chat": ("monitor.adapters._openai_history", "to_messages"),
-    "openai-responses": ("monitor.adapters._openai_history", "to_input"),
-    "anthropic": ("monitor.adapters.anthropic_model", "to_messages"),
+    "gemini": ("monitor.adapters.google.model", "to_contents"),
+    "openai-chat": ("monitor.adapters.openai.history", "to_messages"),
+    "openai-responses": ("monitor.adapters.openai.history", "to_input"),
+    "anthropic": ("monitor.adapters.anthropic.model", "to_messages"),
 }
 """Imported when they are asked for. They need no SDK."""
 
@@ -23,7 +23,7 @@ def to_form(form: Form, messages: Iterable[Message]) -> list[dict[str, Any]]:
     """`messages` as `form` has them: Gemini's contents, OpenAI's chat messages or response items, Anthropic's messages.
 
     Plain data that the SDK takes as it is, instructions and tools apart; Gemini's bytes are `bytes`. Linear in the size of the history.
-    `monitor.repair(messages, form=form)` comes before it. Raises `ConfigError` for an unknown form, and for media that the provider
+    `monitor.context.repair(messages, form=form)` comes before it. Raises `ConfigError` for an unknown form, and for media that the provider
     does not take or that have neither data nor address.
     """
     if form not in _BUILDERS:

@@ -9,11 +9,11 @@ from monitor.errors import ConfigError
 from monitor.models import Model
 
 _PROVIDERS: Final = {
-    "anthropic": ("monitor.adapters.anthropic_model", "AnthropicModel"),
-    "google": ("monitor.adapters.google_model", "GoogleModel"),
-    "openai": ("monitor.adapters.openai_model", "OpenAIModel"),
-    "openai-responses": ("monitor.adapters.openai_model", "OpenAIResponsesModel"),
-    "replay": ("monitor.adapters.replay_model", "ReplayModel"),
+    "anthropic": ("monitor.adapters.anthropic.model", "AnthropicModel"),
+    "google": ("monitor.adapters.google.model", "GoogleModel"),
+    "openai": ("monitor.adapters.openai.model", "OpenAIModel"),
+    "openai-responses": ("monitor.adapters.openai.model", "OpenAIResponsesModel"),
+    "replay": ("monitor.adapters.replay.model", "ReplayModel"),
 }
 """Where the model class of a provider stands. It is imported when it is asked for, and with it the SDK."""
 

@@ -23,7 +23,7 @@ from monitor.transcripts.corpus import GZIP_MAGIC
 STDIN: Final = "-"
 NEUTRAL: Final = "neutral"
 Kept: TypeAlias = Form | Literal["neutral"]
-"""In whose words a conversation is kept; `neutral`: in ours, as `monitor.message_codec` writes them."""
+"""In whose words a conversation is kept; `neutral`: in ours, as `monitor.messages.message_codec` writes them."""
 FORMS: Final[tuple[Kept, ...]] = (*get_args(Form), NEUTRAL)
 
 _MESSAGES: Final = ("messages", "contents", "input", "history")

@@ -18,7 +18,7 @@ from google.genai import types
 
 import monitor
 from monitor.cli._recorded import DemoRun, DemoTurn
-from monitor.errors import RunFailed
+from monitor.outcome import RunFailed
 from monitor.testing.gemini_server import LocalGemini, ReceivedRequest
 from monitor.testing.gemini_steps import Event, Pause, Step, events_of_message
 from monitor.transcripts import RecordedResult
@@ -125,8 +125,8 @@ class _Decided:
     def __init__(self) -> None:
         self.at: float | None = None
 
-    def emit(self, event: monitor.Event) -> None:
-        if isinstance(event, monitor.StopDecided):
+    def emit(self, event: monitor.events.Event) -> None:
+        if isinstance(event, monitor.events.StopDecided):
             self.at = time.perf_counter()
 
 

@@ -14,8 +14,8 @@ import monitor
 from monitor.cli._clients import Closing, client_for
 from monitor.cli._load import load
 from monitor.conditions import Condition
-from monitor.config import parse_setting
 from monitor.errors import ConfigError
+from monitor.settings import parse_setting
 from monitor.tools.functions import as_tools
 
 STDIN = "-"
@@ -43,7 +43,7 @@ def _stdin() -> str:
         raise ConfigError("the task on stdin is no text in UTF-8") from None
 
 
-def model_of(name: str | None, base_url: str | None, *, keyless: str = "agent-monitor run --demo") -> tuple[monitor.Model, Closing]:
+def model_of(name: str | None, base_url: str | None, *, keyless: str = "agent-monitor run --demo") -> tuple[monitor.models.Model, Closing]:
     """The model by its name, and how to close what it needs. `base_url`: a compatible server in the place of the service. `keyless`: what
     can be done without a key.
     """
@@ -84,12 +84,12 @@ def variables_of(given: Iterable[str]) -> dict[str, str]:
     return variables
 
 
-def tools_of(given: Iterable[str]) -> list[monitor.Tool]:
+def tools_of(given: Iterable[str]) -> list[monitor.tools.Tool]:
     """`--tool module:function`, each."""
     return [_tool(one) for one in given]
 
 
-def _tool(spec: str) -> monitor.Tool:
+def _tool(spec: str) -> monitor.tools.Tool:
     thing = load(spec, "--tool")
     try:
         (made,) = as_tools([thing]).values()

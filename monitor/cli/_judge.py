@@ -13,17 +13,19 @@ import typer
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.console import Console
 
-from monitor._wait import SystemClock
 from monitor.adapters.models import model as model_of
-from monitor.ask import ask
 from monitor.cli import _view
 from monitor.cli._reply_cache import ReplyCache, default_cache
 from monitor.cli._report import count
 from monitor.errors import ConfigError, describe
-from monitor.guard import CLOSE_GRACE_S
+from monitor.harness.checks import CLOSE_GRACE_S
+from monitor.harness.streams.ask import ask
+from monitor.harness.streams.clock import SystemClock
 from monitor.judges import LoopJudge
-from monitor.judging import FIRST_TURN, AskCost, Judge, JudgeInput, Judgement
+from monitor.judges.base import FIRST_TURN, Judge, JudgeInput
 from monitor.models import Model, ModelRequest
+from monitor.usage import AskCost
+from monitor.verdicts import Judgement
 
 JudgeOption: TypeAlias = Annotated[
     str | None,

@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 import monitor
-from monitor._codec import to_plain
+from monitor._util.codec import to_plain
 from monitor.cli import INTERRUPTED, _view
 from monitor.reasons import TerminateReason
 

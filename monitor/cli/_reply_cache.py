@@ -8,8 +8,8 @@ import json
 import os
 from pathlib import Path
 
-from monitor._codec import to_plain
-from monitor._hashing import canonical_json
+from monitor._util.codec import to_plain
+from monitor._util.hashing import canonical_json
 from monitor.models import Model, ModelRequest
 
 

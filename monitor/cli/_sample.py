@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from monitor.adapters.replay_model import ReplayModel
+from monitor.adapters.replay.model import ReplayModel
 
 TASK = "Review the change of our dependencies: a summary in a sentence or two, and the risk from 0 to 1."
 OUTPUTS: Final = ("summary:str", "risk:float")

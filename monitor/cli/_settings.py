@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from monitor.config import COMPACTIONS, MonitorConfig, known_name, load_config, parse_setting
 from monitor.errors import ConfigError
+from monitor.settings import COMPACTIONS, Settings, known_name, load_settings, parse_setting
 
 SETTINGS = "Settings"
 """The heading of these options in the help."""
@@ -49,7 +49,7 @@ PolicyOption: TypeAlias = Annotated[
 
 def settings_of(
     config: Path | None, detectors: str | None, settings: Sequence[str] | None, policy: str | None, compaction: str | None = None
-) -> MonitorConfig:
+) -> Settings:
     """The settings: those of the command line on top of those of the file."""
     given: list[Mapping[str, Any]] = []
     if detectors is not None:
@@ -62,10 +62,10 @@ def settings_of(
     if compaction is not None:
         given.append({"compaction": known_name(compaction, COMPACTIONS, "preset", f"--compaction {compaction}")})
     given += map(parse_setting, settings or ())
-    return load_config(config).updated(*given)
+    return load_settings(config).updated(*given)
 
 
-def described(config: MonitorConfig) -> list[str]:
+def described(config: Settings) -> list[str]:
     """Each setting as it would be written with `--set`."""
     return [f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}" for key, value in _flat(config.settings, "")]
 

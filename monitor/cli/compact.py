@@ -20,16 +20,17 @@ from monitor.cli._clients import Closing
 from monitor.cli._conversation import FORMS, NEUTRAL, STDIN, Conversation, read_conversation, tokens_by_source, written
 from monitor.cli._given import model_of, nothing_to_close
 from monitor.cli._outcome import count
-from monitor.compacting import CompactionReason, record_codec
 from monitor.compaction.pinned import gathered, read_back
 from monitor.compaction.preset import PRESETS
-from monitor.config import known_name
+from monitor.compaction.records import record_codec
 from monitor.context import Window, repair, window_of
 from monitor.context.reduction import difference
 from monitor.errors import ConfigError
 from monitor.events import CompactionProgressed, CompactionStarted, Event
 from monitor.messages import Message, message_codec
 from monitor.models import Model, ModelRequest
+from monitor.reasons import CompactionReason
+from monitor.settings import known_name
 from monitor.sinks.lines import line_of
 
 NOT_COMPACTED: Final = 1
@@ -81,7 +82,7 @@ class _Compacted:
 
     given: _Given
     compaction: monitor.Compaction
-    result: monitor.CompactionResult
+    result: monitor.compaction.CompactionResult
     calls: int
     reason: CompactionReason
     breaks_at: int
@@ -173,12 +174,12 @@ def compact(
         if asked is None:
             if base_url is not None:
                 raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
-            compaction = replace(compaction, summarizer=monitor.Extractive())
+            compaction = replace(compaction, summarizer=monitor.compaction.Extractive())
         try:
             done = anyio.run(
                 partial(_compacted, given, compaction, asked, close=close, reason=CompactionReason(reason), complaints=complaints)
             )
-        except monitor.CompactionError as error:
+        except monitor.compaction.CompactionError as error:
             _say_why_not(error, complaints, as_json=as_json)
             raise typer.Exit(NOT_COMPACTED) from None
         if out is not None:
@@ -203,7 +204,7 @@ def _read(file: str, form: str | None, model: str | None, window: int | None) ->
         messages,
         len(report.repairs),
         report.instructions,
-        known or Window(ASSUMED_TOKENS, source=monitor.WindowSource.DEFAULT, note="assumed; --window says it"),
+        known or Window(ASSUMED_TOKENS, source=monitor.context.WindowSource.DEFAULT, note="assumed; --window says it"),
     )
 
 
@@ -256,7 +257,7 @@ async def _compacted(
     return _Compacted(given, compaction, result, counted.calls if counted is not None else 0, reason, breaks_at)
 
 
-def _say_why_not(error: monitor.CompactionError, complaints: Console, *, as_json: bool) -> None:
+def _say_why_not(error: monitor.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ok": False, "failure": error.failure.value, "retryable": error.retryable, "detail": str(error)}))
     complaints.print(f"agent-monitor: not compacted ({error.failure.value}): {_view.on_one_line(str(error))}", style="red", soft_wrap=True)
@@ -279,7 +280,7 @@ def _in_its_words(given: _Given, messages: tuple[Message, ...]) -> str:
     form = given.conversation.form
     if form == NEUTRAL:
         return written(given.conversation, list(map(message_codec.to_dict, messages)))
-    return written(given.conversation, monitor.to_form(form, messages), given.system)
+    return written(given.conversation, monitor.adapters.to_form(form, messages), given.system)
 
 
 def _write(out: Path, text: str) -> None:

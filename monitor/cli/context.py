@@ -30,7 +30,7 @@ from monitor.context import (
     RepairReport,
     TokenCount,
     Window,
-    propose,
+    propose_edit,
     repair,
     user_turns,
     validate,
@@ -119,7 +119,7 @@ def context(
     \b
     FILE holds messages of OpenAI (chat or responses), Anthropic or Gemini, or a
     whole request with its instructions and tools, as JSON; or JSON lines of one
-    message each, of a provider or as monitor.message_codec writes them.
+    message each, of a provider or as monitor.messages.message_codec writes them.
 
     \b
     Examples:
@@ -190,7 +190,7 @@ def _reductions(history: History, window: Window) -> dict[str, Reduction | None]
         "old arguments": PruneArguments(),
         "old media": DropMedia(),
     }
-    return {**{name: propose(history, one) for name, one in each.items()}, "all together": propose(history, *each.values())}
+    return {**{name: propose_edit(history, one) for name, one in each.items()}, "all together": propose_edit(history, *each.values())}
 
 
 # ------------------------------------------------------------------ for people

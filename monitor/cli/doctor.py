@@ -17,9 +17,9 @@ from monitor.cli._cases import Case, healthy, loops
 from monitor.cli._environment import environment
 from monitor.cli._explain import RUNG_STYLES
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, described, settings_of
-from monitor.config import MonitorConfig
 from monitor.policy import Policy, StopAtFirstLoop
-from monitor.transcripts.scan import Finding, Watched, watch_chunks
+from monitor.settings import Settings
+from monitor.transcripts.scan import Finding, ScannedRun, watch_chunks
 from monitor.verdicts import Detection
 
 NOT_SEEN = 1
@@ -30,7 +30,7 @@ class _Row:
     """A case and what came of it."""
 
     case: Case
-    watched: Watched
+    watched: ScannedRun
 
     @property
     def loop(self) -> Finding | None:
@@ -85,7 +85,7 @@ def doctor(
         raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
 
 
-def _watch(cases: Iterable[Case], chosen: MonitorConfig, policy: Policy) -> list[_Row]:
+def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_Row]:
     return [_Row(case, watch_chunks(case.chunks(), detectors=chosen.detectors(), policy=policy)) for case in cases]
 
 
@@ -100,7 +100,7 @@ def _alarms(rows: Iterable[_Row]) -> list[_Row]:
 # ------------------------------------------------------------------ for people
 
 
-def _show_environment(console: Console, chosen: MonitorConfig, policy: Policy) -> None:
+def _show_environment(console: Console, chosen: Settings, policy: Policy) -> None:
     facts = environment()
     loops_of_events = ", ".join(_with_version(name, version) for name, version in facts["event_loops"].items())
     rows: list[tuple[str, str | Text]] = [
@@ -175,7 +175,7 @@ def _unit(found: Detection) -> str:
     return {"tools": "call", "messages": "answer"}.get(found.channel, "char")
 
 
-def _steps(watched: Watched) -> Text:
+def _steps(watched: ScannedRun) -> Text:
     """What the policy did, and when, in the unit of the column before."""
     steps = Text()
     for rung, findings in groupby(watched.findings, key=lambda finding: finding.rung):
@@ -198,7 +198,7 @@ def _left_alone(row: _Row) -> Text:
 # ------------------------------------------------------------------ for programs
 
 
-def _as_json(chosen: MonitorConfig, policy: Policy, sick: list[_Row], well: list[_Row]) -> Mapping[str, Any]:
+def _as_json(chosen: Settings, policy: Policy, sick: list[_Row], well: list[_Row]) -> Mapping[str, Any]:
     not_seen, alarms = _not_seen(sick), _alarms(well)
     return {
         "ok": not (not_seen or alarms),

@@ -14,9 +14,9 @@ from rich.console import Console
 from monitor.cli import _view
 from monitor.cli._judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
 from monitor.cli._report import count
-from monitor.judging import Judgement
 from monitor.transcripts import Corpus, RecordedRun
 from monitor.transcripts.judged import is_stuck, question_on
+from monitor.verdicts import Judgement
 
 NO_VERDICT, BAD_INPUT = 1, 2
 BINS = 10

@@ -23,8 +23,9 @@ from monitor.cli._explain import explain as explain_run
 from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, offline_judge
 from monitor.cli._report import Report, run_as_json, show, summary_as_json
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
-from monitor.errors import ConfigError, RunFailed
-from monitor.judging import FIRST_TURN
+from monitor.errors import ConfigError
+from monitor.judges.base import FIRST_TURN
+from monitor.outcome import RunFailed
 from monitor.policy import StopAtFirstLoop
 from monitor.transcripts import BadLine, Corpus, RecordedRun
 from monitor.transcripts.scan import ScanResult, scan_run

@@ -1,22 +1,10 @@
 """A history that stays inside the window: what a `Compaction` is made of, and what a part of one's own is made from."""
 
-from monitor.compacting import AskTurn as AskTurn
-from monitor.compacting import CompactionDetails as CompactionDetails
-from monitor.compacting import CompactionError as CompactionError
-from monitor.compacting import CompactionFailure as CompactionFailure
-from monitor.compacting import CompactionIneffective as CompactionIneffective
-from monitor.compacting import CompactionReason as CompactionReason
-from monitor.compacting import CompactionRecord as CompactionRecord
-from monitor.compacting import CompactionResult as CompactionResult
-from monitor.compacting import CompactionStore as CompactionStore
-from monitor.compacting import record_codec as record_codec
-from monitor.compacting import shown as shown
 from monitor.compaction.base import Checkpoint as Checkpoint
 from monitor.compaction.base import Progress as Progress
 from monitor.compaction.base import Summarizer as Summarizer
 from monitor.compaction.base import Summary as Summary
 from monitor.compaction.base import SummaryTask as SummaryTask
-from monitor.compaction.engine import Compaction as Compaction
 from monitor.compaction.extractive import Extractive as Extractive
 from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
 from monitor.compaction.hooks import CompactionAsked as CompactionAsked
@@ -28,12 +16,24 @@ from monitor.compaction.keep import KeepShare as KeepShare
 from monitor.compaction.keep import KeepTokens as KeepTokens
 from monitor.compaction.pinned import PinnedFacts as PinnedFacts
 from monitor.compaction.preset import PRESETS as PRESETS
+from monitor.compaction.records import AskTurn as AskTurn
+from monitor.compaction.records import CompactionDetails as CompactionDetails
+from monitor.compaction.records import CompactionError as CompactionError
+from monitor.compaction.records import CompactionIneffective as CompactionIneffective
+from monitor.compaction.records import CompactionRecord as CompactionRecord
+from monitor.compaction.records import CompactionResult as CompactionResult
+from monitor.compaction.records import CompactionStore as CompactionStore
+from monitor.compaction.records import InMemoryCompactions as InMemoryCompactions
+from monitor.compaction.records import record_codec as record_codec
+from monitor.compaction.records import shown as shown
 from monitor.compaction.summarize import ModelSummarizer as ModelSummarizer
 from monitor.compaction.templates import CHECKPOINT as CHECKPOINT
 from monitor.compaction.templates import EIGHT_SECTIONS as EIGHT_SECTIONS
 from monitor.compaction.templates import FIVE_SECTIONS as FIVE_SECTIONS
 from monitor.compaction.templates import MARKDOWN as MARKDOWN
 from monitor.compaction.templates import Template as Template
+from monitor.reasons import CompactionFailure as CompactionFailure
+from monitor.reasons import CompactionReason as CompactionReason
 
 __all__ = [
     "CHECKPOINT",
@@ -44,7 +44,6 @@ __all__ = [
     "AskTurn",
     "BeforeCompaction",
     "Checkpoint",
-    "Compaction",
     "CompactionAsked",
     "CompactionDetails",
     "CompactionError",
@@ -56,6 +55,7 @@ __all__ = [
     "CompactionResult",
     "CompactionStore",
     "Extractive",
+    "InMemoryCompactions",
     "Keep",
     "KeepMessages",
     "KeepNewTurns",

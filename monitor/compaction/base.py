@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from monitor.compacting import AskTurn, CompactionDetails
+from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.templates import Template
 from monitor.messages import Message
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
-from monitor._tokens import weigh
-from monitor.answers import arguments_in
+from monitor._util.arguments import arguments_in
+from monitor._util.tokens import weigh
 from monitor.chunks import ToolCall
-from monitor.compacting import AskTurn, CompactionDetails
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.identifiers import MOST_LISTED, identifiers, named_in, names_of
 from monitor.compaction.pinned import is_own, text_of_user
+from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.templates import NOTHING, section_key
 from monitor.messages import AssistantMessage, Text
 

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from monitor.compacting import CompactionError, CompactionFailure, CompactionReason, CompactionResult
+from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.errors import ConfigError, describe
 from monitor.messages import Message
+from monitor.reasons import CompactionFailure, CompactionReason
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

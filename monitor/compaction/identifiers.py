@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from monitor.answers import arguments_in
+from monitor._util.arguments import arguments_in
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compacting import CompactionDetails
+from monitor.compaction.records import CompactionDetails
 from monitor.messages import AssistantMessage, Message, Text
 from monitor.verdicts import VETO
 

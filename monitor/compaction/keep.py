@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from monitor._numbers import is_finite
+from monitor._util.checks import is_finite
 from monitor.context.cut import KEEP_RECENT_TOKENS, Cut, cut_by_share, cut_by_tokens, cut_by_turns, tail_budget
 from monitor.context.reduction import Messages, MessageTokens, check_number
 from monitor.errors import ConfigError

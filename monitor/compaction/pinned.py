@@ -21,16 +21,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from monitor._codec import to_plain
-from monitor._tokens import weigh
-from monitor.answers import arguments_in
+from monitor._util.arguments import arguments_in
+from monitor._util.codec import to_plain
+from monitor._util.tokens import weigh
 from monitor.chunks import ToolCall
-from monitor.compacting import CompactionDetails
 from monitor.compaction.identifiers import Named, files_of, identifiers, merged, named_in, names_of, remembered
+from monitor.compaction.records import CompactionDetails
 from monitor.context.media import placeholder
 from monitor.errors import ConfigError
+from monitor.goal.outputs import EMIT
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
-from monitor.outputs import EMIT
 
 HEADER: Final = "[agent-monitor] What came before this point, in short."
 FOOTER: Final = "[agent-monitor] That was what came before this point. It is a record; nothing in it is asked for anew."

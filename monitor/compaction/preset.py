@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
-from monitor._numbers import is_finite
-from monitor.compacting import CompactionStore
+from monitor._util.checks import is_finite
 from monitor.compaction.base import Summarizer
 from monitor.compaction.hooks import CompactionHook
 from monitor.compaction.keep import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
-from monitor.compaction.marks import LOW_WATER
+from monitor.compaction.records import CompactionStore
 from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
+from monitor.compaction.watermarks import LOW_WATER
 from monitor.context import trigger
 from monitor.context.media import DropMedia
 from monitor.context.prune import PruneArguments, PruneResults
@@ -94,7 +94,7 @@ class Preset:
 
     def __post_init__(self) -> None:
         if not isinstance(self.headroom, Headroom):
-            raise ConfigError(f"headroom takes a monitor.Headroom, not {self.headroom!r}")
+            raise ConfigError(f"headroom takes a monitor.context.Headroom, not {self.headroom!r}")
         if not (is_finite(self.low_water) and 0 < self.low_water < 1):
             raise ConfigError(f"low_water is {self.low_water!r}; it is a share of the high-water mark, above 0 and below 1")
         if not isinstance(self.template, Template):
@@ -108,7 +108,7 @@ class Preset:
         if self.model is not None and not _can(self.model, "stream"):
             raise ConfigError(f"model takes a model such as monitor.model('google:...'), not {self.model!r}")
         if self.summarizer is not None and not _can(self.summarizer, "summarize"):
-            raise ConfigError(f"summarizer takes one such as monitor.Extractive(), not {self.summarizer!r}")
+            raise ConfigError(f"summarizer takes one such as monitor.compaction.Extractive(), not {self.summarizer!r}")
         if not _can(self.keep, "cut"):
             raise ConfigError(f"keep takes a rule such as monitor.compaction.keep.KeepMessages(5), not {self.keep!r}")
         if self.store is not None and not _can(self.store, "add"):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from monitor._hashing import canonical_json, identity
-from monitor._numbers import is_whole
+from monitor._util.checks import is_whole
+from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors.calls import EXCERPT_CHARS
 from monitor.detectors.tool_policy import is_veto
@@ -24,7 +24,7 @@ REMEMBERED: Final = 30
 """Calls with their results, before a compaction. OpenClaw's number."""
 
 
-class PostCompactionGuard:
+class RepeatsAfterCompaction:
     """Sees the same call with the same result `window` times in a row right after a compaction, if it had come before it as well.
 
     Tell it of every result, with its call, in the order in which they come; fields that differ each time (times, ids of requests) taken

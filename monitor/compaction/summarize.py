@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from monitor._hashing import canonical_json, identity
-from monitor._quoting import quoted_lines
-from monitor.compacting import AskTurn, CompactionError, CompactionFailure
+from monitor._util.hashing import canonical_json, identity
+from monitor._util.quoting import quoted_lines
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
+from monitor.compaction.records import AskTurn, CompactionError
 from monitor.compaction.templates import BEGIN, END
 from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window, with_error
 from monitor.context.tokens import Size, message_tokens, size_of_text, sizes_by_source
@@ -24,10 +24,9 @@ from monitor.context.truncate import clip
 from monitor.context.window import Window, window_of
 from monitor.errors import ConfigError, describe
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
-from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
+from monitor.models import PASSING, ErrorKind, Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
-from monitor.reasons import FinishReason, TerminateReason
-from monitor.retries import PASSING
+from monitor.reasons import CompactionFailure, FinishReason, TerminateReason
 
 UNKNOWN_WINDOW_TOKENS: Final = 100_000
 """What a model takes of which nobody knows: those that agents use have 128,000 at least, and a record in pieces loses little."""

@@ -9,7 +9,7 @@
     [2] call 1, "search", returned:
     | Monday to Friday, 9 to 5
 
-Lines of what anybody said have a mark before them (`monitor._quoting.quoted_lines`), so no text can pose as another speaker. Media are
+Lines of what anybody said have a mark before them (`monitor._util.quoting.quoted_lines`), so no text can pose as another speaker. Media are
 named, thinking is left out: pi found that with it the request for a summary was longer than what it summarised.
 """
 
@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from monitor._hashing import canonical_json
-from monitor._quoting import printable, quoted, quoted_lines
+from monitor._util.hashing import canonical_json
+from monitor._util.quoting import printable, quoted, quoted_lines
 from monitor.chunks import ToolCall
 from monitor.context.media import placeholder
 from monitor.context.tokens import ERROR, WIDE_ERROR, Size, size_of_text

@@ -25,7 +25,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from monitor._codec import tag_of
+from monitor._util.codec import tag_of
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState

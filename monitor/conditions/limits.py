@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from monitor._numbers import ROUNDING_USD, is_finite, is_whole
+from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
 from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason

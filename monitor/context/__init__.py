@@ -34,7 +34,7 @@ from monitor.context.raw import Unread as Unread
 from monitor.context.readers import read as read
 from monitor.context.reduction import Reducer as Reducer
 from monitor.context.reduction import Reduction as Reduction
-from monitor.context.reduction import propose as propose
+from monitor.context.reduction import propose_edit as propose_edit
 from monitor.context.reduction import reduced as reduced
 from monitor.context.repair import repair as repair
 from monitor.context.tokens import ContextMeter as ContextMeter
@@ -55,9 +55,9 @@ from monitor.context.validate._problem import Problem as Problem
 from monitor.context.window import Window as Window
 from monitor.context.window import WindowSource as WindowSource
 from monitor.context.window import window_of as window_of
-from monitor.repairs import Repair as Repair
-from monitor.repairs import RepairKind as RepairKind
-from monitor.repairs import RepairReport as RepairReport
+from monitor.messages import Repair as Repair
+from monitor.messages import RepairKind as RepairKind
+from monitor.messages import RepairReport as RepairReport
 
 __all__ = [
     "COMPACTION",
@@ -105,7 +105,7 @@ __all__ = [
     "head_of",
     "oversized_chars",
     "prepare",
-    "propose",
+    "propose_edit",
     "read",
     "read_answer",
     "read_failure",

@@ -17,7 +17,7 @@ class Slot:
     """A call, and what answers it."""
 
     call: ToolCall
-    turn: Turn
+    turn: PairedTurn
     result: ToolResult | None = None
 
 
@@ -25,7 +25,7 @@ Content: TypeAlias = "Text | Reasoning | Slot"
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class PairedTurn:
     """An assistant message that is being put together."""
 
     index: int
@@ -42,7 +42,7 @@ class Turn:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class PairedCall:
     """A user message."""
 
     index: int

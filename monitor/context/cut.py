@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from monitor._numbers import is_finite, is_whole
+from monitor._util.checks import is_finite, is_whole
 from monitor.chunks import ToolCall
 from monitor.context.history import HistoryEdit
 from monitor.context.reduction import Messages, MessageTokens, check_number

@@ -17,7 +17,7 @@ from monitor.context.window import Window
 from monitor.models import ErrorKind, ModelError, ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import FinishReason
-from monitor.state import Usage
+from monitor.usage import Usage
 
 
 @dataclass(slots=True, frozen=True)

@@ -192,7 +192,7 @@ def _check(message: object) -> None:
     if not isinstance(message, UserMessage | AssistantMessage):
         raise ConfigError(
             f"a history holds UserMessage and AssistantMessage, not {type(message).__name__}; "
-            "monitor.repair(monitor.context.read(form, history)) makes them of a provider's messages"
+            "monitor.context.repair(monitor.context.read(form, history)) makes them of a provider's messages"
         )
     if isinstance(message, AssistantMessage) and message.results:
         calls = Counter(part.id for part in message.content if isinstance(part, ToolCall))

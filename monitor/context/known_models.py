@@ -15,7 +15,7 @@ DATE: Final = "2026-11-20"
 
 
 @dataclass(slots=True, frozen=True)
-class Limits:
+class ModelLimits:
     """In tokens. `context`: prompt and answer together. `prompt`: of the prompt alone, where the provider sets a limit of its own."""
 
     context: int
@@ -23,86 +23,86 @@ class Limits:
     prompt: int | None = None
 
 
-_GROUPS: Final[tuple[tuple[Limits, str], ...]] = (
+_GROUPS: Final[tuple[tuple[ModelLimits, str], ...]] = (
     (
-        Limits(1_048_576, 65_536),
+        ModelLimits(1_048_576, 65_536),
         (
             "gemini-2.5-pro gemini-2.5-flash gemini-2.5-flash-lite gemini-3-flash-preview gemini-3.1-pro-preview gemini-3.1-flash-lite"
             " gemini-3.1-flash-lite-preview gemini-3.5-flash gemini-3.5-flash-lite gemini-3.6-flash gemini-3.7-flash gemini-3.8-flash"
             " gemini-flash-latest gemini-flash-lite-latest gemini-pro-latest"
         ),
     ),
-    (Limits(131_072, 65_536), "gemini-omni-flash-preview gemini-robotics-er-2-preview"),
-    (Limits(128_000, 64_000), "gemini-2.5-computer-use-preview-10-2025"),
-    (Limits(256_000, 32_768), "gemma-4-31b-it gemma-4-26b-a4b-it"),
-    (Limits(131_072, 8_192), "gemma-3-27b-it"),
-    (Limits(200_000, 64_000), "claude-haiku-4-5 claude-sonnet-4-5 claude-opus-4-5"),
+    (ModelLimits(131_072, 65_536), "gemini-omni-flash-preview gemini-robotics-er-2-preview"),
+    (ModelLimits(128_000, 64_000), "gemini-2.5-computer-use-preview-10-2025"),
+    (ModelLimits(256_000, 32_768), "gemma-4-31b-it gemma-4-26b-a4b-it"),
+    (ModelLimits(131_072, 8_192), "gemma-3-27b-it"),
+    (ModelLimits(200_000, 64_000), "claude-haiku-4-5 claude-sonnet-4-5 claude-opus-4-5"),
     (
-        Limits(1_000_000, 128_000),
+        ModelLimits(1_000_000, 128_000),
         (
             "claude-sonnet-4-6 claude-opus-4-6 claude-opus-4-7 claude-opus-4-8 claude-sonnet-5 claude-sonnet-5-5 claude-opus-5"
             " claude-opus-5-5 claude-haiku-5-5 claude-fable-5 claude-fable-5-1"
         ),
     ),
     (
-        Limits(400_000, 128_000, 272_000),
+        ModelLimits(400_000, 128_000, 272_000),
         (
             "gpt-5 gpt-5-mini gpt-5-nano gpt-5-codex gpt-5.1 gpt-5.1-codex gpt-5.1-codex-mini gpt-5.1-codex-max gpt-5.2 gpt-5.2-pro"
             " gpt-5.2-codex gpt-5.3-codex gpt-5.4-mini gpt-5.4-nano"
         ),
     ),
-    (Limits(400_000, 272_000), "gpt-5-pro"),
+    (ModelLimits(400_000, 272_000), "gpt-5-pro"),
     (
-        Limits(1_050_000, 128_000, 922_000),
+        ModelLimits(1_050_000, 128_000, 922_000),
         (
             "gpt-5.4 gpt-5.4-pro gpt-5.5 gpt-5.5-pro gpt-5.6 gpt-5.6-sol gpt-5.6-terra gpt-5.6-luna gpt-6-astra gpt-6-sol gpt-6-luna"
             " gpt-6.1-sol gpt-6.1-terra"
         ),
     ),
-    (Limits(128_000, 16_384), "gpt-5-chat gpt-5.1-chat gpt-5.2-chat gpt-5.3-chat gpt-4o gpt-4o-mini"),
-    (Limits(1_047_576, 32_768), "gpt-4.1 gpt-4.1-mini gpt-4.1-nano"),
-    (Limits(200_000, 100_000), "o1 o1-pro o3 o3-mini o3-pro o3-deep-research o4-mini o4-mini-deep-research"),
-    (Limits(128_000, 4_096), "gpt-4-turbo"),
-    (Limits(8_192, 4_096), "gpt-4"),
-    (Limits(16_385, 4_096), "gpt-3.5-turbo"),
-    (Limits(131_072, 65_536), "gpt-oss-120b gpt-oss-20b"),
-    (Limits(131_072, 8_192), "deepseek-chat"),
-    (Limits(131_072, 65_536), "deepseek-reasoner"),
-    (Limits(1_000_000, 393_216), "deepseek-v4-flash deepseek-v4-pro"),
-    (Limits(262_144, 262_144), "kimi-k2.5 kimi-k2.6 mistral-large mistral-medium mistral-small magistral-medium magistral-small"),
-    (Limits(1_048_576, 1_048_576), "kimi-k3 kimi-k3.1-pro mistral-large-4"),
-    (Limits(128_000, 128_000), "codestral"),
-    (Limits(256_000, 256_000), "devstral devstral-medium devstral-small grok-code-fast-1"),
-    (Limits(1_000_000, 1_000_000), "grok-4.20 grok-4.3"),
-    (Limits(500_000, 500_000), "grok-4.5 grok-4.6 grok-4.7"),
-    (Limits(128_000, 32_000), "glm-4.5 glm-4.5-air"),
-    (Limits(200_000, 128_000), "glm-4.6 glm-4.7 glm-5 glm-5.1"),
-    (Limits(1_000_000, 128_000), "glm-5.2 glm-5.3"),
-    (Limits(258_048, 65_536), "qwen3-max"),
-    (Limits(997_952, 65_536), "qwen3-coder-plus qwen3-coder-flash"),
-    (Limits(991_808, 65_536), "qwen3.5-plus qwen3.7-plus qwen3.7-max"),
-    (Limits(200_000, 8_192), "minimax-m2"),
-    (Limits(1_000_000, 8_192), "minimax-m2.1 minimax-m2.5"),
+    (ModelLimits(128_000, 16_384), "gpt-5-chat gpt-5.1-chat gpt-5.2-chat gpt-5.3-chat gpt-4o gpt-4o-mini"),
+    (ModelLimits(1_047_576, 32_768), "gpt-4.1 gpt-4.1-mini gpt-4.1-nano"),
+    (ModelLimits(200_000, 100_000), "o1 o1-pro o3 o3-mini o3-pro o3-deep-research o4-mini o4-mini-deep-research"),
+    (ModelLimits(128_000, 4_096), "gpt-4-turbo"),
+    (ModelLimits(8_192, 4_096), "gpt-4"),
+    (ModelLimits(16_385, 4_096), "gpt-3.5-turbo"),
+    (ModelLimits(131_072, 65_536), "gpt-oss-120b gpt-oss-20b"),
+    (ModelLimits(131_072, 8_192), "deepseek-chat"),
+    (ModelLimits(131_072, 65_536), "deepseek-reasoner"),
+    (ModelLimits(1_000_000, 393_216), "deepseek-v4-flash deepseek-v4-pro"),
+    (ModelLimits(262_144, 262_144), "kimi-k2.5 kimi-k2.6 mistral-large mistral-medium mistral-small magistral-medium magistral-small"),
+    (ModelLimits(1_048_576, 1_048_576), "kimi-k3 kimi-k3.1-pro mistral-large-4"),
+    (ModelLimits(128_000, 128_000), "codestral"),
+    (ModelLimits(256_000, 256_000), "devstral devstral-medium devstral-small grok-code-fast-1"),
+    (ModelLimits(1_000_000, 1_000_000), "grok-4.20 grok-4.3"),
+    (ModelLimits(500_000, 500_000), "grok-4.5 grok-4.6 grok-4.7"),
+    (ModelLimits(128_000, 32_000), "glm-4.5 glm-4.5-air"),
+    (ModelLimits(200_000, 128_000), "glm-4.6 glm-4.7 glm-5 glm-5.1"),
+    (ModelLimits(1_000_000, 128_000), "glm-5.2 glm-5.3"),
+    (ModelLimits(258_048, 65_536), "qwen3-max"),
+    (ModelLimits(997_952, 65_536), "qwen3-coder-plus qwen3-coder-flash"),
+    (ModelLimits(991_808, 65_536), "qwen3.5-plus qwen3.7-plus qwen3.7-max"),
+    (ModelLimits(200_000, 8_192), "minimax-m2"),
+    (ModelLimits(1_000_000, 8_192), "minimax-m2.1 minimax-m2.5"),
 )
 
-MODELS: Final[Mapping[str, Limits]] = {name: limits for limits, names in _GROUPS for name in names.split()}
+MODELS: Final[Mapping[str, ModelLimits]] = {name: limits for limits, names in _GROUPS for name in names.split()}
 """By the name without provider, date and `latest`."""
 
-FAMILIES: Final[Mapping[str, Limits]] = {
-    "gemini-": Limits(1_048_576, 65_536),  # what Gemini CLI takes every unknown model for
-    "claude-": Limits(200_000, 64_000),  # the smallest that is still served
+FAMILIES: Final[Mapping[str, ModelLimits]] = {
+    "gemini-": ModelLimits(1_048_576, 65_536),  # what Gemini CLI takes every unknown model for
+    "claude-": ModelLimits(200_000, 64_000),  # the smallest that is still served
 }
 """For a model that is newer than the table, or older: a default by the beginning of its name, and said to be one."""
 
 _EDITION: Final = re.compile(r"(?:[-@](?:v\d|20\d{6}|20\d\d-\d\d-\d\d|\d{4}|latest|default)|:[a-z0-9.]+)$")
 
 
-def limits_of(model_name: str) -> Limits | None:
+def limits_of(model_name: str) -> ModelLimits | None:
     """Of a model that the table knows: by its name as it stands, without its provider, without the date of its edition."""
     return next((MODELS[name] for name in _names(model_name) if name in MODELS), None)
 
 
-def family_of(model_name: str) -> tuple[str, Limits] | None:
+def family_of(model_name: str) -> tuple[str, ModelLimits] | None:
     """The family that the name of an unknown model begins like, and what is taken for its limits."""
     bare = min(_names(model_name), key=len)
     return next(((family, limits) for family, limits in FAMILIES.items() if bare.startswith(family)), None)

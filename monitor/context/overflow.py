@@ -14,7 +14,7 @@ from typing import Final
 
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
-from monitor.state import Usage
+from monitor.usage import Usage
 
 MAX_MESSAGE_CHARS: Final = 2000
 """Of a message, so much is read: some services send the whole prompt back."""

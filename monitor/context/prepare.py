@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from monitor.context.forms import Form
 from monitor.context.raw import RawMessage
 from monitor.context.repair import repair
-from monitor.messages import Message
-from monitor.repairs import RepairReport
+from monitor.messages import Message, RepairReport
 
 
 def prepare(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-from monitor._tokens import estimate_tokens
+from monitor._util.tokens import estimate_tokens
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.reduction import Messages, TextTokens, check_number
 from monitor.context.turns import newest_turns

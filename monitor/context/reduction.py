@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from monitor._numbers import is_whole
+from monitor._util.checks import is_whole
 from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import message_tokens
 from monitor.context.turns import head_of
@@ -64,7 +64,7 @@ def reduced(messages: Messages, *reducers: Reducer, head: int = 0) -> Messages:
     return messages
 
 
-def propose(
+def propose_edit(
     history: History, *reducers: Reducer, head: int | None = None, at_least_tokens: int = 1, tokens: MessageTokens = message_tokens
 ) -> Reduction | None:
     """What `reducers` would make of `history`, as one edit; `None` if that saves less than `at_least_tokens`.

@@ -15,14 +15,25 @@ from dataclasses import replace
 from operator import is_
 from typing import Any, Final, cast, get_args
 
-from monitor._hashing import canonical_json, identity
+from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult, check
-from monitor.context._pairing import Asked, Open, Slot, Turn
+from monitor.context._pairing import Open, PairedCall, PairedTurn, Slot
 from monitor.context.forms import Form, FormRules, rules_of
 from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.errors import AdapterError, ConfigError
-from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
-from monitor.repairs import Repair, RepairKind, RepairReport
+from monitor.messages import (
+    CUT_OFF,
+    NOT_CARRIED_OUT,
+    AssistantMessage,
+    Media,
+    Message,
+    Reasoning,
+    Repair,
+    RepairKind,
+    RepairReport,
+    Text,
+    UserMessage,
+)
 
 BEGINNING: Final = "(What was said before is not part of this conversation.)"
 """What the user says where a history begins with the model: no provider takes that."""
@@ -85,7 +96,7 @@ class _Repair:
         self._rules = rules
         self._tools = tools
         self._nameless = nameless
-        self._line: list[Turn | Asked] = []
+        self._line: list[PairedTurn | PairedCall] = []
         self._open = Open()
         self._made_up: defaultdict[str, list[Slot]] = defaultdict(list)
         """By id: calls that somebody answered with an error because there was no result."""
@@ -110,7 +121,7 @@ class _Repair:
             case AssistantMessage():
                 _check(index, message.content, (Text, Reasoning, ToolCall))
                 _check(index, message.results, (ToolResult,))
-                self._say(Turn(index, source=message, finish_reason=message.finish_reason), message.content)
+                self._say(PairedTurn(index, source=message, finish_reason=message.finish_reason), message.content)
                 for result in message.results:
                     self._answer(index, result)
             case RawMessage(role="assistant"):
@@ -137,11 +148,11 @@ class _Repair:
     def _take_assistant(self, index: int, message: RawMessage) -> None:
         content = [part for part in message.parts if isinstance(part, Text | Reasoning | ToolCall)]
         last = self._line[-1] if self._line else None
-        if isinstance(last, Turn) and last.open and not self._answering:
+        if isinstance(last, PairedTurn) and last.open and not self._answering:
             last.finish_reason, last.interrupted, last.partial = message.finish_reason, message.interrupted, message.partial
             self._extend(last, content)
         else:
-            turn = Turn(index, finish_reason=message.finish_reason, interrupted=message.interrupted, partial=message.partial)
+            turn = PairedTurn(index, finish_reason=message.finish_reason, interrupted=message.interrupted, partial=message.partial)
             self._say(turn, content)
         for part in message.parts:
             if isinstance(part, ToolResult):
@@ -163,15 +174,15 @@ class _Repair:
             self._note(RepairKind.PART_DROPPED, index, f"{what} of the {role}")
 
     def _ask(self, index: int, content: tuple[Text | Media, ...], source: UserMessage | None) -> None:
-        self._line.append(Asked(index, content, source))
+        self._line.append(PairedCall(index, content, source))
         self._answering = True
 
-    def _say(self, turn: Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
+    def _say(self, turn: PairedTurn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
         self._line.append(turn)
         self._answering = False
         self._extend(turn, content)
 
-    def _extend(self, turn: Turn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
+    def _extend(self, turn: PairedTurn, content: Sequence[Text | Reasoning | ToolCall]) -> None:
         for part in content:
             if not isinstance(part, ToolCall):
                 turn.content.append(part)
@@ -208,10 +219,10 @@ class _Repair:
         if slot.turn is not self._newest():
             self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)}")
 
-    def _newest(self) -> Turn | None:
+    def _newest(self) -> PairedTurn | None:
         """The turn that a result here answers without having to be moved."""
         last = self._line[-1] if self._line else None
-        return last if isinstance(last, Turn) else None
+        return last if isinstance(last, PairedTurn) else None
 
     def _again(self, index: int, result: ToolResult) -> None:
         made_up = self._made_up.get(result.id)
@@ -243,14 +254,14 @@ class _Repair:
                 self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)} stood before it")
         messages: list[Message] = []
         for one in self._line:
-            message = self._asked(one) if isinstance(one, Asked) else self._said(one)
+            message = self._asked(one) if isinstance(one, PairedCall) else self._said(one)
             if message is None:
                 self._note(RepairKind.MESSAGE_DROPPED, one.index, "an empty message")
             else:
                 messages.append(message)
         return messages
 
-    def _asked(self, one: Asked) -> UserMessage | None:
+    def _asked(self, one: PairedCall) -> UserMessage | None:
         content = tuple(self._sendable(one.index, part) for part in one.content)
         if all(isinstance(part, Text) and not part.text.strip() for part in content):
             return None
@@ -264,7 +275,7 @@ class _Repair:
         self._note(RepairKind.PART_DROPPED, index, f"{part.name or part.mime_type} without its data")
         return Text(f"({part.name or part.mime_type}: its data is missing)")
 
-    def _said(self, turn: Turn) -> AssistantMessage | None:
+    def _said(self, turn: PairedTurn) -> AssistantMessage | None:
         content: list[Text | Reasoning | ToolCall] = []
         results: list[ToolResult] = []
         if not self._rules.unique_ids:
@@ -291,7 +302,7 @@ class _Repair:
             self._note(RepairKind.RESULT_MOVED, turn.index, "the results of the turn are in the order of its calls")
         return replace(source, content=tuple(content), results=tuple(results))
 
-    def _paired(self, turn: Turn, slot: Slot) -> tuple[ToolCall, ToolResult] | None:
+    def _paired(self, turn: PairedTurn, slot: Slot) -> tuple[ToolCall, ToolResult] | None:
         given, result = slot.call, slot.result
         name = given.name.strip() or (result.name.strip() if result is not None else "") or self._nameless
         why = self._why_not(turn, slot, name)
@@ -309,7 +320,7 @@ class _Repair:
         same = result.id == call_id and result.name == renamed
         return call, result if same else replace(result, id=call_id, name=renamed)
 
-    def _why_not(self, turn: Turn, slot: Slot, name: str) -> str | None:
+    def _why_not(self, turn: PairedTurn, slot: Slot, name: str) -> str | None:
         if not name:
             return "it has no name"
         if slot.result is not None:
@@ -322,7 +333,7 @@ class _Repair:
             return "there is no such tool"
         return None
 
-    def _read(self, turn: Turn, call: ToolCall) -> Any:
+    def _read(self, turn: PairedTurn, call: ToolCall) -> Any:
         """Arguments as the object that they should be, if they say one."""
         if call.arguments is not None and not isinstance(call.arguments, str):
             return call.arguments
@@ -335,7 +346,7 @@ class _Repair:
         self._note(RepairKind.ARGUMENTS_READ, turn.index, f"of {_named(call)}")
         return read
 
-    def _fresh_id(self, turn: Turn, call: ToolCall, name: str, arguments: Any) -> str:
+    def _fresh_id(self, turn: PairedTurn, call: ToolCall, name: str, arguments: Any) -> str:
         """An id by what the call says: the same each time that the history is told, whatever came after it."""
         wanted = call.id if call.id.strip() else f"call_{identity(canonical_json([name, arguments]))}"
         if not self._rules.call_id.fullmatch(wanted):
@@ -350,7 +361,7 @@ class _Repair:
             self._note(RepairKind.ID_REWRITTEN, turn.index, f"{call.id!r} of {name} is {fresh!r}")
         return fresh
 
-    def _fit_name(self, turn: Turn, call: ToolCall, name: str) -> str:
+    def _fit_name(self, turn: PairedTurn, call: ToolCall, name: str) -> str:
         fit = name
         if not self._rules.tool_name.fullmatch(fit):
             fit = re.sub(r"[^A-Za-z0-9_-]", "_", fit)[:64]

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from monitor._codec import text_of
-from monitor._tokens import weigh
+from monitor._util.codec import text_of
+from monitor._util.tokens import weigh
 from monitor.chunks import ToolCall, ToolResult, UsageReport
 from monitor.context.history import History
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolSpec
-from monitor.state import Usage
+from monitor.usage import Usage
 
 MESSAGE_TOKENS: Final = 4
 """What a message, a call or a result costs beside what it says: the marks around it. OpenAI's cookbook counts 3 to 7."""
@@ -43,7 +43,7 @@ HIDDEN_BYTES: Final = 650
 """What encrypted thinking holds besides the thinking. Codex's number."""
 
 ERROR: Final = 0.35
-"""Share by which 19 of 20 estimates of ASCII text are off at most, before the first report: `monitor._tokens.weigh`."""
+"""Share by which 19 of 20 estimates of ASCII text are off at most, before the first report: `monitor._util.tokens.weigh`."""
 WIDE_ERROR: Final = 1.0
 """The same, of other scripts and of media."""
 CALIBRATED: Final = 15 / 35

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from monitor._numbers import is_finite, is_whole
+from monitor._util.checks import is_finite, is_whole
 from monitor.context.window import Window
 from monitor.errors import ConfigError
 

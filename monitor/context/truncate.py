@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Final
 
-from monitor._numbers import is_finite
+from monitor._util.checks import is_finite
 from monitor.context.reduction import Messages, check_number
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message

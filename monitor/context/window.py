@@ -1,6 +1,6 @@
 """How much a model takes, and who says so. Failure answered: a wrong limit nobody can trace, and runs that compact from the first word.
 
-    window = monitor.window_of("google:gemini-2.5-pro", agent_cap=200_000)
+    window = monitor.context.window_of("google:gemini-2.5-pro", agent_cap=200_000)
     window.context_tokens, window.source, window.problem, window.warning
 
 A number that was not stated for this very model says that it is a default; where there is none, the window is unknown, and only the
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from monitor._numbers import is_whole
+from monitor._util.checks import is_whole
 from monitor.context.known_models import DATE, family_of, limits_of
 from monitor.errors import ConfigError
 

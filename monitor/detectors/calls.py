@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from monitor._hashing import canonical_json, identity
+from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING
 from monitor.detectors.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of

@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor._hashing import canonical_json, identity
+from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
 from monitor.detectors.text.markdown import words_percent

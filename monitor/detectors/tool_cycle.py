@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from monitor._hashing import identity
+from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
 from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, CallKey, plain

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from monitor._hashing import canonical_json, identity
+from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
 from monitor.errors import ConfigError
 from monitor.verdicts import VETO

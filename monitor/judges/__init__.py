@@ -1,5 +1,10 @@
 """Models that look at a run from outside, now and then: is it stuck, is its task done?"""
 
+from monitor.judges.base import Judge as Judge
+from monitor.judges.base import JudgeInput as JudgeInput
+from monitor.judges.base import JudgeSchedule as JudgeSchedule
 from monitor.judges.base import as_judges as as_judges
 from monitor.judges.done import DoneJudge as DoneJudge
 from monitor.judges.loop import LoopJudge as LoopJudge
+
+__all__ = ["DoneJudge", "Judge", "JudgeInput", "JudgeSchedule", "LoopJudge", "as_judges"]

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from monitor.errors import ConfigError
+from monitor.judges.base import FIRST_INTERVAL, FIRST_TURN, MIN_TURNS, Ask, JudgeInput, JudgeSchedule
 from monitor.judges.prompts import LOOP_INSTRUCTIONS, question
-from monitor.judges.verdict import REPLY_SCHEMA, read_reply
-from monitor.judging import FIRST_INTERVAL, FIRST_TURN, MIN_TURNS, Ask, Fact, JudgeInput, Judgement, JudgeSchedule
+from monitor.judges.reply import REPLY_SCHEMA, read_reply
 from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest
+from monitor.verdicts import Fact, Judgement
 
 THRESHOLD = 0.9
 """From here on it is a finding (Gemini CLI)."""
@@ -25,7 +26,7 @@ class ModelJudge:
     """What a judge is that asks one model, and a second one for confirmation.
 
     `threshold`: how sure it must be, inclusive. `first_turn`, `first_interval`: when it is asked first, and how soon again before it
-    has answered. `suspicion`: the score from which it is asked earlier (`monitor.suspicion.SUSPICIOUS`), not before `min_turns`.
+    has answered. `suspicion`: the score from which it is asked earlier (`monitor.judges.suspicion.SUSPICIOUS`), not before `min_turns`.
     `confirm_with`: a second model, asked the same where the first is sure enough; then its word counts, for the finding and for the
     next interval. `timeout_s`: for each question. `settings` are passed to the models. `counts`: its tokens count for the run's limits.
     """

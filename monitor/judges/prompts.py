@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monitor._quoting import quoted
-from monitor.judging import JudgeInput
+from monitor._util.quoting import quoted
+from monitor.judges.base import JudgeInput
 
 BEGIN, END = "<<<run", "run>>>"
 """What is quoted holds no angle bracket, so nothing in it can look like one of these."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from monitor._codec import to_plain
+from monitor._util.codec import to_plain
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
 from monitor.events import (
     AbortRequested,

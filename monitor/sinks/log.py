@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from monitor._codec import tag_of
+from monitor._util.codec import tag_of
 from monitor.events import (
     CompactionFailed,
     ContextFull,

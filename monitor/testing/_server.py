@@ -23,22 +23,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 import anyio
 
 from monitor.errors import ConfigError
-from monitor.testing._steps import (
-    STEPS,
-    Cut,
-    Event,
-    Headers,
-    Pause,
-    Raw,
-    Repeat,
-    Reply,
-    Reset,
-    Script,
-    Send,
-    Stall,
-    Step,
-    to_json,
-)
+from monitor.testing._steps import STEPS, Cut, Event, Headers, Pause, Raw, Repeat, Reply, Reset, Script, Send, Stall, Step, to_json
 
 # --- what the server saw
 

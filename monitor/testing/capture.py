@@ -29,7 +29,7 @@ class CapturedEvents(Sequence[Event]):
         self._events.append(event)
 
     def of(self, kind: type[E]) -> list[E]:
-        """The events of one type, in order: `events.of(monitor.Nudged)`."""
+        """The events of one type, in order: `events.of(monitor.events.Nudged)`."""
         return [event for event in self._events if isinstance(event, kind)]
 
     def summary(self, *, chars: int | None = LINE_CHARS) -> list[str]:

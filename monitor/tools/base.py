@@ -22,12 +22,12 @@ from typing import Any, Protocol
 import anyio
 import anyio.lowlevel
 
-from monitor._codec import text_of
-from monitor.answers import closest
+from monitor._util.arguments import closest
+from monitor._util.codec import text_of
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError, describe, message_of
+from monitor.goal.goal import RESERVED
 from monitor.models import ToolSpec
-from monitor.preflight import RESERVED
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What OpenAI, Anthropic and Gemini all take for a tool's name."""

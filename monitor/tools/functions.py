@@ -30,9 +30,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
-from monitor.declarations import portable
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
+from monitor.schemas import portable
 from monitor.tools.base import NAME, Tool, ToolContext, check_name, excerpt
 
 P = ParamSpec("P")

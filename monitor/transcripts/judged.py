@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from monitor.chunks import TextDelta, ToolCall, ToolResult, TurnFinished
-from monitor.digest import Digest
-from monitor.judging import MIN_TURNS, JudgeInput
+from monitor.judges.base import MIN_TURNS, JudgeInput
+from monitor.judges.digest import Digest
 from monitor.outcome import Turn
 from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.scan import KEPT_FOR_JUDGES

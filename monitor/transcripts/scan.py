@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.events import Event
-from monitor.judging import AskCost, Judge, JudgeInput, Judgement
+from monitor.judges.base import Judge, JudgeInput
 from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
-from monitor.run import RunCore
 from monitor.transcripts.base import RecordedRun
-from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.usage import AskCost
+from monitor.verdicts import Compact, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 SLICE_CHARS = 4_096
 """Text is fed in slices of this length, so that a loop at the start of a huge message does not cost reading all of it."""
@@ -89,7 +90,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Watched:
+class ScannedRun:
     """What came of feeding a run to the core."""
 
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -166,7 +167,7 @@ def watch_chunks(
     judge: Judge | None = None,
     ask_judge: AskJudge | None = None,
     task: str | None = None,
-) -> Watched:
+) -> ScannedRun:
     """Feed the chunks of a run, each with the index of its message, to the core until the policy ends it; the rest is not asked for.
     `task`: the user's request, for the judge.
 
@@ -184,7 +185,7 @@ def watch_chunks(
         task=task,
     )
     core.begin(0.0)
-    watched = Watched()
+    watched = ScannedRun()
     before = Amount()
     turn: int | None = None
 
@@ -241,7 +242,7 @@ def _finding(detection: Detection, verdict: Verdict, message: int, before: Amoun
     )
 
 
-def _stopped(core: RunCore, watched: Watched) -> Watched:
+def _stopped(core: RunCore, watched: ScannedRun) -> ScannedRun:
     assert core.stop is not None  # noqa: S101 - called only then
     if core.stop.reason is not TerminateReason.LOOP_DETECTED or watched.ended_by is None:
         core.terminate(0.0).raise_for_reason()

@@ -19,7 +19,9 @@ from monitor.testing._steps import Send, Stall
 from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.openai_server import LocalOpenAI
-from tests.adapters import anthropic_sdk, google_sdk, openai_sdk
+from tests.adapters.anthropic import sdk as anthropic_sdk
+from tests.adapters.google import sdk as google_sdk
+from tests.adapters.openai import sdk as openai_sdk
 
 pytestmark = [
     pytest.mark.anyio,
@@ -82,14 +84,14 @@ async def _gone(server: LocalServer, outcome: monitor.Outcome) -> None:
     await server.wait_closed_async(timeout_s=CLOSE_S)
 
 
-async def _read(watch: monitor.Watch[Any]) -> monitor.Outcome:
+async def _read(watch: monitor.harness.Watch[Any]) -> monitor.Outcome:
     async with watch as watched:
         async for _ in watched:
             pass
     return watch.outcome
 
 
-async def _read_until_aborted(watch: monitor.Watch[Any], moment: anyio.Event) -> monitor.Outcome:
+async def _read_until_aborted(watch: monitor.harness.Watch[Any], moment: anyio.Event) -> monitor.Outcome:
     async def abort() -> None:
         await moment.wait()
         watch.abort("enough")
@@ -171,13 +173,13 @@ async def test_a_wrapper_that_fails_and_has_no_name_for_its_stream_is_not_called
             yield item
             raise ValueError("the wrapper's own")
 
-    sink = monitor.MemorySink()
+    sink = monitor.sinks.MemorySink()
     with wire.serve() as server:
         async with wire.client(server) as client:
             outcome = await _read(monitor.watch(wrapped(client), sinks=[sink]))
             assert isinstance(outcome.error, ValueError)
             assert not outcome.closed
-    (closed,) = [event for event in sink.events if isinstance(event, monitor.StreamClosed)]
+    (closed,) = [event for event in sink.events if isinstance(event, monitor.events.StreamClosed)]
     assert closed.note is not None
     assert "may still be open" in closed.note
 

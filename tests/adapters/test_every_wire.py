@@ -18,7 +18,9 @@ from monitor.testing._steps import Reply, Script, Stall
 from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.gemini_server import LocalGemini
 from monitor.testing.openai_server import LocalOpenAI
-from tests.adapters import anthropic_sdk, google_sdk, openai_sdk
+from tests.adapters.anthropic import sdk as anthropic_sdk
+from tests.adapters.google import sdk as google_sdk
+from tests.adapters.openai import sdk as openai_sdk
 
 pytestmark = google_sdk.sdk_warnings
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor import Media, to_form
-from monitor.adapters import _openai_history, anthropic_model, google_model
+from monitor import Media
+from monitor.adapters import to_form
+from monitor.adapters.anthropic import model as anthropic_model
+from monitor.adapters.google import model as google_model
+from monitor.adapters.openai import history as _openai_history
 from monitor.context import Form, read, repair
 from tests.context.talk import IMAGE, ran, said, user
 from tests.context.wire import FORMS
@@ -28,7 +31,7 @@ HISTORY = (user("What is this?", IMAGE), ran("seen", "more"), said("A chart."), 
         ("anthropic", anthropic_model.to_messages),
     ],
 )
-def test_it_is_what_the_model_of_that_form_sends(form: Form, sent: Callable[[Iterable[monitor.Message]], Any]) -> None:
+def test_it_is_what_the_model_of_that_form_sends(form: Form, sent: Callable[[Iterable[monitor.messages.Message]], Any]) -> None:
     assert to_form(form, HISTORY) == sent(HISTORY) != []
 
 
@@ -53,7 +56,7 @@ def test_media_that_are_nowhere_are_an_error(form: Form) -> None:
 def test_it_needs_no_sdk():
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('google.genai', 'openai', 'anthropic'))); import monitor\n"
-        f"for form in {FORMS!r}: print(len(monitor.to_form(form, [monitor.UserMessage((monitor.Text('hi'),))])))"
+        f"for form in {FORMS!r}: print(len(monitor.adapters.to_form(form, [monitor.UserMessage((monitor.Text('hi'),))])))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout.split() == ["1"] * 4

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.adapters.google_model import GoogleModel
+from monitor.adapters.google.model import GoogleModel
 from monitor.adapters.models import _NO_CLIENT, _PROVIDERS
-from monitor.adapters.replay_model import ReplayModel
+from monitor.adapters.replay.model import ReplayModel
 from monitor.errors import ConfigError, MissingExtra
 
 CLIENT: Any = SimpleNamespace(models=SimpleNamespace(generate_content_stream=print))

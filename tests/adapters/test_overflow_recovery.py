@@ -13,7 +13,7 @@ from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.testing._server import ReceivedRequest
 from monitor.testing._steps import Reply, Script
 from monitor.testing.gemini_steps import error_reply as gemini_error
-from tests.adapters import google_sdk
+from tests.adapters.google import sdk as google_sdk
 from tests.adapters.test_every_wire import WIRES, Wire, emit
 
 pytestmark = [pytest.mark.asyncio, google_sdk.sdk_warnings]
@@ -74,7 +74,7 @@ def size(wire: Wire, request: ReceivedRequest) -> int:
 async def test_a_refused_request_goes_out_again_smaller_and_the_run_reaches_its_goal(name: str, refusal: Reply):
     wire = next(wire for wire in WIRES if wire.name == name)
     answer, seen = served(wire, refusal, 1)
-    sink = monitor.MemorySink()
+    sink = monitor.sinks.MemorySink()
     with wire.server(answer) as server:
         async with wire.client(server) as client:
             model = monitor.model(f"{name}:local", client=client)
@@ -88,9 +88,9 @@ async def test_a_refused_request_goes_out_again_smaller_and_the_run_reaches_its_
     assert size(wire, again) < 0.6 * size(wire, refused)
     assert "Say which city it is." in str(again.body)
     assert "Which city?" in str(again.body)
-    ran = [event for event in sink.events if isinstance(event, monitor.ToolStarted)]
+    ran = [event for event in sink.events if isinstance(event, monitor.events.ToolStarted)]
     assert len(ran) == 2
-    (finished,) = [event for event in sink.events if isinstance(event, monitor.CompactionFinished)]
+    (finished,) = [event for event in sink.events if isinstance(event, monitor.events.CompactionFinished)]
     assert finished.summarised_by == f"{name}:local"
 
 

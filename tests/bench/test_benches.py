@@ -10,7 +10,7 @@ import pytest
 
 from bench import close, judge, stream
 from bench._close_sdks import GOOGLE, SDKS
-from tests.adapters.google_sdk import sdk_warnings
+from tests.adapters.google.sdk import sdk_warnings
 
 TINY = replace(
     stream.QUICK, chunks=500, rounds=2, megabytes=(0.01, 0.05), memory_megabytes=(0.01, 0.02), streams=(2, 20), closes=5, peer_chunks=100

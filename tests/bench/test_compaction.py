@@ -15,10 +15,10 @@ from bench._compaction_cost import ROWS
 from bench._compaction_faults import FaultRun
 from bench._compaction_runs import Script, measure
 from bench._compaction_script import Meter, stand_in
-from monitor.compaction.compactor import Compactor
 from monitor.compaction.keep import KeepTokens
 from monitor.compaction.pinned import PinnedFacts
 from monitor.context.history import History
+from monitor.harness.compactor import Compactor
 from monitor.messages import Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import ScriptedModel
@@ -61,7 +61,7 @@ def test_compaction() -> None:
 
 def test_a_request_is_counted_whole() -> None:
     said = UserMessage((Text("one two three"),))
-    tools = (monitor.ToolSpec("look", "Look.", {"type": "object"}),)
+    tools = (monitor.models.ToolSpec("look", "Look.", {"type": "object"}),)
     meter = Meter()
     counts = [meter.tokens(ModelRequest((said,) * many, instructions, tools)) for many in (1, 2) for instructions in (None, "Be brief.")]
     assert counts[0] < counts[1] < counts[2] < counts[3]
@@ -78,7 +78,7 @@ def test_the_stand_in_keeps_first_sentences_only() -> None:
 
 
 def test_a_library_that_forgets_outputs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.supervised.frontier", lambda _: PinnedFacts())
+    monkeypatch.setattr("monitor.harness.run.frontier", lambda _: PinnedFacts())
     monkeypatch.setattr("monitor.compaction.pinned._handed_over", lambda _: ())
     row = measure("opencode", Script(200), every=200)
     assert row.outputs["gone"]
@@ -87,7 +87,7 @@ def test_a_library_that_forgets_outputs_is_found_out(monkeypatch: pytest.MonkeyP
 def test_a_library_that_commits_by_halves_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = History.commit
 
-    def by_halves(self: History, edit: monitor.HistoryEdit) -> Any:
+    def by_halves(self: History, edit: monitor.context.HistoryEdit) -> Any:
         done = commit(self, edit)
         self._messages.pop()
         self._shown = None

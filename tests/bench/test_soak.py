@@ -10,9 +10,9 @@ import monitor
 from bench import soak
 from bench._soak_faults import FAULTS
 from bench._soak_run import SoakedRun
-from monitor.run import RunCore
-from monitor.supervised import Run
-from tests.adapters.google_sdk import sdk_warnings
+from monitor.core.run import RunCore
+from monitor.harness.run import Run
+from tests.adapters.google.sdk import sdk_warnings
 
 
 def test_some_runs_with_faults() -> None:
@@ -56,12 +56,12 @@ def test_a_library_that_ignores_aborts_is_found_out(monkeypatch: pytest.MonkeyPa
 def test_a_library_that_forgets_results_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Run._record
 
-    def forgetful(self: Run, results: dict[str, monitor.ToolResult]) -> None:
+    def forgetful(self: Run, results: dict[str, monitor.chunks.ToolResult]) -> None:
         record(self, results)
         if isinstance(last := self.history[-1], monitor.AssistantMessage):
             end = len(self.history)
             less = (monitor.AssistantMessage(last.content),)
-            self._history.commit(monitor.HistoryEdit(self._history.version, end - 1, end, less, "forget"))
+            self._history.commit(monitor.context.HistoryEdit(self._history.version, end - 1, end, less, "forget"))
 
     monkeypatch.setattr(Run, "_record", forgetful)
     assert any("without its result" in violation for violation in _wrong("tool: slow"))

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from monitor import Message, UserMessage, message_codec
+from monitor import UserMessage
 from monitor.cli._app import app
-from monitor.compacting import record_codec
 from monitor.compaction.preset import PRESETS
+from monitor.compaction.records import record_codec
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context import Form, read, repair, validate
+from monitor.messages import Message, message_codec
 from monitor.testing import LocalGemini
 from monitor.testing.gemini_server import ReceivedRequest
 from monitor.testing.gemini_steps import Script, Stall, error_reply, finish, text, usage
-from tests.adapters.google_sdk import sdk_warnings
+from tests.adapters.google.sdk import sdk_warnings
 from tests.context.talk import ran, said, user
 from tests.context.wire import FORMS, builder
 

@@ -18,8 +18,8 @@ from monitor.chunks import TextDelta, ToolCall
 from monitor.cli._app import app
 from monitor.cli._cases import healthy, loops
 from monitor.cli._environment import environment, version_of
-from monitor.config import detector_types
 from monitor.detectors import ToolPolicy
+from monitor.settings import detector_types
 
 
 def doctor(*arguments: str) -> Any:

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from monitor.cli._app import app
 from monitor.cli._reply_cache import ReplyCache, default_cache
-from monitor.judging import Judgement
 from monitor.messages import Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import LocalGemini, ScriptedModel
@@ -21,7 +20,8 @@ from monitor.testing.gemini_steps import Script, error_reply, finish, text, usag
 from monitor.transcripts import Corpus
 from monitor.transcripts.judged import is_stuck, question_on
 from monitor.transcripts.scan import scan_run
-from tests.adapters.google_sdk import sdk_warnings
+from monitor.verdicts import Judgement
+from tests.adapters.google.sdk import sdk_warnings
 
 CORPUS = Path(__file__).parents[2] / "fixtures" / "transcripts" / "dev.jsonl.gz"
 PAGE = "Nothing was found for what you asked. Try other words, or ask an administrator. " * 3

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import monitor
-from monitor.adapters.replay import RecordedChunk, write_chunks
+from monitor.adapters.replay.stream import RecordedChunk, write_chunks
 from monitor.chunks import Chunk
 from monitor.cli._app import app
 from monitor.cli._outcome import exit_code
@@ -29,7 +29,7 @@ from monitor.testing.gemini_server import ReceivedRequest
 from monitor.testing.gemini_steps import call as function_call
 from monitor.testing.gemini_steps import error_reply, events_of_message, finish, overflow, usage
 from monitor.testing.gemini_steps import text as gemini_text
-from tests.adapters.google_sdk import sdk_warnings
+from tests.adapters.google.sdk import sdk_warnings
 
 pytestmark = sdk_warnings
 
@@ -91,8 +91,8 @@ def replayed(*options: str, task: str = "x", stdin: str | None = None) -> Any:
 
 
 def recorded(*turns: Sequence[Chunk], path: str = "run.jsonl") -> str:
-    done = monitor.TurnFinished(monitor.FinishReason.DONE)
-    ends = (monitor.TurnFinished,)
+    done = monitor.chunks.TurnFinished(monitor.FinishReason.DONE)
+    ends = (monitor.chunks.TurnFinished,)
     chunks = [chunk for turn in turns for chunk in [*turn, *([] if isinstance(turn[-1], ends) else [done])]]
     write_chunks(path, [RecordedChunk(0.0, chunk) for chunk in chunks])
     return f"replay:{path}"
@@ -135,13 +135,13 @@ def test_a_long_result_is_one_short_line_and_verbose_shows_all_of_it():
 
 def test_json_is_one_event_a_line_and_the_last_one_is_the_outcome():
     shown = replayed(*SAMPLE_OPTIONS, "--json")
-    events = [monitor.event_codec.loads(line) for line in shown.stdout.splitlines()]
-    assert isinstance(events[0], monitor.RunStarted)
+    events = [monitor.events.event_codec.loads(line) for line in shown.stdout.splitlines()]
+    assert isinstance(events[0], monitor.events.RunStarted)
     end = events[-1]
-    assert isinstance(end, monitor.RunTerminated)
+    assert isinstance(end, monitor.events.RunTerminated)
     assert (end.outcome.ok, end.outcome.emitted["risk"], end.outcome.turns) == (True, 0.2, 3)
-    assert sum(isinstance(event, monitor.Nudged) for event in events) == 1
-    assert not any(isinstance(event, monitor.ChunkReceived) for event in events)
+    assert sum(isinstance(event, monitor.events.Nudged) for event in events) == 1
+    assert not any(isinstance(event, monitor.events.ChunkReceived) for event in events)
     assert '"chunk_received"' in replayed(*SAMPLE_OPTIONS, "--json", "--verbose").stdout
 
 
@@ -153,7 +153,9 @@ def test_a_log_gets_the_same_events_and_is_appended_to(tmp_path: Path):
 
 
 def test_what_a_model_wrote_reaches_the_terminal_as_text():
-    model = recorded([monitor.TextDelta("\x1b[2Jgone \x07"), call("no_such\x1btool", a="\x1b]0;x\x07")], [monitor.TextDelta("done")])
+    model = recorded(
+        [monitor.chunks.TextDelta("\x1b[2Jgone \x07"), call("no_such\x1btool", a="\x1b]0;x\x07")], [monitor.chunks.TextDelta("done")]
+    )
     shown = invoke("\x1b[31mx", "--model", model).output
     assert "\x1b" not in shown
     assert "\x07" not in shown
@@ -215,7 +217,9 @@ def test_instructions_come_from_a_file_with_their_variables_filled_in(tmp_path: 
 def test_a_plan_from_a_file_drives_the_run(tmp_path: Path):
     (tmp_path / "plan.md").write_text("# Tidy up\n\n- [ ] find old files\n2. delete them\n")
     turn = [call("update_plan", step=1, status="completed"), call("update_plan", step=2, status="blocked", note="not mine")]
-    shown = invoke("x", "--model", recorded(turn, [monitor.TextDelta("Done.")], [monitor.TextDelta("In short.")]), "--plan", "plan.md")
+    shown = invoke(
+        "x", "--model", recorded(turn, [monitor.chunks.TextDelta("Done.")], [monitor.chunks.TextDelta("In short.")]), "--plan", "plan.md"
+    )
     assert shown.exit_code == 0, shown.output
     assert "· Plan: Tidy up" in shown.output
     assert "· 2. [!] delete them (not mine)" in shown.output
@@ -223,7 +227,9 @@ def test_a_plan_from_a_file_drives_the_run(tmp_path: Path):
 
 
 def test_steps_may_be_given_one_by_one():
-    model = recorded([call("update_plan", step=1, status="completed")], [monitor.TextDelta("Done.")], [monitor.TextDelta("In short.")])
+    model = recorded(
+        [call("update_plan", step=1, status="completed")], [monitor.chunks.TextDelta("Done.")], [monitor.chunks.TextDelta("In short.")]
+    )
     assert "· 1. [x] look" in invoke("x", "--model", model, "--step", "look").output
 
 
@@ -325,8 +331,8 @@ def test_an_end_that_is_no_success_is_never_exit_code_0(reason: TerminateReason)
 
 def test_the_exit_codes_of_runs():
     gives_up = recorded([call("terminate", status="failure", reason="no access")], path="gives_up.jsonl")
-    loops = recorded([monitor.TextDelta("Let me check the file again. " * 200)], path="loops.jsonl")
-    cut_off = recorded([monitor.TextDelta("half"), monitor.TurnFinished(monitor.FinishReason.BLOCKED)], path="blocked.jsonl")
+    loops = recorded([monitor.chunks.TextDelta("Let me check the file again. " * 200)], path="loops.jsonl")
+    cut_off = recorded([monitor.chunks.TextDelta("half"), monitor.chunks.TurnFinished(monitor.FinishReason.BLOCKED)], path="blocked.jsonl")
     sample = f"replay:{SAMPLE}"
     outputs = SAMPLE_OPTIONS
     cases: Mapping[str, tuple[int, list[str]]] = {
@@ -343,13 +349,13 @@ def test_the_exit_codes_of_runs():
 
 
 def test_no_detectors_looks_for_no_loops():
-    loops = recorded([monitor.TextDelta("Let me check the file again. " * 200)])
+    loops = recorded([monitor.chunks.TextDelta("Let me check the file again. " * 200)])
     assert invoke("x", "--model", loops, "--no-detectors").exit_code == 0
 
 
 def test_the_settings_of_scan_hold_for_run(tmp_path: Path):
     (tmp_path / "agent-monitor.toml").write_text('policy = "stop"\ndetectors = ["ContentRepetition"]\n')
-    shown = invoke("x", "--model", recorded([monitor.TextDelta("Let me check the file again. " * 200)]), "-v")
+    shown = invoke("x", "--model", recorded([monitor.chunks.TextDelta("Let me check the file again. " * 200)]), "-v")
     assert shown.exit_code == 4
     assert "watched by content_repetition\n" in shown.output
 
@@ -423,7 +429,7 @@ def test_a_refused_call_is_the_providers_failure(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_loop_is_announced_after_the_words_in_which_it_was_seen():
-    pieces = [monitor.TextDelta("Let me check the file again. ")] * 50
+    pieces = [monitor.chunks.TextDelta("Let me check the file again. ")] * 50
     shown = invoke("x", "--model", recorded(pieces), "--policy", "stop").output
     before, _, after = shown.partition("! loop, content_repetition")
     assert before.count("│") >= 1
@@ -484,13 +490,13 @@ def test_ctrl_c_with_json_still_ends_with_the_outcome():
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=20)
     assert process.returncode == 130
-    end = monitor.event_codec.loads(rest.splitlines()[-1])
-    assert isinstance(end, monitor.RunTerminated)
+    end = monitor.events.event_codec.loads(rest.splitlines()[-1])
+    assert isinstance(end, monitor.events.RunTerminated)
     assert end.outcome.reason is TerminateReason.ABORTED
 
 
 def test_a_tool_that_is_stuck_in_its_thread_does_not_keep_the_command():
-    model = recorded([call("stuck", path="x")], [monitor.TextDelta("done")])
+    model = recorded([call("stuck", path="x")], [monitor.chunks.TextDelta("done")])
     process = started("x", "--model", model, "--tool", "my_tools:stuck", "--timeout", "0.5", "--last-turn", "off", until="→ stuck")
     rest, _ = process.communicate(timeout=20)
     assert process.returncode == 3
@@ -503,8 +509,8 @@ def test_a_run_whose_output_nobody_reads_is_ended():
     assert process.stdout is not None
     process.stdout.close()
     assert process.wait(timeout=20) == 1
-    end = monitor.event_codec.loads(Path("events.jsonl").read_text().splitlines()[-1])
-    assert isinstance(end, monitor.RunTerminated)
+    end = monitor.events.event_codec.loads(Path("events.jsonl").read_text().splitlines()[-1])
+    assert isinstance(end, monitor.events.RunTerminated)
     assert end.outcome.detail == "nobody reads what is printed"
 
 

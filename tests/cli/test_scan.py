@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli._app import app
-from monitor.errors import RunFailed
-from monitor.outcome import Outcome
+from monitor.outcome import Outcome, RunFailed
 from monitor.reasons import TerminateReason
 from monitor.transcripts import RecordedRun
 from monitor.transcripts.scan import ScanResult, scan_run

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.cli._types import outputs_of
 from monitor.errors import ConfigError
-from monitor.outputs import Outputs
+from monitor.goal.outputs import Outputs
 
 
 def emitted(written: str, value: object) -> Any:

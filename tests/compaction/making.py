@@ -7,32 +7,22 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from monitor import (
-    AssistantMessage,
-    CompactionReason,
-    Headroom,
-    Message,
-    ModelRequest,
-    Text,
-    ToolCall,
-    ToolResult,
-    ToolSpec,
-    Usage,
-    UserMessage,
-    Window,
-)
-from monitor.ask import ask_turn
-from monitor.compaction.marks import LOW_WATER, Marks
+from monitor import AssistantMessage, Text, Usage, UserMessage, Window
+from monitor.chunks import ToolCall, ToolResult
+from monitor.compaction import CompactionReason
 from monitor.compaction.pinned import PinnedFacts, read_back
-from monitor.compaction.pipeline import Proposal, Situation, propose
 from monitor.compaction.preset import Preset
+from monitor.compaction.proposal import Proposal, Situation, propose
 from monitor.compaction.templates import Template
-from monitor.context import trigger
+from monitor.compaction.watermarks import LOW_WATER, Marks
+from monitor.context import Headroom, trigger
 from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
-from monitor.judging import AskCost
-from monitor.models import Model
+from monitor.harness.streams.ask import ask_turn
+from monitor.messages import Message
+from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
 from monitor.testing import FakeClock, ScriptedModel
+from monitor.usage import AskCost
 
 T = TypeVar("T")
 

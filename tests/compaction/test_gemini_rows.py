@@ -7,15 +7,16 @@ from functools import partial
 
 import pytest
 
-from monitor import Compaction, CompactionError, CompactionFailure, CompactionIneffective, CompactionReason, History
-from monitor.ask import ask_turn
+from monitor import Compaction
+from monitor.compaction import CompactionError, CompactionFailure, CompactionIneffective, CompactionReason
 from monitor.compaction.base import SummaryTask
 from monitor.compaction.keep import KeepMessages
 from monitor.compaction.pinned import PinnedFacts, compose
 from monitor.compaction.summarize import ModelSummarizer
 from monitor.compaction.templates import FIVE_SECTIONS
-from monitor.context import trigger
+from monitor.context import History, trigger
 from monitor.context.tokens import message_tokens
+from monitor.harness.streams.ask import ask_turn
 from monitor.messages import Message, UserMessage
 from monitor.testing import FakeClock, ScriptedModel
 from tests.compaction.making import asked_of, first_text, proposed, situation, summariser, summary_of, talk, told

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from monitor import (
-    BeforeCompaction,
-    Compaction,
-    CompactionError,
-    CompactionFailure,
-    CompactionHook,
-    CompactionReason,
-    CompactionResult,
-    ConfigError,
-)
+from monitor import Compaction, ConfigError
+from monitor.compaction import BeforeCompaction, CompactionError, CompactionFailure, CompactionHook, CompactionReason, CompactionResult
 from monitor.compaction.hooks import CompactionAsked, ask_before, may_continue, tell_after
 from monitor.compaction.templates import CHECKPOINT
 from monitor.testing import ScriptedModel

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compacting import CompactionDetails
 from monitor.compaction.identifiers import (
     MOST_CHARS,
     MOST_FILES,
@@ -25,6 +24,7 @@ from monitor.compaction.identifiers import (
     names_of,
     remembered,
 )
+from monitor.compaction.records import CompactionDetails
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.verdicts import VETO
 

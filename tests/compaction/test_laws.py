@@ -8,21 +8,14 @@ from typing import get_args
 import pytest
 
 import monitor
-from monitor import (
-    AssistantMessage,
-    Compaction,
-    CompactionIneffective,
-    CompactionReason,
-    Extractive,
-    Message,
-    ToolCall,
-    UserMessage,
-    message_codec,
-    to_form,
-)
+from monitor import AssistantMessage, Compaction, UserMessage
+from monitor.adapters import to_form
+from monitor.chunks import ToolCall
+from monitor.compaction import CompactionIneffective, CompactionReason, Extractive
 from monitor.compaction.pinned import read_back, text_of_user
 from monitor.compaction.preset import PRESETS
 from monitor.context import Form, repair, validate
+from monitor.messages import Message, message_codec
 from monitor.testing import ScriptedModel, call
 from tests.context.talk import said, tokens, user
 
@@ -38,7 +31,7 @@ def made(name: str) -> Compaction:
 def step(number: int) -> Message:
     """A file is read."""
     arguments, text = {"path": f"src/m{number}.py"}, f"# {number}\n{tokens(1_500)}"
-    call, result = ToolCall(f"call_{number}", "read_file", arguments), monitor.ToolResult(f"call_{number}", "read_file", text)
+    call, result = ToolCall(f"call_{number}", "read_file", arguments), monitor.chunks.ToolResult(f"call_{number}", "read_file", text)
     return AssistantMessage((call,), (result,))
 
 
@@ -110,7 +103,7 @@ def reading(most: int) -> ScriptedModel:
     """A model that reads one file after another, then says it is done."""
     numbers = iter(range(most))
 
-    def answer(_: monitor.ModelRequest) -> object:
+    def answer(_: monitor.models.ModelRequest) -> object:
         number = next(numbers, None)
         return "Done." if number is None else [call("read_file", path=f"src/m{number}.py")]
 
@@ -120,7 +113,7 @@ def reading(most: int) -> ScriptedModel:
 def test_7_a_loop_that_goes_on_across_compactions_is_seen():
     """The history forgets the calls; the detectors do not."""
 
-    def answer(request: monitor.ModelRequest) -> object:
+    def answer(request: monitor.models.ModelRequest) -> object:
         return [call("read_file", path="src/m.py")]
 
     supervisor = monitor.Supervisor(
@@ -136,7 +129,7 @@ def test_7_a_loop_that_goes_on_across_compactions_is_seen():
     with monitor.testing.capture_events() as events:
         outcome = asyncio.run(supervisor.run("Read it."))
     assert outcome.reason is monitor.TerminateReason.LOOP_DETECTED
-    assert any(isinstance(event, monitor.CompactionFinished) for event in events)
+    assert any(isinstance(event, monitor.events.CompactionFinished) for event in events)
 
 
 def test_10_what_was_compacted_stays_readable():

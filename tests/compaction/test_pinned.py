@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compacting import CompactionDetails
 from monitor.compaction import pinned
 from monitor.compaction.pinned import (
     ACKNOWLEDGEMENT,
@@ -27,6 +26,7 @@ from monitor.compaction.pinned import (
     read_back,
     shortened,
 )
+from monitor.compaction.records import CompactionDetails
 from monitor.context.tokens import size_of_text
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage

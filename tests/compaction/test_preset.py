@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from monitor import Compaction, CompactionHook, ConfigError, Extractive, Window
+from monitor import Compaction, ConfigError, Window
+from monitor.compaction import CompactionHook, Extractive
 from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.preset import PRESETS, Options, Preset
 from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from monitor._hashing import identity
+from monitor._util.hashing import identity
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction.repeats import PostCompactionGuard
+from monitor.compaction.repeats import RepeatsAfterCompaction
 from monitor.errors import ConfigError
 from monitor.verdicts import VETO, Detection
 
 
 def tell(
-    guard: PostCompactionGuard, query: Any = "x", text: str = "nothing", *, tool: str = "search", error: bool = False
+    guard: RepeatsAfterCompaction, query: Any = "x", text: str = "nothing", *, tool: str = "search", error: bool = False
 ) -> Detection | None:
     return guard.observe(ToolCall("1", tool, {"q": query, "n": 1}), ToolResult("1", tool, text, error))
 
 
-def after_a_compaction() -> PostCompactionGuard:
-    guard = PostCompactionGuard()
+def after_a_compaction() -> RepeatsAfterCompaction:
+    guard = RepeatsAfterCompaction()
     assert tell(guard) is None
     guard.compacted()
     return guard
@@ -49,13 +49,13 @@ def test_it_is_told_once_and_again_only_after_another_compaction():
 
 
 def test_without_a_compaction_nothing_is_looked_at():
-    guard = PostCompactionGuard()
+    guard = RepeatsAfterCompaction()
     assert [tell(guard) for _ in range(50)] == [None] * 50
     assert not guard.armed
 
 
 def test_what_had_not_come_before_is_no_sign_of_something_forgotten():
-    guard = PostCompactionGuard()
+    guard = RepeatsAfterCompaction()
     tell(guard, "another")
     guard.compacted()
     assert [tell(guard) for _ in range(5)] == [None] * 5
@@ -67,7 +67,7 @@ def test_what_had_not_come_before_is_no_sign_of_something_forgotten():
     ids=["arguments", "result", "tool", "error"],
 )
 def test_another_call_or_another_result_disarms_it(other: dict[str, Any]):
-    guard = PostCompactionGuard()
+    guard = RepeatsAfterCompaction()
     tell(guard)
     tell(guard, **other)
     guard.compacted()
@@ -90,7 +90,7 @@ def test_a_call_that_was_not_carried_out_does_not_count():
 
 def test_it_remembers_the_last_thirty():
     for between, seen in ((29, True), (30, False)):
-        guard = PostCompactionGuard()
+        guard = RepeatsAfterCompaction()
         tell(guard)
         for number in range(between):
             tell(guard, number + 100)
@@ -99,7 +99,7 @@ def test_it_remembers_the_last_thirty():
 
 
 def test_a_window_of_one_is_the_first_repetition():
-    guard = PostCompactionGuard(window=1)
+    guard = RepeatsAfterCompaction(window=1)
     tell(guard)
     guard.compacted()
     found = tell(guard)
@@ -110,4 +110,4 @@ def test_a_window_of_one_is_the_first_repetition():
 @pytest.mark.parametrize("window", [0, -1, True, 2.0, None])
 def test_a_window_that_is_none_is_refused(window: object):
     with pytest.raises(ConfigError, match="window"):
-        PostCompactionGuard(window)  # type: ignore[arg-type]
+        RepeatsAfterCompaction(window)  # type: ignore[arg-type]

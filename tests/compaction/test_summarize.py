@@ -11,24 +11,24 @@ from typing import Any
 import anyio
 import pytest
 
-from monitor.adapters._plain import ChunkAdapter
-from monitor.ask import ask_turn
+from monitor.adapters.plain import ChunkAdapter
 from monitor.chunks import ReasoningDelta, ToolCall, ToolResult, TurnFinished, UsageReport
-from monitor.compacting import CompactionDetails, CompactionError, CompactionFailure
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
+from monitor.compaction.records import CompactionDetails, CompactionError
 from monitor.compaction.summarize import LivePrefix, ModelSummarizer
 from monitor.compaction.templates import BEGIN, CHECKPOINT, END, Template
 from monitor.compaction.transcript import with_error
 from monitor.context.tokens import Size, sizes_by_source
 from monitor.context.window import Window
 from monitor.errors import ConfigError
-from monitor.judging import AskCost
+from monitor.harness.streams.ask import ask_turn
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelError, ModelRequest, ToolSpec
 from monitor.outcome import Turn
-from monitor.reasons import FinishReason
+from monitor.reasons import CompactionFailure, FinishReason
 from monitor.testing import FakeClock, ScriptedModel, call
 from monitor.testing.scripted import Stall
+from monitor.usage import AskCost
 
 SMALL = Template("small", ("Goal", "Progress"))
 GOOD = "## Goal\nFind the opening hours.\n\n## Progress\nThe site was searched."

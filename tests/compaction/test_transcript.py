@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._quoting import LINE_MARK
+from monitor._util.quoting import LINE_MARK
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, as_text, blocks, most_tokens, next_window, windows
 from monitor.errors import ConfigError

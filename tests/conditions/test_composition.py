@@ -36,7 +36,8 @@ from monitor.conditions import (
 )
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
-from monitor.state import Phase, RunState, Usage
+from monitor.state import Phase, RunState
+from monitor.usage import Usage
 from monitor.verdicts import Met, Stop
 
 TRUE = Predicate(lambda state: True, name="yes")
@@ -645,7 +646,8 @@ def test_or_is_true_when_a_part_is_whatever_the_part_says_of_its_deadline():
 
 
 NAMESAKE = """
-from monitor import Condition, ConfigError, MaxTurns, condition_from_dict
+from monitor import Condition, ConfigError, MaxTurns
+from monitor.conditions import condition_from_dict
 Builtin = MaxTurns
 try:
     class MaxTurns(Condition):

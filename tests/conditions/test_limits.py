@@ -9,7 +9,8 @@ import monitor
 from monitor.conditions import Condition, CostLimit, MaxConsecutiveErrors, MaxModelCalls, MaxToolCalls, MaxTurns, TokenLimit
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
-from monitor.state import Phase, RunState, Usage
+from monitor.state import Phase, RunState
+from monitor.usage import Usage
 from monitor.verdicts import VETO, Stop
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -181,21 +182,21 @@ def test_a_token_limit_without_a_limit_is_refused():
 WORDS = "a few words of an answer"
 
 
-async def answer(*chunks: monitor.Chunk) -> AsyncIterator[monitor.Chunk]:
-    yield monitor.TextDelta(WORDS)
+async def answer(*chunks: monitor.chunks.Chunk) -> AsyncIterator[monitor.chunks.Chunk]:
+    yield monitor.chunks.TextDelta(WORDS)
     for chunk in chunks:
         yield chunk
-    yield monitor.TurnFinished(monitor.FinishReason.DONE)
+    yield monitor.chunks.TurnFinished(monitor.FinishReason.DONE)
 
 
 class Provider:
     """Opens streams and counts them."""
 
-    def __init__(self, *chunks: monitor.Chunk) -> None:
+    def __init__(self, *chunks: monitor.chunks.Chunk) -> None:
         self.opened = 0
         self._chunks = chunks
 
-    def __call__(self) -> AsyncIterator[monitor.Chunk]:
+    def __call__(self) -> AsyncIterator[monitor.chunks.Chunk]:
         self.opened += 1
         return answer(*self._chunks)
 
@@ -235,7 +236,11 @@ async def test_a_run_of_at_most_three_model_calls_does_not_make_a_fourth():
 @pytest.mark.feature("ST-03")
 @pytest.mark.anyio
 async def test_a_run_of_at_most_three_tool_calls_ends_in_the_middle_of_the_stream_with_the_fourth():
-    provider = Provider(monitor.ToolCall("a", "look", {"at": 1}), monitor.ToolCall("b", "look", {"at": 2}), monitor.TextDelta("never read"))
+    provider = Provider(
+        monitor.chunks.ToolCall("a", "look", {"at": 1}),
+        monitor.chunks.ToolCall("b", "look", {"at": 2}),
+        monitor.chunks.TextDelta("never read"),
+    )
     outcome = await driven(MaxToolCalls(3), provider)
     assert (outcome.reason, outcome.limit, outcome.value) == (TerminateReason.TOOL_CALL_LIMIT, 3, 4)
     assert (provider.opened, outcome.text) == (2, WORDS)
@@ -251,13 +256,13 @@ class Flaky:
         self.script = script
         self.opened = 0
 
-    async def __call__(self) -> AsyncIterator[monitor.Chunk]:
+    async def __call__(self) -> AsyncIterator[monitor.chunks.Chunk]:
         letter = self.script[self.opened]
         self.opened += 1
         if letter == "F":
             raise ConnectionError("the line is down")
         calls = int(letter) if letter.isdigit() else 0
-        return answer(*(monitor.ToolCall(f"c{self.opened}.{n}", "fetch", {"turn": self.opened, "n": n}) for n in range(calls)))
+        return answer(*(monitor.chunks.ToolCall(f"c{self.opened}.{n}", "fetch", {"turn": self.opened, "n": n}) for n in range(calls)))
 
 
 async def erring(script: str, results: str, *, limit: int = 3) -> tuple[monitor.Outcome, int]:

@@ -6,8 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Media, Message, Reasoning, Text, ToolCall, ToolResult, UserMessage
+from monitor import AssistantMessage, Media, Text, UserMessage
+from monitor.chunks import ToolCall, ToolResult
 from monitor.context import RawMessage, Unread
+from monitor.messages import Message, Reasoning
 
 IDS = st.sampled_from(["", " ", "a", "b", "call_0", "call_1", "toolu_01", "fc|x", "é", "x" * 41, "y" * 70])
 NAMES = st.sampled_from(["look", "look", "write", "", " ", " look ", "fs.read", "web search!", "9lives", "n" * 80])

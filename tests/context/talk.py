@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from monitor import AssistantMessage, Media, Message, Text, ToolCall, ToolResult, UserMessage
+from monitor import AssistantMessage, Media, Text, UserMessage
+from monitor.chunks import ToolCall, ToolResult
+from monitor.messages import Message
 
 IMAGE = Media("image/png", data="iVBORw0KGgo=", name="chart.png")
 

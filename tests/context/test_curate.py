@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from monitor import RawMessage, Reasoning, Text, ToolCall, ToolResult, UserMessage, repair
-from monitor.context import curated, read, recorded
+from monitor import Text, UserMessage
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context import RawMessage, curated, read, recorded, repair
 from monitor.context.curate import SILENT
+from monitor.messages import Reasoning
 from tests.context.dirty import histories
 
 

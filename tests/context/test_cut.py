@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, ConfigError, Message, Reasoning, Text, ToolCall
+from monitor import AssistantMessage, ConfigError, Text
+from monitor.chunks import ToolCall
 from monitor.context import COMPACTION, Cut, cut_by_share, cut_by_tokens, cut_by_turns, tail_budget
 from monitor.context.tokens import MESSAGE_TOKENS
+from monitor.messages import Message, Reasoning
 from tests.context.talk import IMAGE, ran, said, tokens, user
 
 

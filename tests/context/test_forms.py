@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from monitor import Text, UserMessage, repair
-from monitor.context import Form, read, validate
+from monitor import Text, UserMessage
+from monitor.context import Form, read, repair, validate
 from tests.context.dirty import histories, worded
 from tests.context.wire import FORMS, builder, sdk_takes
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from monitor import ErrorKind, FinishReason, History, HistoryEdit, ModelError, ToolSpec, Turn, Usage, Window
-from monitor.context import Full, Fullness, Headroom, OverflowKind
+from monitor import FinishReason, Turn, Usage, Window
+from monitor.context import Full, Fullness, Headroom, History, HistoryEdit, OverflowKind
+from monitor.models import ErrorKind, ModelError, ToolSpec
 from tests.context.talk import said, tokens, user
 
 pytestmark = pytest.mark.feature("OC-04")

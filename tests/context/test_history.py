@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Committed, ConfigError, History, HistoryEdit, Stale, Text, ToolCall, ToolResult, UserMessage
+from monitor import AssistantMessage, ConfigError, Text, UserMessage
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context import Committed, History, HistoryEdit, Stale
 from monitor.messages import Message
 
 
@@ -138,7 +140,7 @@ def test_a_result_without_its_call_has_no_way_in():
         history.append(orphan)
     with pytest.raises(ConfigError, match="result without its call"):
         history.commit(HistoryEdit(0, 0, 1, (orphan,), "test"))
-    with pytest.raises(ConfigError, match=r"not dict; monitor\.repair\(monitor\.context\.read\(form"):
+    with pytest.raises(ConfigError, match=r"not dict; monitor\.context\.repair\(monitor\.context\.read\(form"):
         history.append({"role": "user"})  # type: ignore[arg-type]
     assert (history.version, shown(history)) == (0, "a")
 

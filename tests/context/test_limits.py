@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from monitor import ConfigError, History, Message
-from monitor.context import HistoryLimits, KeepTurns, propose, user_turns
+from monitor import ConfigError
+from monitor.context import History, HistoryLimits, KeepTurns, propose_edit, user_turns
+from monitor.messages import Message
 from tests.context.talk import ran, said, user, words
 
 
@@ -51,7 +52,7 @@ def test_committed_turn_by_turn_the_head_moves_as_seldom():
     for n in range(100):
         for message in (user(f"{n}"), said("done")):
             history.append(message)
-        reduction = propose(history, KeepTurns(10))
+        reduction = propose_edit(history, KeepTurns(10))
         if reduction is not None:
             assert reduction.breaks_at == 0
             history.commit(reduction.edit)

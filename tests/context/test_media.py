@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from monitor import ConfigError, Media, ModelRequest, UserMessage
+from monitor import ConfigError, Media, UserMessage
 from monitor.context import ClipResults, DropMedia, reduced, sizes_by_source, without_media
 from monitor.context.tokens import MESSAGE_TOKENS
+from monitor.models import ModelRequest
 from tests.context.talk import IMAGE, ran, results, said, user, words
 
 SHOWN = (user("look", IMAGE), said("I see."), user("and", IMAGE), said("I see."), user("now", IMAGE))

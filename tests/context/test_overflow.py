@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from monitor.context.overflow import OVERFLOW_ROWS, Overflow, OverflowKind, OverflowRow, read_answer, read_failure, says_overflow
 from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
-from monitor.state import Usage
+from monitor.usage import Usage
 
 OVERFLOW, BYTES = OverflowKind.OVERFLOW, OverflowKind.BYTES
 

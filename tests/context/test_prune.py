@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from monitor import AssistantMessage, ConfigError, History, Message, ToolCall, UserMessage
-from monitor.context import PruneArguments, PruneResults, propose, read, repair
+from monitor import AssistantMessage, ConfigError, UserMessage
+from monitor.chunks import ToolCall
+from monitor.context import History, PruneArguments, PruneResults, propose_edit, read, repair
+from monitor.messages import Message
 from tests.context.talk import ran, results, said, tokens, user
 
 
@@ -66,7 +68,7 @@ def test_pruning_stops_at_a_summary_and_at_what_was_pruned_before():
 def test_what_the_model_sees_is_a_marker_and_the_original_stays_readable():
     """K12, K15: no file has to be written for it, so none can fail to be."""
     history = History(turns(50_000, 50_000, 1, 1))
-    reduction = propose(history, PruneResults())
+    reduction = propose_edit(history, PruneResults())
     assert reduction is not None
     history.commit(reduction.edit)
     assert results(history.messages)[0] == "[Old tool result cleared: 200000 characters]"
@@ -81,7 +83,7 @@ def test_errors_stay_because_they_keep_the_model_from_trying_again():
 
 def test_an_edit_made_after_a_turn_is_committed_while_the_next_one_is_being_written():
     history = History(turns(50_000, 50_000, 1, 1))
-    reduction = propose(history, PruneResults())
+    reduction = propose_edit(history, PruneResults())
     history.append(user("and now?"))
     assert reduction is not None
     history.commit(reduction.edit)

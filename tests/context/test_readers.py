@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import AdapterError, ConfigError, Media, RawMessage, Reasoning, Text, ToolCall, ToolResult, repair
-from monitor.context import Form, Unread, read, validate
+from monitor import ConfigError, Media, Text
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context import Form, RawMessage, Unread, read, repair, validate
+from monitor.errors import AdapterError
+from monitor.messages import Reasoning
 from tests.context.wire import FORMS
 
 PIXEL = "iVBORw0KGgo="

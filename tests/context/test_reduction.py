@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import Committed, ConfigError, History, Message, Reasoning, Text, ToolCall, ToolResult, UserMessage, repair
+from monitor import ConfigError, Text, UserMessage
+from monitor.chunks import ToolCall, ToolResult
 from monitor.context import (
     ClipResults,
+    Committed,
     Cut,
     DropMedia,
     Form,
+    History,
     KeepTurns,
     PruneArguments,
     PruneResults,
@@ -22,12 +25,13 @@ from monitor.context import (
     cut_by_tokens,
     cut_by_turns,
     head_of,
-    propose,
+    propose_edit,
     reduced,
+    repair,
     validate,
 )
 from monitor.context.tokens import IMAGE_TOKENS, MESSAGE_TOKENS, message_tokens
-from monitor.messages import AssistantMessage
+from monitor.messages import AssistantMessage, Message, Reasoning
 from tests.context.dirty import histories
 from tests.context.talk import IMAGE, ran, said, tokens, user
 from tests.context.wire import FORMS, builder
@@ -37,7 +41,7 @@ LONG = (user("look", IMAGE), ran("ok"), said("I see."), ran(tokens(10_000)), use
 
 def test_a_reduction_says_what_it_saves_and_from_where_on_the_provider_reads_anew():
     history = History(LONG)
-    reduction = propose(history, ClipResults())
+    reduction = propose_edit(history, ClipResults())
     assert reduction is not None
     assert reduction.breaks_at == 3
     assert reduction.changed == 1
@@ -52,52 +56,54 @@ def test_a_reduction_says_what_it_saves_and_from_where_on_the_provider_reads_ane
 
 def test_several_reducers_are_one_edit_that_breaks_the_cached_prefix_once():
     history = History(LONG)
-    reduction = propose(history, DropMedia(1), PruneResults(), ClipResults())
+    reduction = propose_edit(history, DropMedia(1), PruneResults(), ClipResults())
     assert reduction is not None
     assert (reduction.edit.kind, reduction.edit.start, reduction.edit.stop, reduction.changed) == ("media+truncate", 0, 4, 2)
     done = history.commit(reduction.edit)
     assert isinstance(done, Committed)
     assert [new is old for new, old in zip(history.messages, LONG, strict=True)] == [False, True, True, False, True, True]
     assert [history.behind(n, n + 1) for n in range(6)] == [(message,) for message in LONG]
-    assert propose(history, DropMedia(1), PruneResults(), ClipResults()) is None
+    assert propose_edit(history, DropMedia(1), PruneResults(), ClipResults()) is None
 
 
 def test_what_would_save_too_little_is_not_proposed():
     history = History(LONG)
-    assert propose(history, PruneResults()) is None
-    assert propose(history) is None
-    assert propose(history, ClipResults(), at_least_tokens=9_000) is not None
-    assert propose(history, ClipResults(), at_least_tokens=10_000) is None
+    assert propose_edit(history, PruneResults()) is None
+    assert propose_edit(history) is None
+    assert propose_edit(history, ClipResults(), at_least_tokens=9_000) is not None
+    assert propose_edit(history, ClipResults(), at_least_tokens=10_000) is None
 
 
 def test_what_saves_nothing_is_not_proposed_whatever_is_asked_for():
-    assert propose(History(LONG), ClipResults(), at_least_tokens=0, tokens=lambda _: 1) is None
+    assert propose_edit(History(LONG), ClipResults(), at_least_tokens=0, tokens=lambda _: 1) is None
 
 
 def test_the_same_message_over_and_over_is_taken_out_as_often_as_it_should():
     same = user("ping")
     history = History([same] * 5)
-    reduction = propose(history, KeepTurns(2))
+    reduction = propose_edit(history, KeepTurns(2))
     assert reduction is not None
     history.commit(reduction.edit)
     assert history.messages == (same, same)
 
 
 def test_another_count_of_tokens_can_be_given():
-    reduction = propose(History(LONG), DropMedia(0), tokens=lambda message: sum(not isinstance(part, Text) for part in message.content))
+    reduction = propose_edit(
+        History(LONG), DropMedia(0), tokens=lambda message: sum(not isinstance(part, Text) for part in message.content)
+    )
     assert reduction is not None
     assert reduction.saved_tokens == 1
 
 
 def test_the_head_can_be_given():
     history = History(LONG)
-    assert propose(history, ClipResults(), head=4) is None
+    assert propose_edit(history, ClipResults(), head=4) is None
     with pytest.raises(ConfigError, match="head is 7; the history has 6 messages"):
-        propose(history, ClipResults(), head=7)
+        propose_edit(history, ClipResults(), head=7)
 
 
 def test_in_memory_the_same_reducers_make_a_request():
-    assert reduced(LONG, DropMedia(1), ClipResults()) == propose(History(LONG), DropMedia(1), ClipResults()).edit.applied_to(LONG)  # type: ignore[union-attr]
+    assert reduced(LONG, DropMedia(1), ClipResults()) == propose_edit(History(LONG), DropMedia(1), ClipResults()).edit.applied_to(LONG)  # type: ignore[union-attr]
     assert reduced(LONG, PruneResults()) is LONG
 
 
@@ -160,7 +166,7 @@ def test_any_sequence_of_reductions_and_cuts_leaves_a_valid_history_in_order(
         if data.draw(st.booleans()):
             some = data.draw(st.lists(reducers, min_size=1, max_size=3))
             before = sum(map(message_tokens, owner.messages))
-            reduction = propose(owner, *some)
+            reduction = propose_edit(owner, *some)
             if reduction is not None:
                 assert isinstance(owner.commit(reduction.edit), Committed)
                 assert sum(map(message_tokens, owner.messages)) == before - reduction.saved_tokens < before

@@ -9,24 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import (
-    AdapterError,
-    AssistantMessage,
-    ConfigError,
-    FinishReason,
-    Media,
-    Message,
-    RawMessage,
-    Reasoning,
-    RepairKind,
-    Text,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-    repair,
-)
+from monitor import AssistantMessage, ConfigError, FinishReason, Media, Text, UserMessage
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context import RawMessage, repair
 from monitor.context.repair import BEGINNING
-from monitor.messages import CUT_OFF, NOT_CARRIED_OUT
+from monitor.errors import AdapterError
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, Message, Reasoning, RepairKind
 from tests.context.dirty import histories
 
 Kind = RepairKind

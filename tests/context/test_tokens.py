@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._tokens import estimate_tokens, weigh
+from monitor._util.tokens import estimate_tokens, weigh
 from monitor.chunks import ToolCall, ToolResult, UsageReport
 from monitor.context.history import Committed, History, HistoryEdit
 from monitor.context.tokens import (
@@ -33,7 +33,7 @@ from monitor.context.trigger import PI, Trigger
 from monitor.context.window import Window
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ModelRequest, ToolSpec
-from monitor.state import Usage
+from monitor.usage import Usage
 
 COUNTED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "token_counts.json").read_text(encoding="utf-8"))
 """Texts of many kinds, with what four vocabularies make of them: cl100k, o200k, Claude's, DeepSeek's."""

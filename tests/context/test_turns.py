@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitor import History, HistoryEdit
-from monitor.context import COMPACTION, KeepTurns, cut_by_turns, head_of, propose, user_turns
+from monitor.context import COMPACTION, History, HistoryEdit, KeepTurns, cut_by_turns, head_of, propose_edit, user_turns
 from tests.context.talk import ran, said, user
 
 TALK = (user("a"), ran("x"), said("A"), user("b"), user("c"), said("C"))
@@ -82,7 +81,7 @@ def test_of_two_compactions_only_the_latest_is_shown_and_stands_for_everything_b
 def test_reducers_leave_the_head_of_a_compacted_history_alone():
     history = History(TALK)
     history.commit(HistoryEdit(0, 0, 3, (user("summary"),), COMPACTION))
-    reduction = propose(history, KeepTurns(1))
+    reduction = propose_edit(history, KeepTurns(1))
     assert reduction is not None
     history.commit(reduction.edit)
     assert history.messages == (user("summary"), user("c"), said("C"))

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from monitor import AssistantMessage, ConfigError, Reasoning, Text, ToolCall, ToolResult, UserMessage
+from monitor import AssistantMessage, ConfigError, Text, UserMessage
+from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, validate
+from monitor.messages import Reasoning
 from tests.context.wire import FORMS, builder
 
 

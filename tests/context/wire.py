@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from monitor import to_form
+from monitor.adapters import to_form
 from monitor.context import Form
 from monitor.messages import Message
 

@@ -23,7 +23,7 @@ from monitor.chunks import CHUNK_TYPES, Chunk, TextDelta
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
 
-MODULES = [name for _, name, _ in pkgutil.iter_modules(monitor.adapters.__path__, "monitor.adapters.")]
+MODULES = [name for _, name, _ in pkgutil.walk_packages(monitor.adapters.__path__, "monitor.adapters.")]
 
 
 def adapters() -> Iterator[type]:

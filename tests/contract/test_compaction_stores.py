@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.compacting import CompactionFailure, CompactionReason, CompactionRecord, CompactionStore, record_codec, shown
+from monitor.compaction.records import CompactionRecord, CompactionStore, record_codec, shown
 from monitor.messages import Text, UserMessage
-from tests.supervisor.test_compaction import CEILING, driven, reads
+from monitor.reasons import CompactionFailure, CompactionReason
+from tests.harness.test_run_compaction import CEILING, driven, reads
 
 pytestmark = pytest.mark.feature("AC-10", "OC-16")
 
-MAKERS: dict[str, Callable[[], CompactionStore]] = {"memory": monitor.InMemoryCompactions}
+MAKERS: dict[str, Callable[[], CompactionStore]] = {"memory": monitor.compaction.InMemoryCompactions}
 
 
 @pytest.fixture(params=list(MAKERS.values()), ids=list(MAKERS))
@@ -35,7 +36,7 @@ class Full:
         self._store = store
 
     def add(self, record: CompactionRecord) -> None:
-        raise monitor.StoreError("the disk is full")
+        raise monitor.errors.StoreError("the disk is full")
 
     def records(self) -> Sequence[CompactionRecord]:
         return self._store.records()
@@ -57,7 +58,7 @@ def test_what_it_answered_is_not_changed_by_what_comes_later(store: CompactionSt
 
 @pytest.mark.parametrize("wrong", [None, "a summary", {"summary": "x"}, object()])
 def test_only_records_are_kept(store: CompactionStore, wrong: Any):
-    with pytest.raises(monitor.StoreError):
+    with pytest.raises(monitor.errors.StoreError):
         store.add(wrong)
     assert list(store.records()) == []
 
@@ -75,7 +76,7 @@ async def test_a_run_s_history_can_be_made_again_from_its_originals_and_the_reco
     assert seen > 10
     records = store.records()
     assert [one.reason for one in records] == [CompactionReason.CEILING] * 2
-    assert len(d.of(monitor.CompactionFinished)) == 2
+    assert len(d.of(monitor.events.CompactionFinished)) == 2
     again = [record_codec.loads(record_codec.dumps(one)) for one in records]
     assert again == list(records)
     assert shown(run.originals, again) == run.history
@@ -86,10 +87,10 @@ async def test_what_cannot_be_recorded_is_not_done(store: CompactionStore):
     d = driven(*CEILING, "done", compaction=monitor.Compaction(steps=(), store=Full(store)))
     await d.go()
     assert d.outcome.ok
-    (failed,) = d.of(monitor.CompactionFailed)
+    (failed,) = d.of(monitor.events.CompactionFailed)
     assert (failed.failure, failed.retryable) == (CompactionFailure.CRASHED, False)
     assert "the disk is full" in failed.detail
-    assert not d.of(monitor.CompactionFinished)
+    assert not d.of(monitor.events.CompactionFinished)
     assert d.run.history == d.run.originals
     assert list(store.records()) == []
 
@@ -99,5 +100,5 @@ async def test_nothing_is_recorded_of_one_that_failed(store: CompactionStore):
     answers = [*reads(20_000, 20_000, 20_000, 18_000, 8_000, 10), "done"]
     d = driven(*answers, summaries="No.", compaction=monitor.Compaction(steps=(), store=store))
     await d.go()
-    assert d.of(monitor.CompactionFailed)
+    assert d.of(monitor.events.CompactionFailed)
     assert list(store.records()) == []

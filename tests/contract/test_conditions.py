@@ -36,7 +36,8 @@ from monitor.conditions import (
     condition_from_dict,
 )
 from monitor.reasons import TerminateReason
-from monitor.state import Phase, RunState, Usage
+from monitor.state import Phase, RunState
+from monitor.usage import Usage
 from monitor.verdicts import Met, Stop, verdict_codec
 
 

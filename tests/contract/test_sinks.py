@@ -15,7 +15,6 @@ import pytest
 
 import monitor.sinks
 from monitor.chunks import TextDelta, ToolCall, ToolResult
-from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.events import (
     EVENT_TYPES,
     AbortRequested,
@@ -59,13 +58,13 @@ from monitor.events import (
     TurnStarted,
     WindowWarning,
 )
-from monitor.judging import AskCost, Judgement
+from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import TerminateReason
-from monitor.repairs import Repair, RepairKind
+from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
-from monitor.verdicts import Detection, Evidence, Stop
+from monitor.usage import AskCost
+from monitor.verdicts import Detection, Evidence, Judgement, Stop
 
 MAKERS: dict[type, Callable[[Path], Any]] = {
     MemorySink: lambda folder: MemorySink(),

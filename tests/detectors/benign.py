@@ -342,7 +342,7 @@ def product_descriptions() -> str:
     say = Said()
     rng = say.rng
     return "".join(
-        f"### {thing.title()}\n\n**Price:** {rng.randrange(999)} EUR\n\n**Description:** {say.who} {say.does} this {thing} at the "
+        f"### {thing.title()}\n\n**Price:** {rng.randrange(999)} EUR\n\n**RunOptions:** {say.who} {say.does} this {thing} at the "
         f"{say.where}, where {say.who} {say.does} the {say.what}.\n\n**Delivery:** within three working days\n\n"
         for thing in THINGS * 3
     )

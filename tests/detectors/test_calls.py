@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._hashing import canonical_json
+from monitor._util.hashing import canonical_json
 from monitor.chunks import ToolCall
 from monitor.detectors.calls import _canonical
 from monitor.detectors.tool_repetition import ToolCallRepetition

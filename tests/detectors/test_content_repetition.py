@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._hashing import identity
+from monitor._util.hashing import identity
 from monitor.chunks import ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors import NOTHING, ContentRepetition, TailRule, WindowRule
 from monitor.errors import ConfigError

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._hashing import identity
+from monitor._util.hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished, UsageReport
 from monitor.detectors import SimilarMessages
 from monitor.detectors.similar_messages import DEEDS_KEPT, HEAD_CHARS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._hashing import identity
+from monitor._util.hashing import identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors import ToolCallCycle, ToolCallRepetition, ToolPolicy
 from monitor.detectors.calls import CALLS_KEPT

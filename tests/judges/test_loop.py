@@ -8,12 +8,13 @@ import pytest
 
 import monitor
 from monitor.errors import AdapterError, ConfigError
+from monitor.judges.base import Judge, JudgeInput
 from monitor.judges.prompts import DONE_INSTRUCTIONS, LOOP_INSTRUCTIONS
-from monitor.judges.verdict import REPLY_SCHEMA
-from monitor.judging import Judge, JudgeInput, Judgement
+from monitor.judges.reply import REPLY_SCHEMA
 from monitor.messages import Text, UserMessage
 from monitor.models import Model, ModelRequest
 from monitor.testing import ScriptedModel
+from monitor.verdicts import Judgement
 
 RUN = JudgeInput("Find it.", "no calls", 30)
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.chunks import ToolCall, ToolResult
-from monitor.digest import Digest
+from monitor.judges.base import JudgeInput
+from monitor.judges.digest import Digest
 from monitor.judges.prompts import BEGIN, END, question
-from monitor.judging import JudgeInput
 from monitor.outcome import Turn
 
 ATTACKS = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import monitor
-from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.events import Event
-from monitor.judging import AskCost
+from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.sinks import line_of
 from monitor.testing import CapturedEvents, ScriptedModel, call
+from monitor.usage import AskCost
 
 
 def nothing_new(query: str) -> str:
@@ -22,7 +22,7 @@ async def events_of_a_run() -> list[Event]:
     sink = CapturedEvents()
     model = ScriptedModel(
         ConnectionError("gone"),
-        [monitor.ReasoningDelta("Hm."), call("nothing_new", query="x"), call("emit_value", name="risk", value="much")],
+        [monitor.chunks.ReasoningDelta("Hm."), call("nothing_new", query="x"), call("emit_value", name="risk", value="much")],
         [call("update_plan", step=1, status="completed"), "well"],
         "done",
         [call("emit_value", name="risk", value=0.5)],
@@ -53,13 +53,15 @@ async def test_every_event_is_one_line_that_holds_no_line_end():
 
 
 def test_what_was_repaired_is_counted_by_its_kind():
-    added = [monitor.Repair(monitor.RepairKind.RESULT_ADDED, index, "for look") for index in (1, 3)]
-    event = monitor.HistoryRepaired(0.0, 0, (*added, monitor.Repair(monitor.RepairKind.USER_ADDED, 0, "")), ("a role",))
+    added = [monitor.messages.Repair(monitor.messages.RepairKind.RESULT_ADDED, index, "for look") for index in (1, 3)]
+    event = monitor.events.HistoryRepaired(
+        0.0, 0, (*added, monitor.messages.Repair(monitor.messages.RepairKind.USER_ADDED, 0, "")), ("a role",)
+    )
     assert line_of(event) == "history repaired: result_added 2, user_added 1; it may be refused: a role"
 
 
 def test_a_line_is_cut_to_its_length_or_not_at_all():
-    event = monitor.Nudged(0.0, 1, "word " * 100)
+    event = monitor.events.Nudged(0.0, 1, "word " * 100)
     assert len(line_of(event, chars=40)) == 40
     assert line_of(event, chars=40).endswith("…")
     assert len(line_of(event, chars=None)) == len("nudge: ") + 499
@@ -67,29 +69,29 @@ def test_a_line_is_cut_to_its_length_or_not_at_all():
 
 HIGH_WATER = CompactionReason.HIGH_WATER
 COMPACTIONS = [
-    (monitor.ContextNearlyFull(1.0, 3, 77_000, 85_000), "context nearly full: 77,000 tokens; it is compacted at 85,000"),
-    (monitor.HistoryReduced(1.0, 3, "prune", 21_000, 60_000, 7), "history reduced: prune in 7 messages, 21,000 tokens less"),
+    (monitor.events.ContextNearlyFull(1.0, 3, 77_000, 85_000), "context nearly full: 77,000 tokens; it is compacted at 85,000"),
+    (monitor.events.HistoryReduced(1.0, 3, "prune", 21_000, 60_000, 7), "history reduced: prune in 7 messages, 21,000 tokens less"),
     (
-        monitor.CompactionStarted(1.0, 3, 1, HIGH_WATER, "default", 85_000, background=True),
+        monitor.events.CompactionStarted(1.0, 3, 1, HIGH_WATER, "default", 85_000, background=True),
         "compaction begins (high_water) at 85,000 tokens, beside the run",
     ),
     (
-        monitor.CompactionStarted(1.0, 3, 2, CompactionReason.OVERFLOW, "default", 99_000, background=False, refill="instructions"),
+        monitor.events.CompactionStarted(1.0, 3, 2, CompactionReason.OVERFLOW, "default", 99_000, background=False, refill="instructions"),
         "compaction begins (overflow) at 99,000 tokens, the run waits; filled again by instructions",
     ),
-    (monitor.CompactionProgressed(1.0, 3, 1, 40, 90), "compaction: 40 of 90 messages are in the summary"),
+    (monitor.events.CompactionProgressed(1.0, 3, 1, 40, 90), "compaction: 40 of 90 messages are in the summary"),
     (
-        monitor.CompactionFinished(
+        monitor.events.CompactionFinished(
             1.0, 4, 1, HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "extractive", AskCost(), 0, None, 0.2, ("no model answered",)
         ),
         "compacted by extractive: 85,000 -> 30,000 tokens, 12 messages kept; no model answered",
     ),
     (
-        monitor.CompactionSkipped(1.0, 4, HIGH_WATER, CompactionFailure.CANCELLED, "a hook cancelled it: not now"),
+        monitor.events.CompactionSkipped(1.0, 4, HIGH_WATER, CompactionFailure.CANCELLED, "a hook cancelled it: not now"),
         "no compaction (cancelled): a hook cancelled it: not now",
     ),
     (
-        monitor.CompactionFailed(1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=AskCost(), after_s=60.0),
+        monitor.events.CompactionFailed(1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=AskCost(), after_s=60.0),
         "compaction failed (timeout): 60 s",
     ),
 ]

@@ -13,7 +13,6 @@ import pytest
 import structlog
 
 from monitor.chunks import ToolCall
-from monitor.compacting import CompactionFailure, CompactionReason
 from monitor.errors import StoreError
 from monitor.events import (
     AbortRequested,
@@ -35,12 +34,12 @@ from monitor.events import (
     WindowWarning,
     event_codec,
 )
-from monitor.judging import AskCost
+from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
-from monitor.reasons import TerminateReason
-from monitor.repairs import Repair, RepairKind
+from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
+from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, Stop
 
 STARTED = RunStarted(0.0, ("content_repetition",), "(timeout | idle_timeout)")

@@ -29,7 +29,7 @@ from monitor.testing.anthropic_steps import (
     text,
     think,
 )
-from tests.adapters.anthropic_sdk import ASKED, TRANSPORTS, sdk
+from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, sdk
 
 STREAMS = Path(__file__).parents[2] / "fixtures" / "streams" / "anthropic"
 TURN = [start(), *think("hm"), *say("Par", "is.", index=1), *call("look", {"q": 1}, index=2), *redacted(index=3), *finish("tool_use")]

@@ -33,9 +33,9 @@ def agent() -> monitor.Supervisor:
 async def test_the_events_of_a_run_that_is_made_in_the_block_are_collected_without_a_sink():
     with capture_events() as events:
         await agent().run("x")
-    assert isinstance(events[0], monitor.RunStarted)
-    assert isinstance(events[-1], monitor.RunTerminated)
-    assert [event.result.text for event in events.of(monitor.ToolFinished)] == ["nothing about x"]
+    assert isinstance(events[0], monitor.events.RunStarted)
+    assert isinstance(events[-1], monitor.events.RunTerminated)
+    assert [event.result.text for event in events.of(monitor.events.ToolFinished)] == ["nothing about x"]
     assert events.outcome.emitted == {"risk": 0.5}
 
 
@@ -104,13 +104,13 @@ async def test_it_is_also_a_plain_sink_and_is_told_everything_once():
     sup = monitor.Supervisor(ScriptedModel("hello"), sinks=[events])
     await sup.run("x")
     assert events.outcome.text == "hello"
-    assert len(events.of(monitor.RunTerminated)) == 1
+    assert len(events.of(monitor.events.RunTerminated)) == 1
 
 
 async def test_a_sink_that_is_given_and_listening_hears_each_event_once():
     with capture_events() as events:
         await monitor.Supervisor(ScriptedModel("hello"), sinks=[events]).run("x")
-    assert len(events.of(monitor.RunStarted)) == 1
+    assert len(events.of(monitor.events.RunStarted)) == 1
 
 
 async def test_long_texts_are_cut_in_a_summary_and_whole_on_demand():

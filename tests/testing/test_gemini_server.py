@@ -48,7 +48,7 @@ from monitor.testing.gemini_steps import (
     thought,
     usage_only,
 )
-from tests.adapters.google_sdk import TRANSPORTS, received, sdk, sdk_warnings, stream
+from tests.adapters.google.sdk import TRANSPORTS, received, sdk, sdk_warnings, stream
 
 pytestmark = sdk_warnings
 

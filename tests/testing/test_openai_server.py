@@ -45,7 +45,7 @@ from monitor.testing.openai_steps import (
     thought,
     usage_only,
 )
-from tests.adapters.openai_sdk import APIS, TRANSPORTS, aiohttp_warnings, received, sdk, stream
+from tests.adapters.openai.sdk import APIS, TRANSPORTS, aiohttp_warnings, received, sdk, stream
 
 pytestmark = aiohttp_warnings
 

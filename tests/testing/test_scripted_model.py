@@ -16,18 +16,18 @@ def request(text: str = "x") -> ModelRequest:
     return ModelRequest((UserMessage((Text(text),)),))
 
 
-async def said(model: ScriptedModel, asked: ModelRequest | None = None) -> list[monitor.Chunk]:
+async def said(model: ScriptedModel, asked: ModelRequest | None = None) -> list[monitor.chunks.Chunk]:
     return [chunk async for chunk in model.stream(asked or request())]
 
 
-DONE = monitor.TurnFinished(monitor.FinishReason.DONE)
+DONE = monitor.chunks.TurnFinished(monitor.FinishReason.DONE)
 
 
 async def test_each_request_has_the_next_answer_and_ends_well():
     search = call("search", q="x")
     model = ScriptedModel("Hello", [search, "looking"])
-    assert await said(model) == [monitor.TextDelta("Hello"), DONE]
-    assert await said(model) == [search, monitor.TextDelta("looking"), DONE]
+    assert await said(model) == [monitor.chunks.TextDelta("Hello"), DONE]
+    assert await said(model) == [search, monitor.chunks.TextDelta("looking"), DONE]
 
 
 async def test_it_remembers_what_it_was_sent_and_whether_that_was_read():
@@ -44,7 +44,7 @@ async def test_it_remembers_what_it_was_sent_and_whether_that_was_read():
 async def test_an_exception_stands_for_a_failed_call():
     model = ScriptedModel(["so far", ConnectionError("gone")])
     stream = model.stream(request())
-    assert await anext(stream) == monitor.TextDelta("so far")
+    assert await anext(stream) == monitor.chunks.TextDelta("so far")
     with pytest.raises(ConnectionError, match="gone"):
         await anext(stream)
 
@@ -53,16 +53,16 @@ async def test_a_function_answers_by_what_it_is_sent():
     def echo(asked: ModelRequest) -> str:
         return f"{len(asked.messages)} messages"
 
-    assert (await said(ScriptedModel(echo)))[0] == monitor.TextDelta("1 messages")
+    assert (await said(ScriptedModel(echo)))[0] == monitor.chunks.TextDelta("1 messages")
     model = ScriptedModel("plain", echo)
     await said(model)
-    assert (await said(model))[0] == monitor.TextDelta("1 messages")
+    assert (await said(model))[0] == monitor.chunks.TextDelta("1 messages")
 
 
 async def test_a_finish_of_the_scripts_own_stands_and_none_may_be_left_out():
-    cut_off = monitor.TurnFinished(monitor.FinishReason.LENGTH)
-    assert await said(ScriptedModel(["half", cut_off])) == [monitor.TextDelta("half"), cut_off]
-    assert await said(ScriptedModel("half", finishes=False)) == [monitor.TextDelta("half")]
+    cut_off = monitor.chunks.TurnFinished(monitor.FinishReason.LENGTH)
+    assert await said(ScriptedModel(["half", cut_off])) == [monitor.chunks.TextDelta("half"), cut_off]
+    assert await said(ScriptedModel("half", finishes=False)) == [monitor.chunks.TextDelta("half")]
 
 
 async def test_a_request_beyond_the_script_ends_the_run_and_says_so():

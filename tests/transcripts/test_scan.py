@@ -9,7 +9,7 @@ import pytest
 
 from monitor.chunks import Chunk
 from monitor.detectors import ToolCallRepetition
-from monitor.errors import RunFailed
+from monitor.outcome import RunFailed
 from monitor.policy import Ladder, ObserveOnly
 from monitor.transcripts import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
 from monitor.transcripts.scan import SLICE_CHARS, Amount, scan_run

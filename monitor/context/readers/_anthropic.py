@@ -6,11 +6,11 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
+from monitor._util.signatures import REDACTED
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.context.readers._plain import base64_of, in_order, objects, role_of, text, words
 from monitor.messages import Media, Reasoning, Text
-from monitor.signatures import REDACTED
 
 """Before the data of a redacted block, in a signature. A signature proper is base64, which has no colon."""
 

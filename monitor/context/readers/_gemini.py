@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from monitor._codec import text_of
+from monitor._util.codec import text_of
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.context.readers._plain import base64_of, objects, role_of, text

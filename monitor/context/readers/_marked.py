@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from monitor._util.signatures import mark
 from monitor.messages import Reasoning
-from monitor.signatures import mark
 
 
 def marked(fields: Mapping[str, Any]) -> Reasoning:

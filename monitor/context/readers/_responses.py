@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from monitor._codec import to_plain
+from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.context.readers._marked import marked

@@ -56,7 +56,7 @@ class Off:
         """Nothing to take back."""
 
 
-class Channel:
+class TextChannel:
     """Feeds the rules; offsets are code points since the run began."""
 
     __slots__ = (

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from monitor._hashing import identity
+from monitor._util.hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
-from monitor.detectors.text.channel import Channel as TextChannel
+from monitor.detectors.text.channel import TextChannel
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule

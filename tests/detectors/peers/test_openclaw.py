@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitor._hashing import canonical_json, identity
+from monitor._util.hashing import canonical_json, identity
 from monitor.detectors import ToolPolicy
 from monitor.verdicts import VETO
 from tests.detectors.agent import letters

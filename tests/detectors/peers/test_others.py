@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from monitor.chunks import TurnFinished
+from monitor.core.run import RunCore
 from monitor.detectors import ToolCallRepetition, ToolPolicy
 from monitor.policy import StopAtFirstLoop
 from monitor.reasons import FinishReason, TerminateReason
-from monitor.run import RunCore
 from tests.detectors.agent import letters
 from tests.detectors.peers.scripts import agent, chants, in_pieces, loops, numbered, play, row
 

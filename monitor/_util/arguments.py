@@ -1,0 +1,65 @@
+"""What the monitor's own tools have in common: how they read what a model sent, and how they answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from monitor._util.codec import text_of
+
+SHOWN_CHARS = 80
+"""As much of a wrong value is shown to the model again: enough to know it by."""
+COMPARED_CHARS = 100
+"""As much of a name is compared with the known ones: a model that loops may send a very long one."""
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """What one of the monitor's own tools says to the model."""
+
+    text: str
+    is_error: bool = False
+
+
+def arguments_in(arguments: object) -> dict[str, Any]:
+    """The arguments of a call as a dict: also from the text of a JSON object, and `None` as none at all.
+
+    Anything else is a `ValueError` whose message is for the model.
+    """
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"The arguments are no valid JSON ({error}).") from None
+    if not isinstance(arguments, Mapping):
+        raise ValueError(f"The arguments must be a JSON object, not {shown(arguments)}.")
+    return dict(arguments)
+
+
+def shown(value: object) -> str:
+    """`value` as JSON, cut to `SHOWN_CHARS` code points."""
+    try:
+        text = json.dumps(value[:SHOWN_CHARS], ensure_ascii=False) if isinstance(value, str) else text_of(value)
+    except (ValueError, RecursionError):  # an integer of more digits than Python writes
+        return f"({type(value).__name__})"
+    return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
+
+
+def closest(name: object, names: Iterable[str]) -> str | None:
+    """The one of `names` that was probably meant: equal but for case, spaces and punctuation, else similar; `None`: no idea."""
+    if not isinstance(name, str):
+        return None
+    known: dict[str, str] = {}
+    for candidate in names:
+        known.setdefault(_bare(candidate), candidate)
+    found = get_close_matches(_bare(name), known, n=1)
+    return known[found[0]] if found else None
+
+
+def _bare(name: str) -> str:
+    return "".join(char for char in name[:COMPARED_CHARS].casefold() if char.isalnum())

@@ -1,0 +1,39 @@
+"""What a caller gives, checked where it is given and not where it first fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+from monitor.errors import ConfigError
+
+ROUNDING_USD = 1e-9
+"""Costs are sums of floats: a limit is passed by more than this, a tenth of what a token costs at a cent a million."""
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """A whole number; `True` is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """A number that a float can hold, neither infinite nor NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
+    """A list of detectors or sinks, checked where it is given and not where it first fails."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
+    for part in given:
+        check_part(name, part, method)
+    return given
+
+
+def check_part(name: str, part: object, method: str) -> None:
+    """Raise `ConfigError` for a class in place of an object, and for an object that cannot do its part."""
+    if isinstance(part, type):
+        raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
+    if not callable(getattr(part, method, None)):
+        raise ConfigError(f"{name}: {part!r} has no {method}()")

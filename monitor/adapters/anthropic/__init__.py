@@ -1,0 +1,1 @@
+"""The adapter of anthropic: its streams, its models, its errors."""

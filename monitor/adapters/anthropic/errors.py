@@ -1,0 +1,118 @@
+"""Which kind of failure an exception of anthropic, or of a transport under it, is.
+
+An error in the middle of a stream is an `APIStatusError` with the stream's status, 200; so the service's own word for the kind of error
+goes before the status. Where the connection breaks, the SDK lets the transport's exception through.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from monitor.adapters.base import ReportedFailure
+from monitor.adapters.errors import attribute, causes, header_delay_s, kind_by_type, message_of, said_or
+from monitor.context.overflow import says_overflow
+from monitor.errors import AdapterError
+from monitor.models import ErrorKind, ModelError
+
+_KINDS: Final = {
+    "authentication_error": ErrorKind.AUTH,
+    "permission_error": ErrorKind.AUTH,
+    "rate_limit_error": ErrorKind.RATE_LIMITED,
+    "overloaded_error": ErrorKind.SERVER,
+    "api_error": ErrorKind.SERVER,
+    "timeout_error": ErrorKind.SERVER,
+    "billing_error": ErrorKind.REQUEST,
+    "not_found_error": ErrorKind.REQUEST,
+    "conflict_error": ErrorKind.REQUEST,
+    "request_too_large": ErrorKind.OVERFLOW,
+    "invalid_request_error": ErrorKind.REQUEST,
+}
+"""By `error.type` of the body: https://docs.claude.com/en/api/errors"""
+
+_NO_STATUS: Final = 0
+_TOO_LARGE: Final = 413
+"""The request has too many bytes (32 MB). Less history and fewer files help, as for too many tokens, so it is the same kind;
+`ModelError.status` tells which."""
+
+_FILTERED: Final = "blocked by content filtering"
+_UNREADABLE: Final = ("Unable to parse tool parameter JSON", "Unexpected event order", "Unexpected event runtime type")
+"""What the `messages.stream` helper says of a stream that it cannot put together, as a plain ValueError, RuntimeError or TypeError."""
+_NO_KEY: Final = "Could not resolve authentication method"
+"""The SDK's TypeError where there is no key."""
+
+
+def classify(error: BaseException) -> ModelError:
+    """The kind of `error`, its message, and what the service says of waiting. Never raises."""
+    if isinstance(error, ReportedFailure):
+        return error.model_error
+    if isinstance(error, AdapterError):
+        return ModelError(ErrorKind.MALFORMED, str(error))
+    chain = causes(error)
+    for cause in chain:
+        status = attribute(cause, "status_code")
+        if type(status) is int and kind_by_type(cause) is None:
+            return _api_error(cause, status)
+    for cause in chain:
+        kind = _kind_by_type(cause)
+        if kind is not None:
+            return ModelError(kind, message_of(error))
+    return ModelError(ErrorKind.UNKNOWN, message_of(error))
+
+
+def reported(error: object) -> ModelError:
+    """What an error object of the service says."""
+    word, said = attribute(error, "type"), attribute(error, "message")
+    message = said if isinstance(said, str) and said else "the service sent an error"
+    code = word if isinstance(word, str) else None
+    return ModelError(_kind(code, _NO_STATUS, message), message, code=code)
+
+
+def _kind_by_type(error: BaseException) -> ErrorKind | None:
+    names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.partition(".")[0] == "anthropic"}
+    if "CredentialsError" in names:
+        return ErrorKind.AUTH
+    if "APIConnectionError" in names:
+        return ErrorKind.NETWORK
+    message = message_of(error)
+    if isinstance(error, TypeError) and _NO_KEY in message:
+        return ErrorKind.AUTH
+    if isinstance(error, ValueError | RuntimeError | TypeError) and message.startswith(_UNREADABLE):
+        return ErrorKind.MALFORMED
+    return kind_by_type(error)
+
+
+def _api_error(error: BaseException, status: int) -> ModelError:
+    said, code = attribute(error, "type"), attribute(error, "error_code")
+    word = said if isinstance(said, str) else None
+    message = said_or(attribute(error, "api_message") or attribute(error, "message"), error)
+    return ModelError(
+        kind=_kind(word, status, message),
+        message=message,
+        retry_after_s=header_delay_s(attribute(attribute(error, "response"), "headers")),
+        status=status,
+        code=code if isinstance(code, str) else word,
+    )
+
+
+def _kind(word: str | None, status: int, message: str) -> ErrorKind:
+    kind = _KINDS.get(word or "") or _kind_by_status(status)
+    if kind is ErrorKind.REQUEST and _FILTERED in message:
+        return ErrorKind.BLOCKED
+    if kind in {ErrorKind.REQUEST, ErrorKind.UNKNOWN} and (status == _TOO_LARGE or says_overflow(message, status=status or None)):
+        return ErrorKind.OVERFLOW
+    return kind
+
+
+def _kind_by_status(status: int) -> ErrorKind:
+    match status:
+        case 401 | 403:
+            return ErrorKind.AUTH
+        case 429:
+            return ErrorKind.RATE_LIMITED
+        case 408:
+            return ErrorKind.SERVER
+        case _ if 400 <= status < 500:  # noqa: PLR2004 - the HTTP classes
+            return ErrorKind.REQUEST
+        case _ if status >= 500:  # noqa: PLR2004
+            return ErrorKind.SERVER
+    return ErrorKind.UNKNOWN

@@ -1,0 +1,339 @@
+"""Claude through anthropic, as a `Model`.
+
+`to_messages` and `to_parameters` say a neutral request in the SDK's words, as plain data; they need no SDK and send nothing.
+`AnthropicModel` makes the call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from anyio.lowlevel import RunVar
+
+from monitor._util.codec import to_plain
+from monitor._util.hashing import identity
+from monitor._util.signatures import REDACTED, read_mark
+from monitor.adapters.anthropic.stream import AnthropicAdapter
+from monitor.adapters.base import AdapterFactory
+from monitor.adapters.requests import Opening, suggested, valid, valid_data
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context.forms import Form
+from monitor.errors import ConfigError, MissingExtra, describe
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.models import ModelRequest, ToolChoice, ToolSpec
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from anthropic.types import RawMessageStreamEvent
+
+
+MAX_TOKENS: Final = 32_000
+"""The API has no default for the length of an answer. This is the lowest limit among the Claude 4 models (Opus 4): less would cut long
+tool calls off, and more is refused by some."""
+
+_CHOICES: Final[Mapping[ToolChoice, str]] = {"auto": "auto", "required": "any", "none": "none"}
+_OF_THE_REQUEST: Final = {
+    "model": "the model's name says it",
+    "messages": "the request's messages say it",
+    "system": "the request's instructions say it",
+    "stream": "every answer is streamed",
+}
+"""Settings of the SDK that are no settings here, and why."""
+
+
+class AnthropicModel:
+    """A Claude model. Each call is one request: what fails is not tried again by a client that is made here.
+
+    `client`: an `AsyncAnthropic`, or one for Bedrock or Vertex; it stays yours, with its retries, and you close it. Without one, a client
+    is made from the environment (`ANTHROPIC_API_KEY`, or what else the SDK reads) at the first call of each event loop; `aclose()` closes
+    that of the running loop.
+
+    `settings` of a request are the arguments of `messages.create`; what the installed SDK does not know (of late `temperature`) goes into
+    `extra_body`. With `betas` among them the call is one of `beta.messages.create`.
+    `max_tokens` is `MAX_TOKENS`, 32,000, if the settings do not say it, and as much more as a budget for thinking takes of it.
+    """
+
+    adapter: ClassVar[AdapterFactory] = AnthropicAdapter
+    form: ClassVar[Form] = "anthropic"
+
+    def __init__(self, model: str, *, client: Any = None) -> None:
+        if not model:
+            raise ConfigError("the model has no name; write one such as 'claude-sonnet-5'")
+        self.name = f"anthropic:{model}"
+        self._model = model
+        self._known = _known_settings()
+        if client is not None and not _is_async_client(client):
+            raise ConfigError(f"client takes an AsyncAnthropic, not {type(client).__name__}")
+        self._given: AsyncAnthropic | None = client
+        self._made: RunVar[Any] = RunVar("client")
+
+    def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[RawMessageStreamEvent]]:
+        """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
+
+        Raises `ConfigError` for settings that `messages.create` does not have, and for a request that says nothing.
+        """
+        parameters = to_parameters(request)
+        if not parameters["messages"]:
+            raise ConfigError("the request has no messages, or only empty ones")
+        known = self._known["betas" in parameters]
+        unknown = [str(name) for name in parameters if name not in known]
+        if unknown:
+            named = ", ".join(suggested(name, known) for name in unknown)
+            raise ConfigError(
+                f"anthropic has no such settings: {named}; what the service takes and the SDK does not know goes into extra_body"
+            )
+        return Opening(partial(self._open, parameters | {"model": self._model, "stream": True}))
+
+    async def aclose(self) -> None:
+        """Close the client that was made in this event loop, if any. The next call makes another one."""
+        made = self._made.get(None)
+        if made is not None:
+            self._made.set(None)
+            await made.close()
+
+    async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[RawMessageStreamEvent]:
+        client: AsyncAnthropic | None = self._given or self._made.get(None)
+        if client is None:
+            client = _client_from_environment()
+            self._made.set(client)
+        messages: Any = client.beta.messages if "betas" in parameters else client.messages
+        stream: AsyncIterator[RawMessageStreamEvent] = await messages.create(**parameters)
+        return stream
+
+
+# --- the SDK
+
+
+def _known_settings() -> tuple[frozenset[str], frozenset[str]]:
+    """The arguments of `messages.create`, and of the same under `beta`."""
+    try:  # here, because the SDK is optional, and takes a second to import
+        from anthropic.resources.beta.messages import AsyncMessages as BetaMessages  # noqa: PLC0415
+        from anthropic.resources.messages import AsyncMessages  # noqa: PLC0415
+    except ImportError as error:
+        if (error.name or "").startswith("anthropic"):
+            raise MissingExtra("anthropic", "anthropic") from None
+        raise
+    plain, beta = (frozenset(inspect.signature(one.create).parameters) - {"self"} for one in (AsyncMessages, BetaMessages))
+    return plain, beta
+
+
+def _is_async_client(client: object) -> bool:
+    """The SDK's synchronous clients have the same methods, and can be told by what they cannot be entered with."""
+    return callable(getattr(getattr(client, "messages", None), "create", None)) and (
+        hasattr(client, "__aenter__") or not hasattr(client, "__enter__")
+    )
+
+
+def _client_from_environment() -> AsyncAnthropic:
+    """Without the SDK's own retries: who supervises decides about another attempt, and is told of each."""
+    from anthropic import AsyncAnthropic  # noqa: PLC0415 - as above
+
+    try:
+        client = AsyncAnthropic(max_retries=0)
+    except Exception as error:
+        raise ConfigError(f"no Anthropic client can be made from the environment: {describe(error)}") from error
+    if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
+        raise ConfigError("no Anthropic client can be made from the environment: set ANTHROPIC_API_KEY, or give client=")
+    return client
+
+
+# --- the request
+
+
+def to_parameters(request: ModelRequest) -> dict[str, Any]:
+    """Messages, instructions, tools, tool choice and settings as arguments of `messages.create`.
+
+    The setting `tools` (server-side ones) is added to what the request says; `tool_choice` may say `disable_parallel_tool_use` and
+    nothing else. Where a history with calls is shown and no tool is offered, the tools called are declared, and may not be called: the
+    service wants them named. Raises `ConfigError` for a setting that is no setting here, and for a call that is required where there is
+    no tool, or while thinking is enabled, which the service refuses.
+    """
+    for name, why in _OF_THE_REQUEST.items():
+        if name in request.settings:
+            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+    thinking = request.settings.get("thinking")
+    mode = thinking.get("type") if isinstance(thinking, Mapping) else None
+    parameters: dict[str, Any] = {"max_tokens": MAX_TOKENS + _thinking_budget(thinking), **request.settings}
+    parameters["messages"] = to_messages(request.messages, thinking=mode != "disabled")
+    if request.instructions:
+        parameters["system"] = valid(request.instructions)
+    choice, tools = request.tool_choice, [*map(_declared, request.tools), *(parameters.get("tools") or ())]
+    if choice == "required" and not request.tools:
+        raise ConfigError("tool_choice is 'required', and the request has no tools")
+    if choice == "required" and mode == "enabled":
+        raise ConfigError("tool_choice is 'required', and Anthropic cannot force a call while thinking is enabled; leave one of them away")
+    if not tools:
+        choice, tools = "none", _called(request.messages)
+    parallel = _parallel(parameters.pop("tool_choice", None))
+    if tools:
+        parameters["tools"] = tools
+        parameters["tool_choice"] = {"type": _CHOICES[choice], **({} if choice == "none" else parallel)}
+    return parameters
+
+
+def _called(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    parts = (part for message in messages if isinstance(message, AssistantMessage) for part in message.content)
+    names = dict.fromkeys(part.name for part in parts if isinstance(part, ToolCall))
+    return [_declared(ToolSpec(name, "Not available any more.", {})) for name in names]
+
+
+def _thinking_budget(thinking: object) -> int:
+    """Thinking counts towards `max_tokens`, which has to be larger than its budget."""
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    return budget if isinstance(budget, int) and budget > 0 else 0
+
+
+def _parallel(given: object) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or given.keys() - {"disable_parallel_tool_use"}:
+        raise ConfigError(f"the setting tool_choice takes disable_parallel_tool_use only, not {given!r}; the request says the rest")
+    return dict(given)
+
+
+def _declared(tool: ToolSpec) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **to_plain(tool.parameters)}}
+
+
+# --- the history
+
+
+def to_messages(messages: Iterable[Message], *, thinking: bool = True) -> list[dict[str, Any]]:
+    """A neutral history as messages that the service takes.
+
+    The results of a turn follow it in call order, at the head of one user message. A call without a result is answered by an error, and
+    one whose arguments were cut off has none: neither may stand in a history otherwise. Neighbours of one role become one message, what
+    is blank is left away, half of a surrogate pair becomes U+FFFD, and an id that another provider gave, or that is there twice, is
+    replaced by one that the service takes.
+
+    Thinking goes back as it came, in its place and with its signature. Left away is what the service refuses: thinking without a signature,
+    thinking with nothing after it, and all of it where `thinking` is off.
+
+    Raises `ConfigError` for media that are no image, PDF or text, or have neither data nor address.
+    """
+    said: list[dict[str, Any]] = []
+    ids: set[str] = set()
+    for message in messages:
+        match message:
+            case UserMessage(content=content):
+                _add(said, "user", [block for one in content if (block := _shown(one)) is not None])
+            case AssistantMessage():
+                blocks, results = _turn(message, ids, thinking=thinking)
+                _add(said, "assistant", blocks)
+                _add(said, "user", results)
+    return said
+
+
+def _add(said: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
+    if blocks and said and said[-1]["role"] == role:
+        said[-1]["content"] += blocks
+    elif blocks:
+        said.append({"role": role, "content": blocks})
+
+
+def _shown(one: Text | Media) -> dict[str, Any] | None:
+    return _text(one.text) if isinstance(one, Text) else _media(one)
+
+
+def _text(words: str) -> dict[str, Any] | None:
+    """The service refuses a block of text that is blank."""
+    return {"type": "text", "text": valid(words)} if words.strip() else None
+
+
+_IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_PDF: Final = "application/pdf"
+
+
+def _media(media: Media) -> dict[str, Any]:
+    """By its bytes where it has them."""
+    what = media.name or media.mime_type
+    titled = {} if media.name is None else {"title": valid(media.name)}
+    if media.data is None and media.uri is None:
+        raise ConfigError(f"{what} has neither data nor uri")
+    if media.mime_type in _IMAGES:
+        return {"type": "image", "source": _source(media)}
+    if media.mime_type == _PDF:
+        return {"type": "document", "source": _source(media), **titled}
+    if media.mime_type.startswith("text/") and media.data is not None:
+        text = {"type": "text", "media_type": "text/plain", "data": valid(_bytes(media).decode("utf-8", "replace"))}
+        return {"type": "document", "source": text, **titled}
+    raise ConfigError(f"Anthropic takes images (JPEG, PNG, GIF, WebP), PDFs, and text with its data; {what} is {media.mime_type}")
+
+
+def _source(media: Media) -> dict[str, Any]:
+    """`uri` may also be the id of an uploaded file."""
+    if media.data is not None:
+        _bytes(media)
+        return {"type": "base64", "media_type": media.mime_type, "data": media.data}
+    address = media.uri or ""
+    return {"type": "file", "file_id": address} if address.startswith("file_") else {"type": "url", "url": address}
+
+
+def _bytes(media: Media) -> bytes:
+    try:
+        return b64decode(media.data or "", validate=True)
+    except ValueError:
+        raise ConfigError(f"the data of {media.name or media.mime_type} is not base64") from None
+
+
+def _turn(message: AssistantMessage, ids: set[str], *, thinking: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What the model said, and what its calls were answered."""
+    blocks: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    results = list(message.results)
+    for piece in message.content:
+        match piece:
+            case Text(text=words):
+                blocks += [block] if (block := _text(words)) is not None else []
+            case Reasoning() if thinking:
+                blocks += [block] if (block := _thinking(piece)) is not None else []
+            case ToolCall():
+                call_id = _fresh_id(piece.id, ids)
+                arguments = valid_data(to_plain(piece.arguments)) if isinstance(piece.arguments, Mapping) else {}
+                blocks.append({"type": "tool_use", "id": call_id, "name": piece.name, "input": arguments})
+                at = next((at for at, result in enumerate(results) if result.id == piece.id), None)
+                answers.append(_answer(call_id, piece, None if at is None else results.pop(at)))
+    while blocks and blocks[-1]["type"] in _THINKING:
+        blocks.pop()
+    return blocks, answers
+
+
+_THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+
+
+def _thinking(piece: Reasoning) -> dict[str, Any] | None:
+    if not piece.signature or read_mark(piece.signature) is not None:  # another service's, which this one refuses
+        return None
+    if piece.signature.startswith(REDACTED):
+        return {"type": "redacted_thinking", "data": piece.signature.removeprefix(REDACTED)}
+    return {"type": "thinking", "thinking": piece.text, "signature": piece.signature}
+
+
+def _answer(call_id: str, call: ToolCall, result: ToolResult | None) -> dict[str, Any]:
+    """The service takes an empty result, but not an empty error."""
+    answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
+    if result is None:
+        return answer | {"content": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF, "is_error": True}
+    if result.text.strip():
+        answer["content"] = valid(result.text)
+    elif result.is_error:
+        answer["content"] = "It failed without a word."
+    return answer | ({"is_error": True} if result.is_error else {})
+
+
+_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def _fresh_id(given: str, ids: set[str]) -> str:
+    """The same id each time that a history is told, whatever came after it."""
+    wanted = given if _ID.fullmatch(given) else f"call_{identity(given)}"
+    fresh, number = wanted, 2
+    while fresh in ids:
+        fresh, number = f"{wanted}_{number}", number + 1
+    ids.add(fresh)
+    return fresh

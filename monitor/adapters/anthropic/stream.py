@@ -1,0 +1,386 @@
+"""anthropic: the events of `messages.create(stream=True)` and of the `messages.stream(...)` helper, `beta` too, as chunks.
+
+The helper yields the raw events, and after each of them events of its own that say the same again (`text`, `thinking`, `input_json`, ...).
+Those are passed over, so nothing counts twice. Its `text_stream`, which yields plain text, can be watched as well.
+
+Passed over are also the blocks that the service fills by itself: calls and results of server-side tools and MCP servers, compaction,
+fallback, citations. They are no calls for anybody here to carry out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from monitor._util.signatures import REDACTED
+from monitor.adapters.anthropic.errors import classify, reported
+from monitor.adapters.base import ReportedFailure
+from monitor.adapters.behind import closable, held_behind
+from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.errors import AdapterError
+from monitor.models import ModelError
+from monitor.reasons import FinishReason
+
+_FINISH_CLASSES: Final = {
+    "end_turn": FinishReason.DONE,
+    "stop_sequence": FinishReason.DONE,
+    "tool_use": FinishReason.DONE,
+    "refusal": FinishReason.BLOCKED,
+}
+"""Every other word says that the answer is not whole: `max_tokens`; `model_context_window_exceeded`, where the prompt did fit and the
+answer filled the window; `pause_turn` and `compaction`, where it goes on in another request; and, until it is known, a new one."""
+"""Before the data of a redacted thinking block in `ReasoningDelta.signature`: nothing to read, and the service wants it back as it is.
+A signature proper is base64, which has no colon."""
+
+_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "thinking_tokens")
+
+_NOTHING_USED: Final = UsageReport(0, 0, 0, 0, 0)
+
+_RETRIED: Final = "another message began before the first had ended: whoever is between here and the service asked again"
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A `tool_use` block whose end has not come."""
+
+    id: str
+    name: str
+    raw: object
+    given: Mapping[str, Any]
+    """Arguments that came at once, with the block's start."""
+    pieces: list[str] = field(default_factory=list)
+    stopped: bool = False
+    """The block is over, without any arguments. Whether that is all there was to say, the stop reason tells."""
+
+
+class AnthropicAdapter:
+    """Reads one stream of anthropic.
+
+    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`. (The service always gives one.)
+
+    Thinking comes one piece late, because its signature belongs to the `ReasoningDelta` of the last piece. Redacted thinking is a
+    `ReasoningDelta` without text, whose signature is `REDACTED` and the data.
+
+    A call comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`; or only as that, where the service
+    sends it in one piece. One that is cut off (the output limit, the end of the stream) becomes a `ToolCall` whose `arguments` is the
+    text so far, a `str`: half a call must not look like a whole one.
+
+    `TurnFinished` is given for `message_stop`; a stream that ends without one was truncated. A message that begins before the last one has
+    ended is the same answer, begun again (`StreamRetried`). One that begins after that goes on with the turn, and counts in `requests`; it
+    gives another `TurnFinished` only if it ends in another way.
+    """
+
+    def __init__(self, stream: int = 0) -> None:
+        self.needs_finish = True
+        self.drains = True
+        """Of the SDK's own streams only `text_stream` is an async generator; the others have a `close()`."""
+        self.requests = 1
+        """Messages that were completed or begun anew in this stream."""
+        self._stream = stream
+        self._made_ids = 0
+        self._in_message = False
+        self._finished: FinishReason | None = None
+        """How the last message of the stream ended."""
+        self._calls: dict[int, _OpenCall | None] = {}
+        """The blocks that began, by index; `None`: it is no call, or one that is complete."""
+        self._thinking: str | None = None
+        """The piece of thinking that is held back."""
+        self._signature: str | None = None
+        self._counts: dict[str, int] = {}
+        self._before = _NOTHING_USED
+        """What earlier messages of the stream have used."""
+        self._stop: tuple[str, str | None] | None = None
+
+    def plain_text(self, item: object) -> str | None:
+        """The text of an object that is one piece of visible text and nothing else: most of a stream, so it is told quickly.
+
+        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half the time.
+        """
+        try:
+            fields = cast("Any", item).__dict__
+            if fields["type"] == "content_block_delta" and self._thinking is None and self._signature is None:
+                delta = fields["delta"].__dict__
+                words = delta["text"]
+                if type(words) is str and words and delta["type"] == "text_delta":
+                    return words
+        except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
+            pass
+        return None
+
+    def decode(self, item: object) -> Sequence[Chunk]:
+        """The chunks of one event, in order.
+
+        Raises `AdapterError` for an object that is no event or is broken, and `ReportedFailure` for an error that came as an event like
+        any other. (Of the service's own error events the SDK makes exceptions.)
+        """
+        words = self.plain_text(item)
+        if words is not None:
+            return (TextDelta(words),)
+        try:
+            return tuple(self._decode(item))
+        except AdapterError:
+            raise
+        except Exception as error:
+            raise AdapterError(f"{_name(item)} is no readable event of a message: {error!r}") from error
+
+    def finish(self) -> Sequence[Chunk]:
+        """Thinking that was held back, and a call that the end of the stream cut off; see the class.
+
+        No `TurnFinished`: one that is missing stays missing.
+        """
+        return (*self._end_thinking(), *self._end_calls(cut_off=True))
+
+    def responses(self, source: object) -> Sequence[Any]:
+        """The SDK's stream behind the helper's `text_stream`, or a generator of the caller's own: their `aclose()` does not reach it."""
+        return held_behind(source, _stream_of)
+
+    def classify(self, error: BaseException) -> ModelError:
+        """Which kind of failure an exception of the SDK, or of a transport under it, is."""
+        return classify(error)
+
+    def _decode(self, item: object) -> Iterator[Chunk]:
+        if isinstance(item, str):  # of `text_stream`, which says nothing but text
+            self.needs_finish = False
+            yield from [TextDelta(item)] if item else []
+            return
+        match _word(item, "type"):
+            case "content_block_delta":
+                yield from self._delta(_index(item), _part(item, "delta"))
+            case "content_block_start":
+                yield from self._begin_block(_index(item), _part(item, "content_block"))
+            case "content_block_stop":
+                yield from self._end_block(_index(item))
+            case "message_start":
+                yield from self._begin_message(_part(item, "message"))
+            case "message_delta":
+                yield from self._message_delta(item)
+            case "message_stop":
+                yield from self._end_message()
+            case "error":
+                raise ReportedFailure(reported(getattr(item, "error", None)))
+            case None:
+                raise AdapterError(f"expected an event of an Anthropic message stream, not {_name(item)}")
+
+    # --- the message
+
+    def _begin_message(self, message: object) -> Iterator[Chunk]:
+        """It may bring content and even its stop reason at once, where the service has not asked the model."""
+        if self._in_message:
+            self._forget()
+            yield StreamRetried(_RETRIED)
+        elif self._finished is not None:
+            self._before, self._counts = self._total(), {}
+            self.requests += 1
+        self._in_message = True
+        yield from self._usage(getattr(message, "usage", None))
+        for index, block in enumerate(_listed(message, "content")):
+            yield from self._begin_block(index, block)
+            yield from self._end_block(index)
+        yield from self._stop_reason(message)
+
+    def _forget(self) -> None:
+        """What came so far is void."""
+        self._calls, self._thinking, self._signature = {}, None, None
+        self._counts, self._before = {}, _NOTHING_USED
+        self._stop = self._finished = None
+
+    def _message_delta(self, item: object) -> Iterator[Chunk]:
+        yield from self._usage(getattr(item, "usage", None))
+        yield from self._stop_reason(_part(item, "delta"))
+
+    def _stop_reason(self, holder: object) -> Iterator[Chunk]:
+        """The stop reason is known: what is open, is over."""
+        word = _word(holder, "stop_reason")
+        if word is None:
+            return
+        self._stop = (word, _word(getattr(holder, "stop_details", None), "explanation"))
+        yield from self._end_thinking()
+        yield from self._end_calls(cut_off=_FINISH_CLASSES.get(word) is not FinishReason.DONE)
+
+    def _end_message(self) -> Iterator[Chunk]:
+        """Some services close a message without a word of why."""
+        yield from self._end_thinking()
+        yield from self._end_calls(cut_off=False)
+        self._in_message, self._calls = False, {}
+        before, (word, said) = self._finished, self._stop or (None, None)
+        self._stop = None
+        self._finished = FinishReason.DONE if word is None else _FINISH_CLASSES.get(word, FinishReason.LENGTH)
+        if self._finished is not before:
+            yield TurnFinished(self._finished, f"{word}: {said}" if said else word)
+
+    def _usage(self, usage: object) -> Iterator[Chunk]:
+        """The running totals if they grew. Later events may lack a field that earlier ones had, so fields are merged."""
+        details = getattr(usage, "output_tokens_details", None)
+        grew = False
+        for name in _COUNTS:
+            count = getattr(details if name == "thinking_tokens" else usage, name, None)
+            if type(count) is int and count >= 0 and count > self._counts.get(name, -1):
+                self._counts[name] = count
+                grew = True
+        if grew:
+            yield self._total()
+
+    def _total(self) -> UsageReport:
+        counts, before = self._counts, self._before
+        read = [counts[name] for name in _COUNTS[:3] if name in counts]
+        output, cached, thinking = counts.get("output_tokens"), counts.get("cache_read_input_tokens"), counts.get("thinking_tokens")
+        return UsageReport(
+            input_tokens=_plus(before.input_tokens, sum(read) if read else None),
+            output_tokens=_plus(before.output_tokens, output),
+            reasoning_tokens=_plus(before.reasoning_tokens, thinking),
+            cached_tokens=_plus(before.cached_tokens, cached),
+            total_tokens=_plus(before.total_tokens, sum(read) + output if read and output is not None else None),
+        )
+
+    # --- its blocks
+
+    def _begin_block(self, index: int, block: object) -> Iterator[Chunk]:
+        yield from self._end_thinking()
+        yield from self._end_calls(cut_off=False, only_stopped=True)
+        self._calls[index] = None
+        match _word(block, "type"):
+            case "text":
+                words = _text(block, "text")
+                yield from [TextDelta(words)] if words else []
+            case "thinking":
+                self._thinking = _text(block, "thinking") or None
+                self._signature = _text(block, "signature") or None
+            case "redacted_thinking":
+                yield ReasoningDelta("", REDACTED + _text(block, "data"))
+            case "tool_use":
+                yield from self._begin_call(index, block)
+
+    def _begin_call(self, index: int, block: object) -> Iterator[Chunk]:
+        name, call_id, given = _word(block, "name"), _word(block, "id"), getattr(block, "input", None)
+        if name is None:
+            raise AdapterError("a tool_use block has no name")
+        if call_id is None:
+            call_id = f"call_{self._stream}_{self._made_ids}"
+            self._made_ids += 1
+        self._calls[index] = _OpenCall(call_id, name, block, given if isinstance(given, Mapping) else {})
+        if not given:
+            yield ToolCallDelta(call_id, name, "")
+
+    def _delta(self, index: int, delta: object) -> Iterator[Chunk]:
+        match _word(delta, "type"):
+            case "text_delta":
+                words = _text(delta, "text")
+                yield from self._end_thinking()
+                yield from [TextDelta(words)] if words else []
+            case "thinking_delta":
+                words = _text(delta, "thinking")
+                if words:
+                    yield from [ReasoningDelta(self._thinking)] if self._thinking else []
+                    self._thinking = words
+            case "signature_delta":
+                self._signature = _text(delta, "signature") or None
+            case "input_json_delta":
+                yield from self._arguments(index, _text(delta, "partial_json"))
+
+    def _arguments(self, index: int, words: str) -> Iterator[Chunk]:
+        if index not in self._calls:
+            raise AdapterError(f"arguments came for block {index}, which has not begun")
+        call = self._calls[index]
+        if call is None or not words:
+            return
+        name = call.name if call.given and not call.pieces else None
+        call.pieces.append(words)
+        yield ToolCallDelta(call.id, name, words)
+
+    def _end_block(self, index: int) -> Iterator[Chunk]:
+        yield from self._end_thinking()
+        call = self._calls.get(index)
+        if call is not None and not call.pieces and not call.given:
+            call.stopped = True
+        elif call is not None:
+            self._calls[index] = None
+            yield from _complete(call, cut_off=False)
+
+    def _end_thinking(self) -> Iterator[Chunk]:
+        words, signature = self._thinking, self._signature
+        self._thinking = self._signature = None
+        if words or signature:
+            yield ReasoningDelta(words or "", signature)
+
+    def _end_calls(self, *, cut_off: bool, only_stopped: bool = False) -> Iterator[Chunk]:
+        for index, call in self._calls.items():
+            if call is not None and (call.stopped or not only_stopped):
+                self._calls[index] = None
+                yield from _complete(call, cut_off=cut_off)
+
+
+def _complete(call: _OpenCall, *, cut_off: bool) -> Iterator[Chunk]:
+    """JSON that is cut off is no JSON, so only a call that has no arguments at all must be told."""
+    text = "".join(call.pieces)
+    if text:
+        yield ToolCall(call.id, call.name, _object_or_text(text), call.raw)
+    elif call.given:
+        yield ToolCall(call.id, call.name, dict(call.given), call.raw)
+    elif cut_off:
+        yield ToolCall(call.id, call.name, "", call.raw)
+    else:
+        yield ToolCallDelta(call.id, None, "{}")
+        yield ToolCall(call.id, call.name, {}, call.raw)
+
+
+def _object_or_text(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def _plus(before: int | None, count: int | None) -> int | None:
+    """A count that was never said stays unsaid, but for what earlier messages have used."""
+    return count if not before else before + (count or 0)
+
+
+# --- reading the SDK's objects
+
+
+def _stream_of(held: object) -> object:
+    kind = type(held)
+    return held if kind.__module__.partition(".")[0] == "anthropic" and hasattr(kind, "__anext__") and closable(held) else None
+
+
+def _name(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _word(holder: object, name: str) -> str | None:
+    value = getattr(holder, name, None)
+    if value is not None and not isinstance(value, str):
+        raise AdapterError(f"`{name}` of {_name(holder)} is {_name(value)}, not str")
+    return value or None
+
+
+def _text(holder: object, name: str) -> str:
+    return _word(holder, name) or ""
+
+
+def _index(item: object) -> int:
+    """Which block an event is about; 0 where a service leaves it away."""
+    value = getattr(item, "index", None)
+    if value is not None and type(value) is not int:
+        raise AdapterError(f"`index` of {_name(item)} is {_name(value)}, not int")
+    return value or 0
+
+
+def _part(item: object, name: str) -> object:
+    value = getattr(item, name, None)
+    if value is None:
+        raise AdapterError(f"{_name(item)} has no `{name}`")
+    return cast("object", value)
+
+
+def _listed(holder: object, name: str) -> Sequence[Any]:
+    value = getattr(holder, name, None)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise AdapterError(f"`{name}` is {_name(value)}, not a list")
+    return value

@@ -1,0 +1,1 @@
+"""The adapter of google-genai: its streams, its models, its errors."""

@@ -1,0 +1,87 @@
+"""Which kind of failure an exception of google-genai, or of a transport under it, is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monitor.adapters.errors import attribute, causes, delay_s, has, header_delay_s, kind_by_type, message_of, said_or
+from monitor.context.overflow import says_overflow
+from monitor.errors import AdapterError
+from monitor.models import ErrorKind, ModelError
+
+
+def classify(error: BaseException) -> ModelError:
+    """The kind of `error`, its message, and what the service says of waiting. Never raises."""
+    if isinstance(error, AdapterError):
+        return ModelError(ErrorKind.MALFORMED, str(error))
+    chain = causes(error)
+    for cause in chain:
+        code = attribute(cause, "code")
+        if type(code) is int and has(cause, "details"):
+            return _api_error(cause, code)
+    for cause in chain:
+        kind = _kind_by_type(cause)
+        if kind is not None:
+            return ModelError(kind, message_of(error))
+    return ModelError(ErrorKind.UNKNOWN, message_of(error))
+
+
+def _kind_by_type(error: BaseException) -> ErrorKind | None:
+    if any(kind.__module__.split(".")[:2] == ["google", "auth"] for kind in type(error).__mro__):
+        return ErrorKind.AUTH
+    kind = kind_by_type(error)
+    if kind is ErrorKind.MALFORMED and str(attribute(error, "title")).endswith("Config"):
+        return ErrorKind.REQUEST  # pydantic's, of what the caller gave
+    return kind
+
+
+def _api_error(error: BaseException, code: int) -> ModelError:
+    status = attribute(error, "status")
+    message = said_or(attribute(error, "message"), error)
+    return ModelError(
+        kind=_kind_by_code(code, message, str(attribute(error, "details"))),
+        message=message,
+        retry_after_s=_retry_after_s(error),
+        status=code,
+        code=status if isinstance(status, str) and status.isupper() else None,
+    )
+
+
+def _kind_by_code(code: int, message: str, details: str) -> ErrorKind:
+    match code:
+        case 429:
+            return ErrorKind.RATE_LIMITED
+        case 400 if says_overflow(message, status=code):
+            return ErrorKind.OVERFLOW
+        case 400 if "API_KEY_INVALID" in details or "API key not valid" in message:
+            return ErrorKind.AUTH
+        case 401 | 403:
+            return ErrorKind.AUTH
+        case _ if 400 <= code < 500:  # noqa: PLR2004 - the HTTP classes
+            return ErrorKind.REQUEST
+        case _ if code >= 500:  # noqa: PLR2004
+            return ErrorKind.SERVER
+    return ErrorKind.UNKNOWN
+
+
+def _retry_after_s(error: BaseException) -> float | None:
+    """From a RetryInfo detail, else from the headers."""
+    for detail in _error_details(attribute(error, "details")):
+        if isinstance(detail, Mapping) and str(detail.get("@type")).endswith("RetryInfo"):
+            delay = delay_s(detail.get("retryDelay"))
+            if delay is not None:
+                return delay
+    return header_delay_s(attribute(attribute(error, "response"), "headers"))
+
+
+def _error_details(body: object) -> Sequence[Any]:
+    """The `details` list, which stands in the error object, which may stand in `error`, which may stand in a list."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    if isinstance(body, Mapping):
+        inner = body.get("error", body)
+        details = inner.get("details") if isinstance(inner, Mapping) else None
+        if isinstance(details, list):
+            return details
+    return ()

@@ -1,0 +1,273 @@
+"""Gemini through google-genai, as a `Model`.
+
+`to_contents` and `to_config` say a neutral request in the SDK's words, as plain data; they need no SDK and send nothing.
+`GoogleModel` makes the call.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from anyio.lowlevel import RunVar
+from pydantic import ValidationError
+
+from monitor._util.codec import to_plain
+from monitor.adapters.base import AdapterFactory
+from monitor.adapters.google.stream import GoogleAdapter
+from monitor.adapters.requests import Opening, suggested, valid, valid_data
+from monitor.chunks import ToolCall
+from monitor.context.forms import Form
+from monitor.errors import ConfigError, MissingExtra, describe
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+from monitor.models import ModelRequest, ToolChoice, ToolSpec
+
+if TYPE_CHECKING:
+    from google.genai import types
+
+
+_MODES: Final[Mapping[ToolChoice, str]] = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+_OF_THE_REQUEST: Final = {
+    "system_instruction": "the request's instructions say it",
+    "automatic_function_calling": "it is off, so that calls, results and limits can be watched",
+}
+"""Settings of the SDK that are no settings here, and why."""
+
+
+class GoogleModel:
+    """A Gemini model. Each call is one request: tools are not run by the SDK, and what fails is not tried again by it.
+
+    `client`: a `genai.Client` or its `aio`; it stays yours, with its retry options, and you close it. Without one, a client is
+    made from the environment (`GEMINI_API_KEY` or `GOOGLE_API_KEY`, or what the SDK reads for Vertex) at the first call of each
+    event loop; `aclose()` closes that of the running loop. On trio give a client on an httpx2 transport where aiohttp is installed.
+
+    `settings` of a request are the fields of `GenerateContentConfig`.
+    """
+
+    adapter: ClassVar[AdapterFactory] = GoogleAdapter
+    form: ClassVar[Form] = "gemini"
+
+    def __init__(self, model: str, *, client: Any = None) -> None:
+        if not model:
+            raise ConfigError("the model has no name; write one such as 'gemini-2.5-flash'")
+        self.name = f"google:{model}"
+        self._model = model
+        self._config_type = _sdk_config()
+        self._given = None if client is None else getattr(client, "aio", client)
+        if client is not None and not callable(getattr(getattr(self._given, "models", None), "generate_content_stream", None)):
+            raise ConfigError(f"client takes a genai.Client, not {type(client).__name__}")
+        self._made: RunVar[Any] = RunVar("client")
+
+    def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[types.GenerateContentResponse]]:
+        """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
+
+        Raises `ConfigError` for settings that `GenerateContentConfig` does not have or take, and for a request that says nothing.
+        """
+        contents = to_contents(request.messages)
+        if not contents:
+            raise ConfigError("the request has no messages, or only empty ones")
+        return Opening(partial(self._open, contents, self._config(request)))
+
+    async def aclose(self) -> None:
+        """Close the client that was made in this event loop, if any. The next call makes another one."""
+        made = self._made.get(None)
+        if made is not None:
+            self._made.set(None)
+            await made.aclose()
+
+    async def _open(self, contents: Any, config: types.GenerateContentConfig) -> AsyncIterator[types.GenerateContentResponse]:
+        client = self._given or self._made.get(None)
+        if client is None:
+            client = _client_from_environment()
+            self._made.set(client)
+        stream: AsyncIterator[types.GenerateContentResponse] = await client.models.generate_content_stream(
+            model=self._model, contents=contents, config=config
+        )
+        return stream
+
+    def _config(self, request: ModelRequest) -> types.GenerateContentConfig:
+        config = to_config(request)
+        known = self._config_type.model_fields
+        unknown = [str(name) for name in config if name not in known]
+        if unknown:
+            raise ConfigError(f"google-genai has no such settings: {', '.join(suggested(name, known) for name in unknown)}")
+        try:
+            return self._config_type.model_validate(config)
+        except ValidationError as error:
+            first, *others = error.errors(include_url=False, include_input=False)
+            more = f" (and {len(others)} more)" if others else ""
+            raise ConfigError(f"google-genai does not take {'.'.join(map(str, first['loc']))}: {first['msg']}{more}") from None
+
+
+# --- the SDK
+
+
+def _sdk_config() -> type[types.GenerateContentConfig]:
+    try:
+        from google.genai import types  # noqa: PLC0415 - the SDK is optional, and takes a second to import
+    except ImportError as error:
+        if (error.name or "").startswith("google"):
+            raise MissingExtra("google-genai", "google") from None
+        raise
+    return types.GenerateContentConfig
+
+
+def _client_from_environment() -> Any:
+    """Without the SDK's hidden retry of a refused connection, which sleeps up to ten seconds."""
+    from google import genai  # noqa: PLC0415 - as above
+    from google.genai import types  # noqa: PLC0415
+
+    try:
+        return genai.Client(http_options=types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=1))).aio
+    except Exception as error:
+        raise ConfigError(
+            f"no Gemini client can be made from the environment: set GEMINI_API_KEY (or GOOGLE_API_KEY), or give client=. {describe(error)}"
+        ) from error
+
+
+# --- the request
+
+
+def to_config(request: ModelRequest) -> dict[str, Any]:
+    """Instructions, tools, tool choice and settings as the fields of a `GenerateContentConfig`.
+
+    The settings `tools` (server-side ones) and `tool_config` are added to what the request says; a schema in the settings goes before
+    the request's. Raises `ConfigError` for a setting
+    that is no setting here, and for a call that is required where there is no tool.
+    """
+    for name, why in _OF_THE_REQUEST.items():
+        if name in request.settings:
+            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+    config: dict[str, Any] = {**request.settings, "automatic_function_calling": {"disable": True}}
+    if request.reply_schema is not None and not config.keys() & {"response_schema", "response_json_schema"}:
+        config["response_mime_type"] = "application/json"
+        config["response_json_schema"] = to_plain(request.reply_schema)
+    if request.instructions:
+        config["system_instruction"] = valid(request.instructions)
+    if request.tools:
+        config["tools"] = [{"function_declarations": [_declared(tool) for tool in request.tools]}, *(config.get("tools") or ())]
+        config["tool_config"] = _tool_config(config.get("tool_config"), request.tool_choice)
+    elif request.tool_choice == "required":
+        raise ConfigError("tool_choice is 'required', and the request has no tools")
+    return config
+
+
+def _declared(tool: ToolSpec) -> dict[str, Any]:
+    """A function without parameters has no schema: the service takes no object without properties."""
+    declared: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    if tool.parameters.get("properties"):
+        declared["parameters_json_schema"] = to_plain(tool.parameters)
+    return declared
+
+
+def _tool_config(given: object, choice: ToolChoice) -> dict[str, Any]:
+    plain = {} if given is None else to_plain(given)
+    calling = plain.get("function_calling_config") or {} if isinstance(plain, dict) else None
+    if not isinstance(calling, dict):
+        raise ConfigError(f"tool_config takes a dict or a types.ToolConfig, not {given!r}")
+    return {**plain, "function_calling_config": {**calling, "mode": _MODES[choice]}}
+
+
+# --- the history
+
+
+def to_contents(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """A neutral history as google contents that the service takes.
+
+    The results of a turn follow it in call order as one user content. A call without a result is answered by an error, and one whose
+    arguments were cut off has none: neither may stand in a history otherwise. Neighbours of one role become one content, what is
+    empty is left away, and half of a surrogate pair becomes U+FFFD.
+
+    `Reasoning("", signature)` signs the part that follows it, or an empty text where nothing follows. A signature that is not base64
+    is not Gemini's and is left away. Raises `ConfigError` for media without data or address.
+    """
+    contents: list[dict[str, Any]] = []
+    for message in messages:
+        match message:
+            case UserMessage():
+                _add(contents, "user", [_media(one) if isinstance(one, Media) else {"text": valid(one.text)} for one in _full(message)])
+            case AssistantMessage():
+                _add(contents, "model", _said(message))
+                _add(contents, "user", _answered(message))
+    return contents
+
+
+def _add(contents: list[dict[str, Any]], role: str, parts: list[dict[str, Any]]) -> None:
+    if parts and contents and contents[-1]["role"] == role:
+        contents[-1]["parts"] += parts
+    elif parts:
+        contents.append({"role": role, "parts": parts})
+
+
+def _full(message: UserMessage) -> list[Text | Media]:
+    return [one for one in message.content if isinstance(one, Media) or one.text]
+
+
+def _media(media: Media) -> dict[str, Any]:
+    """By its bytes where it has them. Its name is not said: only Vertex takes one."""
+    if media.data is not None:
+        try:
+            data = b64decode(media.data, validate=True)
+        except ValueError:
+            raise ConfigError(f"the data of {media.name or media.mime_type} is not base64") from None
+        return {"inline_data": {"mime_type": media.mime_type, "data": data}}
+    if media.uri is None:
+        raise ConfigError(f"{media.name or media.mime_type} has neither data nor uri")
+    return {"file_data": {"mime_type": media.mime_type, "file_uri": media.uri}}
+
+
+def _said(message: AssistantMessage) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    signature: bytes | None = None
+    for piece in message.content:
+        own = _signature(piece.signature) if isinstance(piece, Reasoning) else None
+        if own is not None:
+            parts += _signs_nothing(signature)
+            signature = own
+        part = _part(piece)
+        if part is not None:
+            parts.append(part if signature is None else part | {"thought_signature": signature})
+            signature = None
+    return parts + _signs_nothing(signature)
+
+
+def _signs_nothing(signature: bytes | None) -> list[dict[str, Any]]:
+    """The service puts a signature on an empty text where it closes a turn, and wants it back there."""
+    return [] if signature is None else [{"text": "", "thought_signature": signature}]
+
+
+def _signature(signature: str | None) -> bytes | None:
+    try:
+        return b64decode(signature, validate=True) or None if signature else None
+    except ValueError:
+        return None
+
+
+def _part(piece: Text | Reasoning | ToolCall) -> dict[str, Any] | None:
+    match piece:
+        case Text(text=text) if text:
+            return {"text": valid(text)}
+        case Reasoning(text=text) if text:
+            return {"text": valid(text), "thought": True}
+        case ToolCall(id=id_, name=name, arguments=arguments):
+            args = valid_data(to_plain(arguments)) if isinstance(arguments, Mapping) else {}
+            return {"function_call": {"id": id_, "name": name, "args": args}}
+    return None
+
+
+def _answered(message: AssistantMessage) -> list[dict[str, Any]]:
+    results = list(message.results)
+    parts = []
+    for call in message.content:
+        if not isinstance(call, ToolCall):
+            continue
+        at = next((at for at, result in enumerate(results) if result.id == call.id), None)
+        if at is None:
+            response = {"error": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}
+        else:
+            result = results.pop(at)
+            response = {"error" if result.is_error else "output": valid(result.text)}
+        parts.append({"function_response": {"id": call.id, "name": call.name, "response": response}})
+    return parts

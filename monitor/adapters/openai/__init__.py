@@ -1,0 +1,1 @@
+"""The adapter of openai: its streams, its models, its errors."""

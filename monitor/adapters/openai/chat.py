@@ -1,0 +1,213 @@
+"""`ChatCompletionChunk` objects as chunks: OpenAI's, and what the many compatible servers make of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from monitor._util.signatures import mark
+from monitor.adapters.base import ReportedFailure
+from monitor.adapters.openai.errors import reported
+from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, list_at, name_of, text_at
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, TurnFinished
+from monitor.errors import AdapterError
+from monitor.reasons import FinishReason
+
+_FINISH_CLASSES: Final = {
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,  # Mistral
+    "model_context_window_exceeded": FinishReason.LENGTH,  # z.ai
+    "content_filter": FinishReason.BLOCKED,
+    "safety": FinishReason.BLOCKED,
+    "recitation": FinishReason.BLOCKED,
+    "prohibited_content": FinishReason.BLOCKED,
+    "sensitive": FinishReason.BLOCKED,  # z.ai
+    "refusal": FinishReason.BLOCKED,
+    "repetition": FinishReason.REPETITION,  # vLLM
+    "repetition_detected": FinishReason.REPETITION,
+    "repetition_truncation": FinishReason.REPETITION,
+    "malformed_function_call": FinishReason.MALFORMED,
+}
+"""In lower case. Every other word (`stop`, `tool_calls`, `eos`, ...) says that the model was done."""
+
+_FAILURES: Final = {
+    "error": "server_error",
+    "abort": "server_error",  # vLLM
+    "network_error": "server_error",  # z.ai
+    "insufficient_system_resource": "server_error",  # DeepSeek
+}
+"""Words that say that the service failed, and the error that it would have raised."""
+
+_REASONING: Final = ("reasoning_content", "reasoning")
+"""Where compatible servers put the thinking; some say it in both places."""
+
+
+class ChatReader:
+    """Reads one stream. Only the first choice is read.
+
+    A call is complete when the turn is finished, since fragments may interleave. One whose text is no JSON object by then, or by the end
+    of the stream, has that text as its arguments.
+    """
+
+    def __init__(self, stream: int) -> None:
+        self.heard = False
+        """Visible text has come."""
+        self._stream = stream
+        self._calls: list[PendingCall] = []
+        self._at: dict[int, PendingCall] = {}
+        self._made = 0
+        self._tokens = Tokens()
+        self._refused = False
+        self._finished = False
+
+    def read(self, chunk: object) -> Iterator[Chunk]:
+        """The chunks of one SDK object, in order."""
+        choice = next((one for one in list_at(chunk, "choices") if one is not None and not get(one, "index")), None)
+        if choice is not None:
+            yield from self._delta(get(choice, "delta"))
+        for holder in (chunk, choice, get(chunk, "x_groq")):
+            yield from self._usage(get(holder, "usage"))
+        word = None if choice is None else text_at(choice, "finish_reason")
+        if word is not None and not self._finished:
+            yield from self._finish(word)
+
+    def finish(self) -> Iterator[Chunk]:
+        """Calls that the end of the stream cut off."""
+        yield from self._end_calls(cut_off=True)
+
+    def _delta(self, delta: object) -> Iterator[Chunk]:
+        if delta is None:
+            return
+        thought = next((words for name in _REASONING if isinstance(words := get(delta, name), str) and words), None)
+        if thought is not None:
+            yield ReasoningDelta(thought)
+        content = get(delta, "content")
+        if isinstance(content, str):
+            if content:
+                self.heard = True
+                yield TextDelta(content)
+        elif content is not None:
+            yield from self._content_parts(list_at(delta, "content"))
+        refusal = text_at(delta, "refusal")
+        if refusal is not None:
+            self._refused = True
+            yield TextDelta(refusal)
+        for fragment in list_at(delta, "tool_calls"):
+            if fragment is not None:
+                yield from self._fragment(fragment, get(fragment, "function"))
+        legacy = get(delta, "function_call")
+        if legacy is not None:
+            yield from self._fragment(legacy, legacy)
+
+    def _content_parts(self, parts: Any) -> Iterator[Chunk]:
+        """Mistral writes content as parts when it thinks."""
+        for part in parts:
+            kind = get(part, "type")
+            if kind == "text" and (words := text_at(part, "text")) is not None:
+                self.heard = True
+                yield TextDelta(words)
+            elif kind == "thinking":
+                thought = get(part, "thinking")
+                pieces = [thought] if isinstance(thought, str) else [text_at(one, "text") or "" for one in list_at(part, "thinking")]
+                if any(pieces):
+                    yield ReasoningDelta("".join(pieces))
+
+    # --- tool calls
+
+    def _fragment(self, fragment: object, function: object) -> Iterator[Chunk]:
+        name, id_ = text_at(function, "name"), text_at(fragment, "id")
+        index, piece = index_at(fragment, "index"), _arguments(function)
+        call = self._call_of(index, id_, name)
+        if call is None:
+            if name is None:
+                if piece:
+                    raise AdapterError("a tool call has arguments and no name")
+                return
+            extra = get(fragment, "extra_content")
+            if isinstance(extra, Mapping):  # Gemini's compatible endpoint refuses a history without it
+                yield ReasoningDelta("", mark({"extra_content": extra}))
+            call = self._begin(fragment, index, id_, name)
+            yield call.write(piece)
+        elif piece:
+            yield call.write(piece)
+
+    def _begin(self, fragment: object, index: int | None, id_: str | None, name: str) -> PendingCall:
+        call = PendingCall(id_ or f"call_{self._stream}_{self._made}", name, fragment, given=id_)
+        self._made += 1
+        self._calls.append(call)
+        if index is not None:
+            self._at[index] = call
+        return call
+
+    def _call_of(self, index: int | None, id_: str | None, name: str | None) -> PendingCall | None:
+        """The call that a fragment goes on with; `None`: it begins another one.
+
+        The index tells, as OpenAI numbers them. A server that numbers every call 0, or none, is known by another id together with a
+        name, or by a name after a call that is whole.
+        """
+        known = self._at.get(index) if index is not None else self._by_id(id_) or (self._calls[-1] if self._calls else None)
+        if known is None or name is None:
+            return known
+        if id_ is not None and known.given is not None:
+            return known if id_ == known.given else None
+        text = known.text
+        return None if text.endswith("}") and _is_json(text) else known
+
+    def _by_id(self, id_: str | None) -> PendingCall | None:
+        return next((call for call in self._calls if call.given == id_), None) if id_ is not None else None
+
+    def _end_calls(self, *, cut_off: bool) -> Iterator[Chunk]:
+        calls, self._calls = self._calls, []
+        self._at.clear()
+        for call in calls:
+            yield call.ended(cut_off=cut_off)
+
+    # --- the end
+
+    def _finish(self, word: str) -> Iterator[Chunk]:
+        finish_reason = _FINISH_CLASSES.get(word.lower(), FinishReason.DONE)
+        if word.lower() in _FAILURES:
+            raise ReportedFailure(reported(_FAILURES[word.lower()], f"the service ended the answer with finish reason {word!r}"))
+        if word == "model_context_window_exceeded" and not self.heard and not self._calls:
+            raise ReportedFailure(reported(word, f"the prompt does not fit: finish reason {word!r}"))
+        yield from self._end_calls(cut_off=finish_reason is not FinishReason.DONE)
+        self._finished = True
+        if self._refused and finish_reason is FinishReason.DONE:
+            finish_reason, word = FinishReason.BLOCKED, f"{word}: refusal"
+        yield TurnFinished(finish_reason, word)
+
+    def _usage(self, usage: object) -> Iterator[Chunk]:
+        if usage is None:
+            return
+        prompt, output, total = get(usage, "prompt_tokens"), get(usage, "completion_tokens"), get(usage, "total_tokens")
+        reasoning = get(get(usage, "completion_tokens_details"), "reasoning_tokens")
+        cached = get(get(usage, "prompt_tokens_details"), "cached_tokens")
+        counts = (prompt, output, total, reasoning)
+        if all(type(count) is int for count in counts) and reasoning and prompt + output + reasoning == total:
+            output += reasoning  # xAI counts the thinking beside the output
+        yield from self._tokens.report(
+            input_tokens=prompt,
+            output_tokens=output,
+            reasoning_tokens=reasoning,
+            cached_tokens=get(usage, "prompt_cache_hit_tokens") if cached is None else cached,
+            total_tokens=total,
+        )
+
+
+def _arguments(function: object) -> str:
+    arguments = get(function, "arguments")
+    if isinstance(arguments, Mapping):  # some servers send the object itself
+        return json.dumps(arguments, ensure_ascii=False)
+    if arguments is not None and not isinstance(arguments, str):
+        raise AdapterError(f"`arguments` is {name_of(arguments)}, not str")
+    return arguments or ""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,273 @@
+"""A neutral history in the words of OpenAI's two APIs, as plain data that the services take.
+
+The results of a turn follow it in call order. A call without a result is answered by an error, and one whose arguments were cut off has
+none: neither may stand in a history otherwise. What is empty is left away, and half of a surrogate pair becomes U+FFFD.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from monitor._util.codec import to_plain
+from monitor._util.hashing import identity
+from monitor._util.signatures import read_mark
+from monitor.adapters.requests import valid, valid_data
+from monitor.chunks import ToolCall
+from monitor.errors import ConfigError
+from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
+
+_LONGEST_ID: Final = 40
+"""Characters of a call's id that OpenAI takes; other providers' ids may be longer."""
+
+_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+_ANSWERS: Final = {
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+}
+"""Calls of OpenAI's own tools that the caller carries out, and the item that answers each in words."""
+
+_UNANSWERABLE: Final = frozenset({"computer_call", "tool_search_call"})
+"""The same, of which the answer is no text: without it the call may not stand in a history."""
+
+
+# --- chat completions
+
+
+def to_messages(messages: Iterable[Message], *, send_reasoning: bool = False) -> list[dict[str, Any]]:
+    """As `messages` of a chat completion. `send_reasoning`: the thinking goes back as `reasoning_content`.
+
+    Raises `ConfigError` for media that cannot be sent.
+    """
+    said: list[dict[str, Any]] = []
+    for message in messages:
+        match message:
+            case UserMessage():
+                content = [_chat_part(one) for one in message.content if isinstance(one, Media) or one.text]
+                if content:
+                    one_text = content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else None
+                    said.append({"role": "user", "content": content if one_text is None else one_text})
+            case AssistantMessage():
+                said += _chat_turn(message, send_reasoning=send_reasoning)
+    return said
+
+
+def _chat_turn(message: AssistantMessage, *, send_reasoning: bool) -> Iterator[dict[str, Any]]:
+    text = "".join(piece.text for piece in message.content if isinstance(piece, Text))
+    calls = list(_chat_calls(message))
+    if not text and not calls:
+        return
+    turn: dict[str, Any] = {"role": "assistant", "content": valid(text) or None}
+    thought = "".join(piece.text for piece in message.content if isinstance(piece, Reasoning)) if send_reasoning else ""
+    if thought:
+        turn["reasoning_content"] = valid(thought)
+    if calls:
+        turn["tool_calls"] = calls
+    yield turn
+    for call, answer in _answers(message):
+        yield {"role": "tool", "tool_call_id": _call_id(call), "content": answer}
+
+
+def _chat_calls(message: AssistantMessage) -> Iterator[dict[str, Any]]:
+    extra: Any = None
+    for piece in message.content:
+        if isinstance(piece, Reasoning):
+            fields = read_mark(piece.signature) or {}
+            extra = fields.get("extra_content", extra)
+        elif isinstance(piece, ToolCall):
+            function = {"name": piece.name, "arguments": _written(piece)}
+            beside = {} if extra is None else {"extra_content": extra}
+            yield {"id": _call_id(piece), "type": "function", "function": function} | beside
+            extra = None
+
+
+def _chat_part(piece: Text | Media) -> dict[str, Any]:
+    if isinstance(piece, Text):
+        return {"type": "text", "text": valid(piece.text)}
+    if piece.mime_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": _address(piece)}}
+    if piece.data is None:
+        raise ConfigError(f"a chat completion takes {_called(piece)} by its data only, not by its address")
+    if piece.mime_type in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": _data(piece), "format": _AUDIO[piece.mime_type]}}
+    return {"type": "file", "file": {"filename": _called(piece), "file_data": _address(piece)}}
+
+
+# --- responses
+
+
+def to_input(messages: Iterable[Message], *, stored: bool = False) -> list[dict[str, Any]]:
+    """As `input` of a response. Reasoning goes back with its encrypted content, or by its id where the service has `stored` it.
+
+    Thinking without either is left away, and so is that which nothing follows: the service refuses it alone.
+    Raises `ConfigError` for media that cannot be sent.
+    """
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        match message:
+            case UserMessage():
+                content = [_input_part(one) for one in message.content if isinstance(one, Media) or one.text]
+                if content:
+                    items.append({"type": "message", "role": "user", "content": content})
+            case AssistantMessage():
+                items += _Turn(message, stored=stored).items()
+    return items
+
+
+class _Turn:
+    """One assistant message as items."""
+
+    def __init__(self, message: AssistantMessage, *, stored: bool) -> None:
+        self._message = message
+        self._stored = stored
+        self._items: list[dict[str, Any]] = []
+        self._thought: list[str] = []
+        self._phase: str | None = None
+        self._beside: dict[str, Any] = {}
+        self._own: dict[str, str] = {}
+        """Calls of OpenAI's own tools that stand there as items, by call id: their type."""
+        self._kinds: dict[int, dict[str, Any]] = {}
+
+    def items(self) -> list[dict[str, Any]]:
+        """The items, and what answers the calls among them."""
+        for piece in self._message.content:
+            match piece:
+                case Reasoning():
+                    self._reasoning(piece)
+                case Text(text=text) if text:
+                    self._text(text)
+                case ToolCall():
+                    self._call(piece)
+        while self._items and self._items[-1]["type"] == "reasoning":
+            self._items.pop()
+        for call, answer in _answers(self._message):
+            self._items += self._answer(call, answer)
+        return self._items
+
+    def _reasoning(self, piece: Reasoning) -> None:
+        if piece.text:
+            self._thought.append(valid(piece.text))
+        fields = read_mark(piece.signature)
+        if fields is None:
+            return
+        reasoning, item, beside, phase = (fields.get(name) for name in ("reasoning", "item", "call", "phase"))
+        if isinstance(reasoning, Mapping) and (self._stored or reasoning.get("encrypted_content")):
+            summary = [{"type": "summary_text", "text": text} for text in self._thought]
+            self._items.append({"type": "reasoning", **reasoning, "summary": summary})
+        elif isinstance(item, Mapping):
+            self._item(dict(item))
+        self._beside = dict(beside) if isinstance(beside, Mapping) else {}
+        self._phase = phase if isinstance(phase, str) else None
+        self._thought = []
+
+    def _item(self, item: dict[str, Any]) -> None:
+        kind, call_id = item.get("type"), item.get("call_id")
+        calls = isinstance(call_id, str) and any(isinstance(one, ToolCall) and one.id == call_id for one in self._message.content)
+        if calls:
+            self._own[str(call_id)] = str(kind)
+        if not calls or kind not in _UNANSWERABLE:
+            self._items.append(item)
+
+    def _text(self, text: str) -> None:
+        message: dict[str, Any] = {"type": "message", "role": "assistant", "content": valid(text)}
+        if self._phase is not None:
+            message["phase"] = self._phase
+        self._items.append(message)
+
+    def _call(self, call: ToolCall) -> None:
+        beside, self._beside = self._beside, {}
+        self._kinds[id(call)] = beside
+        if call.id in self._own:
+            return
+        fields: dict[str, Any] = {"type": "function_call", "call_id": _call_id(call), "name": call.name, **beside}
+        if fields["type"] == "custom_tool_call":
+            written = call.arguments.get("input") if isinstance(call.arguments, Mapping) else call.arguments
+            fields["input"] = valid(written) if isinstance(written, str) else _written(call)
+        else:
+            fields["arguments"] = _written(call)
+        self._items.append(fields)
+
+    def _answer(self, call: ToolCall, answer: str) -> Iterator[dict[str, Any]]:
+        call_id, own = _call_id(call), self._own.get(call.id)
+        if own is None:
+            beside = self._kinds[id(call)]
+            kind = "custom_tool_call_output" if beside.get("type") == "custom_tool_call" else "function_call_output"
+            caller = {"caller": beside["caller"]} if "caller" in beside else {}
+            yield {"type": kind, "call_id": call_id, "output": answer} | caller
+        elif own == "shell_call":
+            output = [{"stdout": answer, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+            yield {"type": _ANSWERS[own], "call_id": call_id, "output": output}
+        elif own == "apply_patch_call":
+            failed = any(result.id == call.id and result.is_error for result in self._message.results)
+            yield {"type": _ANSWERS[own], "call_id": call_id, "status": "failed" if failed else "completed", "output": answer}
+        elif own in _ANSWERS:
+            yield {"type": _ANSWERS[own], "call_id": call_id, "output": answer}
+
+
+def _input_part(piece: Text | Media) -> dict[str, Any]:
+    if isinstance(piece, Text):
+        return {"type": "input_text", "text": valid(piece.text)}
+    if piece.mime_type.startswith("image/"):
+        return {"type": "input_image", "image_url": _address(piece), "detail": "auto"}
+    if piece.data is None and piece.uri is not None:
+        return {"type": "input_file", "file_url": piece.uri}
+    return {"type": "input_file", "filename": _called(piece), "file_data": _address(piece)}
+
+
+# --- what both say alike
+
+
+def _answers(message: AssistantMessage) -> Iterator[tuple[ToolCall, str]]:
+    """Every call with the words that answer it, one by one where calls share an id."""
+    results = list(message.results)
+    for call in message.content:
+        if not isinstance(call, ToolCall):
+            continue
+        at = next((at for at, result in enumerate(results) if result.id == call.id), None)
+        if at is None:
+            yield call, f"Error: {NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}"
+            continue
+        result = results.pop(at)
+        text = valid(result.text)
+        yield call, f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
+
+
+def _written(call: ToolCall) -> str:
+    arguments = valid_data(to_plain(call.arguments)) if isinstance(call.arguments, Mapping) else {}
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _call_id(call: ToolCall) -> str:
+    return call.id if 0 < len(call.id) <= _LONGEST_ID else f"call_{identity(call.id)}"
+
+
+def _address(media: Media) -> str:
+    """By its bytes where it has them."""
+    if media.data is None and media.uri is not None:
+        return media.uri
+    return f"data:{media.mime_type};base64,{_data(media)}"
+
+
+def _data(media: Media) -> str:
+    if media.data is None:
+        raise ConfigError(f"{_called(media)} has neither data nor uri")
+    try:
+        b64decode(media.data, validate=True)
+    except ValueError:
+        raise ConfigError(f"the data of {_called(media)} is not base64") from None
+    return media.data
+
+
+def _called(media: Media) -> str:
+    return media.name or media.mime_type
+
+
+def joined(given: object, own: Sequence[Any]) -> list[Any]:
+    """Our own tools, and those of the settings behind them."""
+    if given is not None and not isinstance(given, list | tuple):
+        raise ConfigError(f"the setting 'tools' takes a list, not {type(given).__name__}")
+    return [*own, *(given or ())]

@@ -1,0 +1,237 @@
+"""OpenAI's models, and those of compatible servers, through the OpenAI SDK, as a `Model`: by chat completions or by responses.
+
+`to_chat` and `to_response` say a neutral request in the SDK's words, as plain data; they need no SDK and send nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from functools import cache, partial
+from typing import Any, ClassVar, Final
+
+from anyio.lowlevel import RunVar
+
+from monitor._util.codec import to_plain
+from monitor.adapters.base import AdapterFactory
+from monitor.adapters.openai.history import joined, to_input, to_messages
+from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.adapters.requests import Opening, suggested, valid
+from monitor.context.forms import Form
+from monitor.errors import ConfigError, MissingExtra, describe
+from monitor.models import ModelRequest, ToolSpec
+
+_OF_THE_REQUEST: Final = {
+    "model": "the model's name says it",
+    "messages": "the request's messages are the history",
+    "input": "the request's messages are the history",
+    "previous_response_id": "the request's messages are the history, all of it",
+    "conversation": "the request's messages are the history, all of it",
+    "instructions": "the request's instructions say it",
+    "tool_choice": "the request's tool_choice says it",
+    "functions": "the request's tools say it",
+    "function_call": "the request's tool_choice says it",
+    "stream": "every answer is a stream",
+    "background": "an answer is watched while it is written",
+}
+"""Parameters of the SDK that are no settings here, and why."""
+
+_REASONS: Final = re.compile(r"(?:.*/)?(?:o\d|codex|gpt-(?:[5-9]|\d\d)(?!.*chat))")
+"""Names of models that encrypt their reasoning. Others refuse to be asked for it."""
+
+_ENCRYPTED: Final = "reasoning.encrypted_content"
+
+
+class _Model:
+    """What the two have in common: the client, and the names of settings."""
+
+    adapter: ClassVar[AdapterFactory] = OpenAIAdapter
+    _provider: ClassVar[str]
+
+    def __init__(self, model: str, *, client: Any = None) -> None:
+        if not model:
+            raise ConfigError("the model has no name; write one such as 'gpt-5'")
+        self.name = f"{self._provider}:{model}"
+        self._model = model
+        sdk = _sdk()
+        if client is not None and not isinstance(client, sdk.AsyncOpenAI):
+            raise ConfigError(f"client takes an openai.AsyncOpenAI, not {type(client).__name__}")
+        self._given = client
+        self._made: RunVar[Any] = RunVar("client")
+
+    async def aclose(self) -> None:
+        """Close the client that was made in this event loop, if any. The next call makes another one."""
+        made = self._made.get(None)
+        if made is not None:
+            self._made.set(None)
+            await made.close()
+
+    def _client(self) -> Any:
+        client = self._given or self._made.get(None)
+        if client is None:
+            client = _client_from_environment()
+            self._made.set(client)
+        return client
+
+
+class OpenAIModel(_Model):
+    """A model by chat completions: OpenAI's own, and those of the many compatible servers. Each call is one request.
+
+    `client`: an `openai.AsyncOpenAI`, with the `base_url` of a compatible server where it is one; it stays yours, with its `max_retries`
+    (2 if you do not say 0), and you close it. Without one, a client without retries is made from the environment (`OPENAI_API_KEY`, and
+    `OPENAI_BASE_URL`) at the first call of each event loop; `aclose()` closes that of the running loop.
+
+    `send_reasoning`: the model's thinking goes back to it as `reasoning_content`. DeepSeek's and Kimi's thinking models want it where they
+    call tools; the other servers do not, and some refuse it.
+
+    `settings` of a request are the parameters of `chat.completions.create`, `extra_body` included. Usage is asked for; a server that does
+    not take `stream_options` is spared it by the setting `stream_options=None`.
+    """
+
+    form: ClassVar[Form] = "openai-chat"
+    _provider = "openai"
+
+    def __init__(self, model: str, *, client: Any = None, send_reasoning: bool = False) -> None:
+        super().__init__(model, client=client)
+        self._send_reasoning = send_reasoning
+
+    def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[Any]]:
+        """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
+
+        Raises `ConfigError` for settings that the SDK does not have, and for a request that says nothing or contradicts itself.
+        """
+        parameters = to_chat(request, send_reasoning=self._send_reasoning)
+        _check(parameters, _parameters("chat.completions", "AsyncCompletions"))
+        return Opening(partial(self._open, parameters))
+
+    async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[Any]:
+        stream: AsyncIterator[Any] = await self._client().chat.completions.create(model=self._model, stream=True, **parameters)
+        return stream
+
+
+class OpenAIResponsesModel(_Model):
+    """A model by OpenAI's responses API. Each call is one request, with the whole history: nothing is stored by the service.
+
+    Reasoning therefore comes back to the service as encrypted content, which reasoning models (o1 and later, gpt-5 and later, known by
+    their names) are asked for; the setting `include` decides it otherwise. With the setting `store=True` it goes back by its id.
+
+    `client` as for `OpenAIModel`. `settings` of a request are the parameters of `responses.create`; its `tools` are added to the request's.
+    """
+
+    form: ClassVar[Form] = "openai-responses"
+    _provider = "openai-responses"
+
+    def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[Any]]:
+        """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
+
+        Raises `ConfigError` for settings that the SDK does not have, and for a request that says nothing or contradicts itself.
+        """
+        parameters = to_response(request, encrypted=_REASONS.match(self._model) is not None)
+        _check(parameters, _parameters("responses", "AsyncResponses"))
+        return Opening(partial(self._open, parameters))
+
+    async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[Any]:
+        stream: AsyncIterator[Any] = await self._client().responses.create(model=self._model, stream=True, **parameters)
+        return stream
+
+
+# --- the request
+
+
+def to_chat(request: ModelRequest, *, send_reasoning: bool = False) -> dict[str, Any]:
+    """Messages, instructions, tools, tool choice and settings as the parameters of `chat.completions.create`.
+
+    Raises `ConfigError` for a setting that is no setting here, a call that is required where there is no tool, and no messages.
+    """
+    messages = to_messages(request.messages, send_reasoning=send_reasoning)
+    parameters = _settings(request, nothing=not messages)
+    if request.instructions:
+        messages.insert(0, {"role": "system", "content": valid(request.instructions)})
+    parameters["messages"] = messages
+    options = parameters.get("stream_options", {})
+    if options is None:
+        del parameters["stream_options"]
+    else:
+        parameters["stream_options"] = {"include_usage": True, **options}
+    functions = [{"type": "function", "function": _declared(tool)} for tool in request.tools]
+    return parameters | _tools(request, functions)
+
+
+def to_response(request: ModelRequest, *, encrypted: bool = True) -> dict[str, Any]:
+    """The same as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a form that can be sent back."""
+    stored = request.settings.get("store") is True
+    items = to_input(request.messages, stored=stored)
+    parameters = {"store": False, **_settings(request, nothing=not items), "input": items}
+    if encrypted and not stored:
+        parameters.setdefault("include", [_ENCRYPTED])
+    if parameters.get("include", _ENCRYPTED) is None:
+        del parameters["include"]
+    if request.instructions:
+        parameters["instructions"] = valid(request.instructions)
+    # Unless it is told otherwise, the API turns a schema into a strict one, and refuses it where it cannot.
+    functions = [{"type": "function", **_declared(tool), "strict": False} for tool in request.tools]
+    return parameters | _tools(request, functions)
+
+
+def _settings(request: ModelRequest, *, nothing: bool) -> dict[str, Any]:
+    for name, why in _OF_THE_REQUEST.items():
+        if name in request.settings:
+            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+    if nothing:
+        raise ConfigError("the request has no messages, or only empty ones")
+    return {str(name): value for name, value in request.settings.items() if name != "tools"}
+
+
+def _tools(request: ModelRequest, functions: list[dict[str, Any]]) -> dict[str, Any]:
+    tools = joined(request.settings.get("tools"), functions)
+    if tools:
+        return {"tools": tools, "tool_choice": request.tool_choice}
+    if request.tool_choice == "required":
+        raise ConfigError("tool_choice is 'required', and the request has no tools")
+    return {}
+
+
+def _declared(tool: ToolSpec) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": to_plain(tool.parameters)}
+
+
+# --- the SDK
+
+
+def _sdk() -> Any:
+    try:
+        import openai  # noqa: PLC0415 - the SDK is optional, and takes a second to import
+    except ImportError as error:
+        if (error.name or "").startswith("openai"):
+            raise MissingExtra("openai", "openai") from None
+        raise
+    return openai
+
+
+@cache
+def _parameters(module: str, resource: str) -> frozenset[str]:
+    """What the `create` of an API takes."""
+    create = getattr(importlib.import_module(f"openai.resources.{module}"), resource).create
+    return frozenset(inspect.signature(create).parameters) - {"self"}
+
+
+def _check(parameters: Mapping[str, Any], known: frozenset[str]) -> None:
+    unknown = [name for name in parameters if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"the OpenAI SDK has no such settings: {', '.join(suggested(name, known) for name in unknown)}; "
+            "what a compatible server has besides goes into extra_body"
+        )
+
+
+def _client_from_environment() -> Any:
+    """Without the SDK's hidden retries, which sleep up to two minutes each."""
+    sdk = _sdk()
+    try:
+        return sdk.AsyncOpenAI(max_retries=0)
+    except sdk.OpenAIError as error:
+        raise ConfigError(
+            f"no OpenAI client can be made from the environment: set OPENAI_API_KEY, or give client=. {describe(error)}"
+        ) from error

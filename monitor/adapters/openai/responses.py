@@ -1,0 +1,244 @@
+"""Events of OpenAI's responses as chunks.
+
+Told by their `type`: the SDK puts an event that it does not know into any of its classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from monitor._util.signatures import mark
+from monitor.adapters.base import ReportedFailure
+from monitor.adapters.openai.errors import reported
+from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, name_of, text_at
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished
+from monitor.errors import AdapterError
+from monitor.reasons import FinishReason
+
+_CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+"""Items that are calls of the caller's tools, and where what the model writes stands."""
+
+_BUILT_IN: Final = {
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
+    "apply_patch_call": ("apply_patch", "operation"),
+    "computer_call": ("computer", "action"),
+    "tool_search_call": ("tool_search", "arguments"),
+}
+"""Tools of OpenAI's own that the caller may have to carry out: the name that their calls get, and their arguments."""
+
+_BESIDE: Final = ("caller", "namespace")
+"""Fields of a call that the service wants back, besides its name and arguments."""
+
+_INCOMPLETE: Final = {"content_filter": FinishReason.BLOCKED}
+"""Every other reason cut the answer off."""
+
+_NOT_SENT_BACK: Final = frozenset({"image_generation_call", "message", "reasoning", *_CALLS, *_BUILT_IN})
+"""Items that are told otherwise, or are too big for a history."""
+
+
+class ResponsesReader:
+    """Reads one stream.
+
+    What the service wants back comes as the signature of a `ReasoningDelta`: a reasoning item after its text, the phase of a message
+    before it, an item of a server-side tool by itself.
+    """
+
+    def __init__(self, stream: int) -> None:
+        self.heard = False
+        """Text came in deltas; else the whole text is taken when it is done."""
+        self._stream = stream
+        self._calls: dict[int | str, PendingCall] = {}
+        self._made = 0
+        self._tokens = Tokens()
+        self._refused = False
+        self._thought = False
+        self._finished = False
+        self._handlers: dict[str, Callable[[Any], Iterator[Chunk]]] = {
+            "response.output_item.added": self._added,
+            "response.output_item.done": self._done,
+            "response.output_text.delta": self._text,
+            "response.output_text.done": self._whole_text,
+            "response.refusal.delta": self._refusal,
+            "response.reasoning_summary_text.delta": self._reasoning,
+            "response.reasoning_text.delta": self._reasoning,
+            "response.function_call_arguments.delta": self._arguments,
+            "response.custom_tool_call_input.delta": self._arguments,
+            "response.completed": self._completed,
+            "response.incomplete": self._incomplete,
+            "response.failed": self._failed,
+            "error": self._error,
+        }
+
+    def read(self, event: object) -> Iterator[Chunk]:
+        """The chunks of one event, in order. What the API has besides is passed over."""
+        handler = self._handlers.get(get(event, "type"))
+        return handler(event) if handler is not None else iter(())
+
+    def finish(self) -> Iterator[Chunk]:
+        """Calls that the end of the stream cut off."""
+        return self._end_calls()
+
+    # --- what the model says
+
+    def _text(self, event: object) -> Iterator[Chunk]:
+        words = text_at(event, "delta")
+        if words is not None:
+            self.heard = True
+            yield TextDelta(words)
+
+    def _whole_text(self, event: object) -> Iterator[Chunk]:
+        words = text_at(event, "text")
+        if words is not None and not self.heard:
+            yield TextDelta(words)
+
+    def _refusal(self, event: object) -> Iterator[Chunk]:
+        words = text_at(event, "delta")
+        self._refused = True
+        if words is not None:
+            yield TextDelta(words)
+
+    def _reasoning(self, event: object) -> Iterator[Chunk]:
+        words = text_at(event, "delta")
+        if words is not None:
+            self._thought = True
+            yield ReasoningDelta(words)
+
+    # --- items
+
+    def _added(self, event: object) -> Iterator[Chunk]:
+        item = get(event, "item")
+        kind = get(item, "type")
+        if kind in _CALLS:
+            call = self._begin(event, item)
+            yield call.write(text_at(item, _CALLS[kind]) or "")
+        elif kind == "reasoning":
+            self._thought = False
+        elif kind == "message" and (phase := text_at(item, "phase")) is not None:
+            yield ReasoningDelta("", mark({"phase": phase}))
+
+    def _begin(self, event: object, item: object) -> PendingCall:
+        name = text_at(item, "name")
+        if name is None:
+            raise AdapterError("a tool call has no name")
+        given = text_at(item, "call_id") or text_at(item, "id")
+        call = PendingCall(given or f"call_{self._stream}_{self._made}", name, item, given=given)
+        call.custom = get(item, "type") == "custom_tool_call"
+        self._made += 1
+        for key in (index_at(event, "output_index"), text_at(item, "id")):
+            if key is not None:
+                self._calls[key] = call
+        return call
+
+    def _pending(self, event: object, item_id: str | None) -> PendingCall | None:
+        """By its place in the output, which is the same in every event; some services give an item another id in each."""
+        index = index_at(event, "output_index")
+        known = self._calls.get(index) if index is not None else None
+        return known or (self._calls.get(item_id) if item_id is not None else None)
+
+    def _arguments(self, event: object) -> Iterator[Chunk]:
+        call, piece = self._pending(event, text_at(event, "item_id")), text_at(event, "delta")
+        if call is not None and piece is not None:  # of an unknown call: it comes whole when it is done
+            yield call.write(piece)
+
+    def _done(self, event: object) -> Iterator[Chunk]:
+        item = get(event, "item")
+        kind = get(item, "type")
+        if kind in _CALLS:
+            yield from self._call_done(event, item, _CALLS[kind])
+        elif kind == "reasoning":
+            yield from self._reasoning_done(item)
+        elif kind in _BUILT_IN:
+            yield from self._built_in(item, kind)
+        elif isinstance(kind, str) and kind not in _NOT_SENT_BACK:
+            yield ReasoningDelta("", mark({"item": _plain(item)}))
+
+    def _call_done(self, event: object, item: object, field: str) -> Iterator[Chunk]:
+        call, written = self._pending(event, text_at(item, "id")), text_at(item, field) or ""
+        if call is None:
+            call = self._begin(event, item)
+        if not call.text:
+            yield call.write(written)
+        for key in [key for key, known in self._calls.items() if known is call]:
+            del self._calls[key]
+        call.raw = item
+        beside = {name: _plain_value(value) for name in _BESIDE if (value := get(item, name)) is not None}
+        if call.custom or beside:
+            yield ReasoningDelta("", mark({"call": beside | ({"type": "custom_tool_call"} if call.custom else {})}))
+        yield call.ended(cut_off=get(item, "status") == "incomplete")
+
+    def _built_in(self, item: object, kind: str) -> Iterator[Chunk]:
+        """The service carries some of them out by itself: those are no calls of the caller's."""
+        name, field = _BUILT_IN[kind]
+        plain = _plain(item)
+        hosted = get(plain.get("environment"), "type") not in {None, "local"} or plain.get("execution") == "server"
+        yield ReasoningDelta("", mark({"item": plain}))
+        call_id = text_at(item, "call_id")
+        if not hosted and call_id is not None:
+            arguments = plain.get(field)
+            yield ToolCall(call_id, name, arguments if isinstance(arguments, dict) else {"input": arguments}, item)
+
+    def _reasoning_done(self, item: object) -> Iterator[Chunk]:
+        if not self._thought:
+            parts = [*(get(item, "summary") or ()), *(get(item, "content") or ())]
+            words = "".join(text_at(part, "text") or "" for part in parts)
+            if words:
+                yield ReasoningDelta(words)
+        self._thought = False
+        fields = {"id": text_at(item, "id"), "encrypted_content": text_at(item, "encrypted_content")}
+        if any(fields.values()):
+            yield ReasoningDelta("", mark({"reasoning": {name: value for name, value in fields.items() if value is not None}}))
+
+    # --- the end
+
+    def _completed(self, event: object) -> Iterator[Chunk]:
+        if self._refused:
+            return self._over(event, FinishReason.BLOCKED, "completed: refusal")
+        return self._over(event, FinishReason.DONE, "completed")
+
+    def _incomplete(self, event: object) -> Iterator[Chunk]:
+        reason = text_at(get(get(event, "response"), "incomplete_details"), "reason")
+        return self._over(event, _INCOMPLETE.get(reason or "", FinishReason.LENGTH), f"incomplete: {reason}" if reason else "incomplete")
+
+    def _over(self, event: object, finish_reason: FinishReason, word: str) -> Iterator[Chunk]:
+        yield from self._end_calls()
+        usage = get(get(event, "response"), "usage")
+        yield from self._tokens.report(
+            input_tokens=get(usage, "input_tokens"),
+            output_tokens=get(usage, "output_tokens"),
+            reasoning_tokens=get(get(usage, "output_tokens_details"), "reasoning_tokens"),
+            cached_tokens=get(get(usage, "input_tokens_details"), "cached_tokens"),
+            total_tokens=get(usage, "total_tokens"),
+        )
+        if not self._finished:
+            self._finished = True
+            yield TurnFinished(finish_reason, word)
+
+    def _end_calls(self) -> Iterator[Chunk]:
+        calls = {id(call): call for call in self._calls.values()}
+        self._calls.clear()
+        for call in calls.values():
+            yield call.ended(cut_off=True)
+
+    def _failed(self, event: object) -> Iterator[Chunk]:
+        error = get(get(event, "response"), "error")
+        raise ReportedFailure(reported(get(error, "code"), get(error, "message"), otherwise="the response failed"))
+
+    def _error(self, event: object) -> Iterator[Chunk]:
+        error = get(event, "error") or event
+        type_ = get(error, "type") if error is not event else None
+        raise ReportedFailure(reported(get(error, "code"), get(error, "message"), type_=type_))
+
+
+def _plain(item: object) -> dict[str, Any]:
+    """An item as it stood on the wire."""
+    plain = _plain_value(item)
+    if not isinstance(plain, dict):
+        raise AdapterError(f"an output item is {name_of(item)}")
+    return plain
+
+
+def _plain_value(value: object) -> Any:
+    dump = get(value, "to_dict")
+    return dump(mode="json") if callable(dump) else value

@@ -1,0 +1,136 @@
+"""The OpenAI SDK: `ChatCompletionChunk` objects and events of the responses API as chunks, also from the SDK's helper streams, and from
+compatible servers.
+
+The SDK makes its objects without validating them, and does not raise where a response `failed`, is `incomplete`, or where an `error` event
+comes: those end the stream like any other. Here the first and the last are failures of the model call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol, cast
+
+from monitor.adapters.behind import closable, held_behind
+from monitor.adapters.openai.chat import ChatReader
+from monitor.adapters.openai.errors import classify
+from monitor.adapters.openai.parts import get, name_of
+from monitor.adapters.openai.responses import ResponsesReader
+from monitor.chunks import Chunk, TextDelta
+from monitor.errors import AdapterError
+from monitor.models import ModelError
+
+_TEXT: Final = "response.output_text.delta"
+_HELPERS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
+"""Events of `chat.completions.stream()` that say again what its `chunk` events say."""
+
+
+class _Reader(Protocol):
+    def read(self, item: object, /) -> Iterator[Chunk]: ...
+    def finish(self) -> Iterator[Chunk]: ...
+
+
+class OpenAIAdapter:
+    """Reads one stream of the OpenAI SDK; the first object tells which of the two APIs it is. Only the first choice is read; server-side
+    tools, audio and annotations are passed over.
+
+    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`.
+
+    A call comes as `ToolCallDelta` pieces that join to the text that the model wrote, and then as one `ToolCall`. One whose text is no
+    JSON object, because it was cut off or badly written, has that text as its `arguments`, a `str`.
+    A refusal is text, and the turn is blocked. What the service wants back beside text and calls (reasoning items with their encrypted
+    content, phases, Gemini's thought signatures) is the signature of a `ReasoningDelta`.
+    """
+
+    def __init__(self, stream: int = 0) -> None:
+        self.needs_finish = True
+        self.drains = True
+        self._stream = stream
+        self._reader: _Reader | None = None
+        self._responses = ResponsesReader(stream)
+        self._chat = ChatReader(stream)
+
+    def plain_text(self, item: object) -> str | None:
+        """The text of an object that is one piece of visible text and nothing else: most of a stream, so it is told quickly.
+
+        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half the time.
+        """
+        try:
+            fields = cast("Any", item).__dict__
+            if "choices" not in fields:
+                words = fields["delta"]
+                if fields["type"] != _TEXT or type(words) is not str or not words:
+                    return None
+                self._reader, self._responses.heard = self._responses, True
+                return words
+            choice = fields["choices"][0].__dict__
+            delta = choice["delta"]
+            values = delta.__dict__
+            words = values["content"]
+            if (
+                type(words) is str
+                and words
+                and self._reader is self._chat
+                and len(fields["choices"]) == 1
+                and not choice["index"]
+                and choice["finish_reason"] is None
+                and fields["usage"] is None
+                and values["tool_calls"] is None
+                and not values["refusal"]
+                and values["function_call"] is None
+                and not any((delta.__pydantic_extra__ or _NOTHING).values())
+            ):
+                self._chat.heard = True
+                return words
+        except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
+            pass
+        return None
+
+    def decode(self, item: object) -> Sequence[Chunk]:
+        """The chunks of one `ChatCompletionChunk` or event, in order.
+
+        Raises `AdapterError` for an object that is neither or is broken, and `ReportedFailure` where it says that the call failed.
+        """
+        words = self.plain_text(item)
+        if words is not None:
+            return (TextDelta(words),)
+        try:
+            return tuple(self._decode(item))
+        except AdapterError:
+            raise
+        except Exception as error:
+            raise AdapterError(f"{name_of(item)} is no readable object of an OpenAI stream: {error!r}") from error
+
+    def finish(self) -> Sequence[Chunk]:
+        """A call that the end of the stream cut off; see the class. No `TurnFinished`: one that is missing stays missing."""
+        return tuple(self._reader.finish()) if self._reader is not None else ()
+
+    def responses(self, source: object) -> Sequence[Any]:
+        """The SDK's stream behind a generator of the caller's own, whose `aclose()` does not reach it."""
+        return held_behind(source, _stream_of)
+
+    def classify(self, error: BaseException) -> ModelError:
+        """Which kind of failure an exception of the SDK, or of a transport under it, is."""
+        return classify(error)
+
+    def _decode(self, item: object) -> Iterator[Chunk]:
+        if hasattr(item, "choices"):
+            self._reader = self._chat
+            return self._chat.read(item)
+        kind = getattr(item, "type", None)
+        if not isinstance(kind, str):
+            raise AdapterError(f"expected a chunk or an event of an OpenAI stream, not {name_of(item)}")
+        if kind == "chunk":
+            self._reader = self._chat
+            return self._chat.read(get(item, "chunk"))
+        if kind.startswith(_HELPERS):
+            return iter(())
+        self._reader = self._responses
+        return self._responses.read(item)
+
+
+_NOTHING: Final[dict[str, Any]] = {}
+
+
+def _stream_of(held: object) -> object:
+    kind = type(held)
+    return held if kind.__module__.partition(".")[0] == "openai" and hasattr(kind, "__anext__") and closable(held) else None

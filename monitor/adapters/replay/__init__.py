@@ -1,0 +1,1 @@
+"""Recorded chunks as a stream and as a model."""

@@ -1,0 +1,67 @@
+"""A recorded run as a `Model`: one recorded turn for each call."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import ClassVar, NoReturn, Self
+
+from monitor.adapters.base import AdapterFactory
+from monitor.adapters.plain import ChunkAdapter
+from monitor.adapters.replay.stream import ReplayCut, ReplayStream, read_turns
+from monitor.chunks import ToolResult
+from monitor.errors import AdapterError
+from monitor.models import ErrorKind, ModelError, ModelRequest
+
+
+class ReplayAdapter(ChunkAdapter):
+    """Chunks as they are; and when there are no more, to ask again does not help."""
+
+    def classify(self, error: BaseException) -> ModelError:
+        """As for any stream of chunks, but the end of the recording is the request's fault."""
+        return ModelError(ErrorKind.REQUEST, str(error)) if isinstance(error, EOFError) else super().classify(error)
+
+
+class ReplayModel:
+    """Plays a recorded run: each call of `stream` is answered by the next recorded turn, whatever the request says.
+
+    Recorded tool results are left out, because the run that asks makes its own. `cut` and `pace` are those of `ReplayStream`.
+
+    A call for more turns than were recorded fails with an `EOFError` that says so. Raises `AdapterError`, which names file and line,
+    for what cannot be read, and `OSError` for a file that is not there.
+    """
+
+    adapter: ClassVar[AdapterFactory] = ReplayAdapter
+
+    def __init__(self, path: str | PathLike[str], *, cut: ReplayCut | None = None, pace: float | None = None) -> None:
+        self.name = f"replay:{path}"
+        self.turns = [[record for record in turn if not isinstance(record.chunk, ToolResult)] for turn in read_turns(path)]
+        """The recorded turns."""
+        self.calls = 0
+        """How often the model was called."""
+        if not self.turns:
+            raise AdapterError(f"{path} holds no turn")
+        self._cut = cut
+        self._pace = pace
+
+    def stream(self, request: ModelRequest) -> ReplayStream | _OverStream:
+        """The next recorded turn."""
+        self.calls += 1
+        if self.calls > len(self.turns):
+            return _OverStream(f"{self.name} has {len(self.turns)} recorded turns, and this is model call {self.calls}")
+        return ReplayStream(self.turns[self.calls - 1], cut=self._cut, pace=self._pace)
+
+
+class _OverStream:
+    """The stream of a call for which nothing was recorded."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> NoReturn:
+        raise EOFError(self._message)
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""

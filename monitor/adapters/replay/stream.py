@@ -1,0 +1,235 @@
+"""Recorded chunks: a file of them, and a stream that plays them again in other pieces and at another pace.
+
+The file is JSONL, one chunk a line with the second at which it came: `{"at": 0.25, "chunk": {"type": "text_delta", "text": "hi"}}`.
+Who writes one by hand may leave the time away, `{"type": "text_delta", "text": "hi"}`: such a chunk came with the one before.
+A line `{"type": "turn"}` (what else it holds is a note) says that a turn of the model begins. Without such lines a turn ends with its
+`turn_finished`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import anyio
+
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, TurnFinished, chunk_codec
+from monitor.errors import AdapterError, ConfigError
+
+ReplayCut: TypeAlias = int | Sequence[int] | Callable[[], int]
+"""Sizes in code points: one size, sizes that are gone through again and again, or a function that is asked for each piece."""
+
+
+@dataclass(slots=True, frozen=True)
+class RecordedChunk:
+    """A chunk and when it came."""
+
+    at_s: float
+    """Seconds since the stream was opened, or since any other fixed moment."""
+    chunk: Chunk
+
+
+def read_chunks(path: str | PathLike[str]) -> list[RecordedChunk]:
+    """The chunks of a recorded file. Blank lines are passed over.
+
+    Raises `AdapterError`, which names file and line, for a line that is no recorded chunk, and `OSError` for a file that cannot be read.
+    """
+    return [record for record in _read(path) if record is not None]
+
+
+def read_turns(path: str | PathLike[str]) -> list[list[RecordedChunk]]:
+    """The chunks of a recorded file, turn by turn. The last turn may be unfinished, and with `turn` lines any other too.
+
+    Raises as `read_chunks` does.
+    """
+    records = _read(path)
+    marked = None in records
+    turns: list[list[RecordedChunk]] = []
+    begins = True
+    for record in records:
+        if record is None or begins:
+            turns.append([])
+        if record is not None:
+            turns[-1].append(record)
+        begins = not marked and record is not None and isinstance(record.chunk, TurnFinished)
+    return turns
+
+
+def _read(path: str | PathLike[str]) -> list[RecordedChunk | None]:
+    """Every line; `None` where a turn begins."""
+    records: list[RecordedChunk | None] = []
+    before_s = 0.0
+    for number, line in enumerate(Path(path).read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        record = _parsed(line, f"{path}, line {number}", before_s)
+        records.append(record)
+        before_s = before_s if record is None else record.at_s
+    return records
+
+
+def write_chunks(path: str | PathLike[str], records: Iterable[RecordedChunk]) -> None:
+    """Write `records` as `read_chunks` reads them; the same records give the same bytes. Raises `OSError`."""
+    with Path(path).open("w", encoding="ascii", newline="\n") as file:
+        for record in records:
+            line = {"at": record.at_s, "chunk": chunk_codec.to_dict(record.chunk)}
+            file.write(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+def _parsed(line: bytes, where: str, before_s: float) -> RecordedChunk | None:
+    try:
+        data = json.loads(line.decode())
+        if not isinstance(data, dict):
+            raise ValueError(f"expected a JSON object, not {type(data).__name__}")
+        if data.get("type") == "turn":
+            return None
+        if "type" in data:
+            data = {"at": before_s, "chunk": data}
+        at_s, chunk = data["at"], chunk_codec.from_dict(data["chunk"])
+    except KeyError as error:
+        form = 'a line is {"at": SECONDS, "chunk": {"type": "text_delta", ...}}, or the chunk alone'
+        raise AdapterError(f"{where}: {error} is missing; {form}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AdapterError(f"{where}: {error}") from None
+    if type(at_s) not in {int, float} or not math.isfinite(at_s) or at_s < 0:
+        raise AdapterError(f"{where}: `at` is {at_s!r}, not seconds")
+    return RecordedChunk(float(at_s), chunk)
+
+
+class ReplayStream:
+    """Recorded chunks as an async stream.
+
+    `cut`: `None` leaves text, reasoning and arguments in the pieces that were recorded; otherwise neighbouring pieces of one
+    channel are joined and cut anew. A new piece comes when its last code point came.
+    `pace`: `None` never waits (and never suspends); otherwise a factor of the recorded times: 1 as recorded, 0.5 twice as fast.
+    Bare chunks count as recorded at second 0.
+    """
+
+    def __init__(self, records: Iterable[RecordedChunk | Chunk], *, cut: ReplayCut | None = None, pace: float | None = None) -> None:
+        if pace is not None and not (math.isfinite(pace) and pace >= 0):
+            raise ConfigError(f"pace must be None or a factor of at least 0, not {pace!r}")
+        timed = (record if isinstance(record, RecordedChunk) else RecordedChunk(0.0, record) for record in records)
+        self._records = timed if cut is None else _recut(timed, _sizes(cut))
+        self._pace = pace
+        self._at_s: float | None = None
+        self.closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        record = None if self.closed else next(self._records, None)
+        if record is not None:
+            await self._wait(record.at_s)
+        if record is None or self.closed:
+            raise StopAsyncIteration
+        return record.chunk
+
+    async def aclose(self) -> None:
+        """End the stream; a chunk that is being waited for is not delivered."""
+        self.closed = True
+
+    async def _wait(self, at_s: float) -> None:
+        """The time between the last chunk and this one. The first chunk waits for nothing."""
+        gap_s = 0.0 if self._at_s is None else max(0.0, at_s - self._at_s)
+        self._at_s = at_s
+        if self._pace is not None:
+            await anyio.sleep(gap_s * self._pace)
+
+
+def _sizes(cut: ReplayCut) -> Iterator[int]:
+    if callable(cut):
+        return _asked(cut)
+    sizes = [cut] if isinstance(cut, int) else list(cut)
+    if not sizes:
+        raise ConfigError("cut holds no sizes")
+    return cycle([_checked(size) for size in sizes])
+
+
+def _asked(size: Callable[[], int]) -> Iterator[int]:
+    while True:
+        yield _checked(size())
+
+
+def _checked(size: int) -> int:
+    if type(size) is not int or size < 1:
+        raise ConfigError(f"a cut must be at least 1 code point, not {size!r}")
+    return size
+
+
+def _recut(records: Iterable[RecordedChunk], sizes: Iterator[int]) -> Iterator[RecordedChunk]:
+    run: list[RecordedChunk] = []
+    for record in records:
+        if run and _channel(run[-1].chunk) != _channel(record.chunk):
+            yield from _in_pieces(run, sizes)
+            run = []
+        if _channel(record.chunk) is None:
+            yield record
+        else:
+            run.append(record)
+        if isinstance(record.chunk, ReasoningDelta) and record.chunk.signature is not None:
+            yield from _in_pieces(run, sizes)
+            run = []
+    if run:
+        yield from _in_pieces(run, sizes)
+
+
+def _channel(chunk: Chunk) -> tuple[Any, ...] | None:
+    """What may be joined with its neighbour: deltas of one kind, and of one call."""
+    match chunk:
+        case TextDelta() | ReasoningDelta():
+            return (type(chunk),)
+        case ToolCallDelta(id=id_):
+            return (ToolCallDelta, id_)
+    return None
+
+
+def _in_pieces(run: Sequence[RecordedChunk], sizes: Iterator[int]) -> Iterator[RecordedChunk]:
+    """One run of deltas as pieces of the sizes asked for; a run without text stays one empty delta."""
+    text = "".join(_text(record.chunk) for record in run)
+    arrivals = _Arrivals(run)
+    start = 0
+    while start < len(text) or start == 0:
+        end = min(len(text), start + next(sizes))
+        yield RecordedChunk(arrivals.of(end), _piece(run, text[start:end], first=start == 0, last=end == len(text)))
+        start = max(end, 1)
+
+
+class _Arrivals:
+    """When the code points of a run had come. Asked with growing ends, so it goes through the run once."""
+
+    def __init__(self, run: Sequence[RecordedChunk]) -> None:
+        self._rest = iter(run)
+        self._seen = 0
+        self._at_s = run[-1].at_s
+
+    def of(self, end: int) -> float:
+        while self._seen < end:
+            record = next(self._rest)
+            self._seen += len(_text(record.chunk))
+            self._at_s = record.at_s
+        return self._at_s
+
+
+def _text(chunk: Chunk) -> str:
+    match chunk:
+        case TextDelta(text=text) | ReasoningDelta(text=text) | ToolCallDelta(arguments_text=text):
+            return text
+    return ""
+
+
+def _piece(run: Sequence[RecordedChunk], text: str, *, first: bool, last: bool) -> Chunk:
+    """A delta like those of `run`: the name goes with the first piece of a call, the signature with the last of a thought."""
+    match run[-1].chunk:
+        case ReasoningDelta(signature=signature):
+            return ReasoningDelta(text, signature if last else None)
+        case ToolCallDelta(id=id_):
+            names = (record.chunk.name for record in run if isinstance(record.chunk, ToolCallDelta))
+            return ToolCallDelta(id_, next(filter(None, names), None) if first else None, text)
+    return TextDelta(text)

@@ -1,0 +1,173 @@
+"""How full is too full, and how empty is empty enough. Failure answered: compactions that leave the context nearly full, so that the next
+turn compacts again (Codex #35032), for ever (Claude Code #24179: 211 of them).
+
+    marks = Marks(window, preset.headroom, low_water=0.6)
+    state = Hysteresis(marks)
+    reason = state.due(tokens)                              # before each call
+    after < marks.target(reason, before)                    # accepted: state.accepted()
+    state.failed(failure, reason, tokens)                   # not accepted
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from monitor._util.checks import is_finite
+from monitor.context.trigger import Headroom
+from monitor.context.window import Window
+from monitor.errors import ConfigError
+from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
+
+LOW_WATER: Final = 0.6
+"""Share of the high-water mark. Ours: from there a run fills two fifths of it again before the next compaction."""
+WARNING: Final = 0.9
+"""Share of the high-water mark at which it is told that a compaction is near."""
+BY_HAND: Final = 0.95
+"""What is left at most of what was there, when somebody asks for a compaction of a context that is not full."""
+UNKNOWN_WINDOW: Final = 0.6
+"""What is left at most of a request that was refused, where nobody says how much would be taken."""
+GROWTH: Final = 0.05
+"""Share of the window by which the context grows before a compaction that failed is tried again."""
+MOST_INEFFECTIVE: Final = 2
+MOST_FAILURES: Final = 3
+"""In a row; then none is tried by itself. Claude Code's number."""
+
+
+@dataclass(slots=True, frozen=True)
+class Marks:
+    """The marks of one window, in tokens of the whole request. `None` where the window is not known: then only a refusal tells.
+
+    `low_water`: the share of the high-water mark that a compaction must get below. Raises `ConfigError` for one that is not between 0
+    and 1.
+    """
+
+    window: Window
+    headroom: Headroom
+    low_water: float = LOW_WATER
+    high: int | None = field(init=False, compare=False, repr=False)
+    """From here on the context is compacted, beside the run."""
+    low: int | None = field(init=False, compare=False, repr=False)
+    """What a compaction at the high-water mark gets below."""
+    warn: int | None = field(init=False, compare=False, repr=False)
+    """From here on it is told that the mark is near."""
+    ceiling: int | None = field(init=False, compare=False, repr=False)
+    """From here on the run waits for its compaction: halfway between the high-water mark and the end of the window."""
+
+    def __post_init__(self) -> None:
+        if not (is_finite(self.low_water) and 0 < self.low_water < 1):
+            raise ConfigError(f"low_water is a share of the high-water mark, between 0 and 1, not {self.low_water!r}")
+        high, end = self.headroom.usable(self.window), self.window.tokens
+        marks = {
+            "high": high,
+            "low": _share(high, self.low_water),
+            "warn": _share(high, WARNING),
+            "ceiling": None if high is None or end is None else high + (end - high) // 2,
+        }
+        for name, tokens in marks.items():  # once: they are asked for several times a turn
+            object.__setattr__(self, name, tokens)
+
+    @property
+    def growth(self) -> int:
+        """By how much the context grows before a compaction that failed is tried again. 0: the window is not known."""
+        return math.ceil((self.window.tokens or 0) * GROWTH)
+
+    def target(self, reason: CompactionReason, tokens_before: int) -> int:
+        """What the next request must be below, counted as `tokens_before` is, for a compaction to be accepted.
+
+        At the high-water mark that is the low one. By hand, any context may be made a little smaller. Where the run cannot go on
+        without, or where a context that is too full is made smaller by hand, whatever is smaller and not above the high-water mark will
+        do: a stricter target has kept agents from recovering (atomic #1575).
+        """
+        high, low = self.high, self.low
+        if reason in PRESSING or (reason is CompactionReason.MANUAL and high is not None and tokens_before > high):
+            return min(tokens_before, high + 1) if high is not None else math.ceil(tokens_before * UNKNOWN_WINDOW)
+        if reason is CompactionReason.HIGH_WATER and low is not None:
+            return low
+        return math.floor(tokens_before * BY_HAND) + 1
+
+    def relearned(self, window: Window) -> Marks:
+        """The same marks of another window: its provider has stated its limit, or another model goes on."""
+        return replace(self, window=window)
+
+
+def _share(tokens: int | None, share: float) -> int | None:
+    return None if tokens is None else max(1, math.floor(tokens * share + 1e-6))
+
+
+class Hysteresis:
+    """When a run compacts by itself, and when it does so no more.
+
+    `automatic`: `False` never compacts or warns; what is asked for by hand is the caller's.
+
+    A compaction that failed is not due again at once but when the context has grown, lest a failing summariser be asked before every
+    call; the ceiling is another matter than the high-water mark, so it is due all the same. Too many in a row that came to nothing open a
+    breaker: the high-water mark asks no more, the ceiling does. One that is accepted closes it.
+    """
+
+    __slots__ = ("_automatic", "_failures", "_held", "_ineffective", "_warned", "marks")
+
+    def __init__(self, marks: Marks, *, automatic: bool = True) -> None:
+        self.marks = marks
+        self._automatic = automatic
+        self._ineffective = 0
+        self._failures = 0
+        self._held: dict[CompactionReason, int] = {}
+        """The fewest tokens since the last one for this reason failed."""
+        self._warned = False
+
+    @property
+    def open(self) -> bool:
+        """Whether too many in a row came to nothing."""
+        return self._ineffective >= MOST_INEFFECTIVE or self._failures >= MOST_FAILURES
+
+    def due(self, tokens: int) -> CompactionReason | None:
+        """Why a request of so many tokens is to be made smaller; `None`: it is not."""
+        self._held = {reason: min(fewest, tokens) for reason, fewest in self._held.items()}
+        if not self._automatic or self.marks.high is None or self.marks.ceiling is None or tokens < self.marks.high:
+            return None
+        if tokens >= self.marks.ceiling and self._grown(CompactionReason.CEILING, tokens):
+            return CompactionReason.CEILING
+        if not self.open and self._grown(CompactionReason.HIGH_WATER, tokens):
+            return CompactionReason.HIGH_WATER
+        return None
+
+    def warn(self, tokens: int) -> bool:
+        """Whether to tell that a compaction is near: once, until one is accepted."""
+        if not self._automatic or self._warned or self.marks.warn is None or tokens < self.marks.warn:
+            return False
+        self._warned = True
+        return True
+
+    def accepted(self) -> None:
+        """A compaction was accepted, for whatever reason."""
+        self._ineffective = self._failures = 0
+        self._held.clear()
+        self._warned = False
+
+    def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> bool:
+        """One came to nothing, at so many tokens. Whether that has opened the breaker.
+
+        One that was asked for by hand says little of the others: it may have been asked for of a context with little in it. One that was
+        not begun, or that the run or another edit has overtaken, does not count, and after a `STALE` one the next is due at once.
+        """
+        was_open = self.open
+        if reason is CompactionReason.MANUAL or failure is CompactionFailure.STALE:
+            return False
+        self._held[CompactionReason.HIGH_WATER] = tokens
+        if reason in PRESSING:
+            self._held[CompactionReason.CEILING] = tokens
+        if failure not in SKIPPED and failure is not CompactionFailure.ABORTED:
+            self._failures += 1
+            self._ineffective += failure is CompactionFailure.INEFFECTIVE
+        return self.open and not was_open
+
+    def relearned(self, window: Window) -> None:
+        """The window is another one than was thought: what failed in the one before may be tried at the new marks."""
+        self.marks = self.marks.relearned(window)
+        self._held.clear()
+
+    def _grown(self, reason: CompactionReason, tokens: int) -> bool:
+        fewest = self._held.get(reason)
+        return fewest is None or tokens >= fewest + self.marks.growth

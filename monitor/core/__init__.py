@@ -1,0 +1,5 @@
+"""The core decides and performs nothing: chunks, results and times go in; verdicts and events come out."""
+
+from monitor.core.run import RunCore as RunCore
+
+__all__ = ["RunCore"]

@@ -1,0 +1,134 @@
+"""What a run has done so far, counted; and how that looks at one moment, as a `RunState`."""
+
+from __future__ import annotations
+
+from monitor.core.limits import NOTHING, Spending
+from monitor.core.turn import TurnTally
+from monitor.goal.goal import Goal
+from monitor.state import Phase, RunState, moment
+
+
+class Pauses:
+    """Pauses nest; time stands still while any is open."""
+
+    __slots__ = ("_count", "_done_s", "_since")
+
+    def __init__(self) -> None:
+        self._count, self._since, self._done_s = 0, 0.0, 0.0
+
+    @property
+    def running(self) -> bool:
+        """Time stands still."""
+        return self._count > 0
+
+    def begin(self, now: float) -> bool:
+        """True: time stands still from now on, and did not before."""
+        self._count += 1
+        if self._count == 1:
+            self._since = now
+        return self._count == 1
+
+    def end(self, now: float) -> float | None:
+        """How long time stood still, in seconds, if it goes on now."""
+        self._count -= 1
+        if self._count:
+            return None
+        self._done_s += now - self._since
+        return now - self._since
+
+    def total_s(self, now: float) -> float:
+        """How long time stood still up to now, in seconds."""
+        return self._done_s + (now - self._since if self.running else 0.0)
+
+
+class ErrorStreak:
+    """Turns in a row that failed: the model call did, or a tool did and none succeeded. Siblings that fail together are one error."""
+
+    __slots__ = ("_failed", "_succeeded", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._failed = self._succeeded = False
+
+    def turn_started(self) -> None:
+        """Another turn, or another attempt at one. If nothing failed in the one before, it was a success."""
+        if not self._failed:
+            self.count = 0
+        self._failed = self._succeeded = False
+
+    def add(self, *, is_error: bool) -> None:
+        """A tool result, or a model call that failed."""
+        if not is_error:
+            self.count, self._failed, self._succeeded = 0, False, True
+        elif not self._failed and not self._succeeded:
+            self.count, self._failed = self.count + 1, True
+
+
+class Counters:
+    """The numbers of one run, changed in place by whoever sees something happen."""
+
+    __slots__ = (
+        "began",
+        "errors",
+        "model_calls",
+        "pauses",
+        "phase",
+        "retry_delay_s",
+        "task_done",
+        "tool_calls",
+        "tools_called",
+        "turns",
+    )
+
+    def __init__(self) -> None:
+        self.began = 0.0
+        """In the harness's clock."""
+        self.phase: Phase = "before_call"
+        self.turns = 0
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.tools_called: tuple[str, ...] = ()
+        self.errors = ErrorStreak()
+        self.pauses = Pauses()
+        self.retry_delay_s = 0.0
+        self.task_done: bool | None = None
+
+    def at(self, now: float) -> float:
+        """Seconds since the run began."""
+        return now - self.began
+
+    def tool_answered(self, name: str) -> None:
+        """A tool of this name has."""
+        if name not in self.tools_called:
+            self.tools_called += (name,)
+
+    def state(
+        self, now: float, *, tally: TurnTally, spending: Spending, goal: Goal | None, void: bool, waiting_since: float | None
+    ) -> RunState:
+        """The run at `now`. `tally`: of the present turn. `void`: the last stream was a failed attempt at it. `waiting_since`: a read is
+        pending.
+        """
+        streaming = self.phase == "streaming"
+        usage, cost_usd = spending.total(tally.usage if streaming else NOTHING)
+        outputs, plan = (goal.outputs, goal.plan) if goal is not None else (None, None)
+        return moment(
+            elapsed_s=now - self.began,
+            phase=self.phase,
+            turns=self.turns - void,
+            model_calls=self.model_calls,
+            tool_calls=self.tool_calls,
+            consecutive_errors=self.errors.count,
+            usage=usage,
+            usage_estimated=spending.estimated or (streaming and tally.usage_estimated),
+            cost_usd=cost_usd,
+            paused_s=self.pauses.total_s(now),
+            paused=self.pauses.running,
+            retry_delay_s=self.retry_delay_s,
+            tools_called=self.tools_called,
+            missing_outputs=tuple(outputs.missing) if outputs is not None else None,
+            plan_done=plan.done if plan is not None else None,
+            task_done=self.task_done,
+            stream_started_s=tally.started_at - self.began if streaming else None,
+            first_chunk_seen=streaming and tally.first_chunk_seen,
+            waiting_since_s=waiting_since - self.began if streaming and waiting_since is not None else None,
+        )

@@ -1,0 +1,216 @@
+"""How a stream ended, whether a last turn comes instead of the end, and how the run ends: its one reason and its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from monitor.core.limits import Spending
+from monitor.core.turn import TurnTally
+from monitor.events import StreamClosed
+from monitor.goal.goal import Goal
+from monitor.models import ModelError
+from monitor.outcome import Outcome, Turn, succeeded
+from monitor.policy import stop_for
+from monitor.reasons import FinishReason, TerminateReason
+from monitor.usage import AskCost
+from monitor.verdicts import Detection, LastTurn, Stop, Verdict
+
+_BAD_FINISH = {
+    FinishReason.LENGTH: (TerminateReason.TRUNCATED, "the output limit cut the answer off"),
+    FinishReason.MALFORMED: (TerminateReason.INVALID_STREAM, "the provider could not read what its model wrote"),
+    FinishReason.BLOCKED: (TerminateReason.BLOCKED, "a filter of the provider refused the prompt or the answer"),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class StreamEnd:
+    """How the last stream ended."""
+
+    failure: Stop | None = None
+    """Why that was no good end."""
+    error: BaseException | None = None
+    """The exception behind it."""
+    void: bool = False
+    """The attempt failed as such: the next stream is the same turn again, and what this one contributed does not count."""
+    left: bool = False
+    """The caller left it before its end."""
+    may_go_on: bool = False
+    """It is no good end of a run, but the model may well be asked to go on: its output limit, or its loop, cut it off."""
+
+
+def stream_end(
+    tally: TurnTally,
+    *,
+    finished: bool,
+    error: BaseException | None,
+    model_error: ModelError | None,
+    cut: Detection | None,
+    must_finish: bool,
+    blank: bool,
+) -> StreamEnd:
+    """How a stream ended of which `tally` came. `finished`: by itself; else it failed, or was left, perhaps for the loop `cut`."""
+    if model_error is not None:
+        return failed(error, model_error)
+    if cut is not None or not finished:
+        return left(cut)
+    return ended(tally, must_finish=must_finish, blank=blank)
+
+
+def failed(error: BaseException | None, model_error: ModelError) -> StreamEnd:
+    """The model call failed."""
+    wait = f"; it asks to wait {model_error.retry_after_s:g} s" if model_error.retry_after_s is not None else ""
+    said = model_error.code or model_error.status
+    return StreamEnd(Stop(model_error.reason, model_error.message + wait, "provider", value=said), error, void=True)
+
+
+def left(cut: Detection | None) -> StreamEnd:
+    """It was left before its end: for the loop in it, or by the caller."""
+    if cut is not None:
+        return StreamEnd(stop_for(cut), may_go_on=True)
+    return StreamEnd(Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller"), left=True)
+
+
+def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
+    """It came to its own end. `must_finish`: it should have said why. `blank`: nothing can be seen of the answer that is owed."""
+    finish = tally.finish
+    if finish is None and must_finish:
+        detail = "the stream stopped without a finish reason: the answer is not complete"
+        return StreamEnd(Stop(TerminateReason.TRUNCATED, detail, "provider"), void=True)
+    if finish is not None and finish.finish_reason in _BAD_FINISH:
+        reason, detail = _BAD_FINISH[finish.finish_reason]
+        return StreamEnd(
+            Stop(reason, f"{detail} ({finish.raw_finish_reason or finish.finish_reason.value})", "provider"),
+            void=finish.finish_reason is FinishReason.MALFORMED,
+            may_go_on=finish.finish_reason is FinishReason.LENGTH,
+        )
+    if blank:
+        what = "it thought, and said nothing" if tally.reasoning_chars else "it said nothing"
+        return StreamEnd(Stop(TerminateReason.INVALID_STREAM, f"the model's answer is empty: {what}", "provider"), void=True)
+    return StreamEnd()
+
+
+_OWN_WORD = frozenset(
+    {
+        TerminateReason.GOAL,
+        TerminateReason.ABORTED,
+        TerminateReason.CANCELLED,
+        TerminateReason.CLOSED_BY_CALLER,
+        TerminateReason.ERROR,
+    }
+)
+"""Endings of a last turn that are the run's; after any other, and a failure of its model, the run ends as it would have without it."""
+
+
+class LastChance:
+    """The last turn of one run. `rule`: when there is one; `None`: never."""
+
+    __slots__ = ("_goal", "_rule", "cause")
+
+    def __init__(self, rule: LastTurn | None, goal: Goal | None) -> None:
+        self._rule = rule
+        self._goal = goal
+        self.cause: Stop | None = None
+        """How the run ends if its last turn does not reach the goal; `None`: it is not in its last turn."""
+
+    def instead_of(self, stop: Stop) -> LastTurn | None:
+        """The last turn that comes before this end, once, where the rule has one for it."""
+        rule, goal = self._rule, self._goal
+        if rule is None or goal is None or self.cause is not None or stop.reason not in rule.after:
+            return None
+        return replace(rule, text=goal.last_words(stop))
+
+    def by_policy(self, verdict: LastTurn, loop: Stop) -> LastTurn | Stop:
+        """A policy's last turn is like any other: as long as the run gives one, or none at all."""
+        if self._rule is None:
+            return loop
+        ways_out = [self._goal.how_to_end()] if self._goal is not None and not verdict.tools else []
+        return replace(verdict, text=" ".join([verdict.text, *ways_out]), seconds=self._rule.seconds)
+
+    def judged(self, verdict: Verdict, cause: Stop) -> Stop:
+        """The last turn is over: the goal, or `cause`, what was to be the end without it."""
+        if isinstance(verdict, Stop):
+            if verdict.reason is TerminateReason.TERMINATED and verdict.value == "success":
+                return replace(verdict, reason=TerminateReason.GOAL)
+            if verdict.reason is TerminateReason.GOAL:
+                return verdict
+        return cause
+
+    def ending(self, stop: Stop, failure: Stop | None) -> Stop:
+        """How the run ends that would end by `stop`. `failure`: of the last stream."""
+        hidden = stop.reason not in _OWN_WORD or stop is failure
+        return self.cause if self.cause is not None and hidden else stop
+
+
+LIMITS = frozenset(
+    {
+        TerminateReason.MAX_TURNS,
+        TerminateReason.TIMEOUT,
+        TerminateReason.IDLE_TIMEOUT,
+        TerminateReason.MODEL_CALL_LIMIT,
+        TerminateReason.TOOL_CALL_LIMIT,
+        TerminateReason.TOKEN_LIMIT,
+        TerminateReason.COST_LIMIT,
+    }
+)
+"""Endings that say nothing against what the model has handed over in the same turn."""
+
+
+def undecided_end(last: StreamEnd | None, reached: str | None, *, told: bool, goal: Goal | None) -> Stop:
+    """The reason of a run that nothing has ended: its last stream, or whoever left it.
+
+    `reached`: what the caller says was reached; it hides a failure of the last stream, unless the caller was `told` of that.
+    """
+    if last is not None and not last.left and last.failure is not None and (reached is None or told):
+        return last.failure
+    if reached is not None:
+        return Stop(TerminateReason.GOAL, reached, "caller")
+    if last is None or last.left:
+        where = "before any stream was read" if last is None else "before the stream had ended"
+        return Stop(TerminateReason.CLOSED_BY_CALLER, f"the caller left {where}", "caller")
+    missing = ", ".join(goal.result().get("missing", ())) if goal is not None else ""
+    if missing:
+        return Stop(TerminateReason.MISSING_OUTPUTS, f"the run ended without {missing}", "outputs", value=missing)
+    return Stop(TerminateReason.STREAM_ENDED, "the stream came to its end", "provider")
+
+
+def outcome_of(
+    stop: Stop,
+    *,
+    error: BaseException | None,
+    turn: Turn | None,
+    turns: int,
+    elapsed_s: float,
+    goal: Goal | None,
+    spending: Spending,
+    judge_cost: AskCost,
+    compaction_cost: AskCost,
+    recovered_from: Stop | None,
+    closing: StreamClosed | None,
+) -> Outcome:
+    """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end that a last turn came instead of."""
+    ok = succeeded(stop.reason) or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
+    usage, cost_usd = spending.total()
+    return Outcome(
+        ok=ok,
+        reason=stop.reason,
+        detail=stop.detail,
+        source=stop.source,
+        limit=stop.limit,
+        value=stop.value,
+        evidence=stop.evidence,
+        **(goal.result() if goal is not None else {}),
+        text=turn.text if turn else "",
+        usage=usage,
+        usage_estimated=spending.estimated,
+        cost_usd=cost_usd,
+        judge_usage=judge_cost.usage,
+        judge_usage_estimated=judge_cost.estimated,
+        compaction_usage=compaction_cost.usage,
+        turns=turns,
+        elapsed_s=elapsed_s,
+        recovered_from=recovered_from.reason if recovered_from is not None and ok else None,
+        closed=closing.closed if closing else True,
+        chunks_after_decision=closing.chunks_dropped if closing else 0,
+        closed_after_s=closing.after_s if closing else None,
+        error=None if ok else error,
+    )

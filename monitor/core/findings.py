@@ -1,0 +1,211 @@
+"""The detectors of a run and its policy: who is fed what, what follows, and whose crash it was."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
+from monitor.detectors.base import NOTHING, ChannelDetector, Detector, TextFeed, is_channel_detector, wants_deltas
+from monitor.errors import ConfigError
+from monitor.policy import Policy, TurnPolicy, stop_for
+from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+
+class DetectorCrash(Exception):
+    """A detector raised `error`, or answered what is no list of detections."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(name)
+        self.name = name
+        self.error = error
+
+
+class DetectorBank:
+    """Detectors of characters are fed text directly; of the others, only those that want deltas are shown them.
+
+    All methods raise `DetectorCrash` for the first detector that fails.
+    """
+
+    __slots__ = ("_all", "_of_characters", "_of_deltas", "_reasoning_feeds", "_text_feeds", "names")
+
+    def __init__(self, detectors: Sequence[Detector]) -> None:
+        self._all = list(detectors)
+        names = [detector.name for detector in self._all]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(f"two detectors are called {', '.join(map(repr, twice))}; give one of them another name=")
+        self.names = tuple(names)
+        self._of_characters: list[ChannelDetector] = [d for d in self._all if is_channel_detector(d)]
+        self._of_deltas = [d for d in self._all if not is_channel_detector(d) and wants_deltas(d)]
+        self._text_feeds = [*self._feeds("text"), *((d.name, _DeltaFeed(d)) for d in self._of_deltas)]
+        self._reasoning_feeds: list[tuple[str, TextFeed]] | None = None
+
+    def reset(self) -> None:
+        """A new run begins."""
+        for detector in self._all:
+            try:
+                detector.reset()
+            except Exception as error:
+                raise DetectorCrash(detector.name, error) from error
+
+    @property
+    def need(self) -> int:
+        """Code points of visible text that have to come before any detector can find something."""
+        need = sys.maxsize
+        for _, feed in self._text_feeds:
+            if feed.need < need:
+                need = feed.need
+        return need
+
+    def text(self, text: str) -> Sequence[Detection]:
+        """Visible text, cut in whatever way."""
+        return self._fed_to(self._text_feeds, text)
+
+    def reasoning(self, delta: ReasoningDelta) -> Sequence[Detection]:
+        """A piece of the model's thinking."""
+        if self._reasoning_feeds is None:  # made at first use: most runs have none
+            self._reasoning_feeds = self._feeds("reasoning")
+        return (*self._fed_to(self._reasoning_feeds, delta.text), *self._shown_to(self._of_deltas, delta))
+
+    def arguments(self, delta: ToolCallDelta) -> Sequence[Detection]:
+        """A piece of a call's arguments."""
+        return self._shown_to([*self._of_characters, *self._of_deltas], delta)
+
+    def fact(self, chunk: Chunk) -> Sequence[Detection]:
+        """A call, a result, a report, the end of a turn, a retry."""
+        return self._shown_to(self._all, chunk)
+
+    def _fed_to(self, feeds: Sequence[tuple[str, TextFeed]], text: str) -> Sequence[Detection]:
+        found: Sequence[Detection] = NOTHING
+        for name, feed in feeds:
+            try:
+                if seen := feed.feed(text):
+                    found = (*found, *_checked(seen))
+            except Exception as error:
+                raise DetectorCrash(name, error) from error
+        return found
+
+    def _shown_to(self, detectors: Sequence[Detector], chunk: Chunk) -> Sequence[Detection]:
+        found: Sequence[Detection] = NOTHING
+        for detector in detectors:
+            try:
+                if seen := detector.observe(chunk):
+                    found = (*found, *_checked(seen))
+            except Exception as error:
+                raise DetectorCrash(detector.name, error) from error
+        return found
+
+    def _feeds(self, channel: Channel) -> list[tuple[str, TextFeed]]:
+        return [(d.name, feed) for d in self._of_characters if (feed := d.feed_of(channel)) is not None]
+
+
+class _DeltaFeed:
+    """Shows a detector each piece of text as the delta that it came in."""
+
+    need = 1
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+
+    def feed(self, text: str) -> Sequence[Detection]:
+        return self._detector.observe(TextDelta(text))
+
+
+def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
+    """What a detector answered, if it is what it should. (One that forgot to return anything found nothing.)"""
+    if not all(isinstance(detection, Detection) for detection in found):
+        raise TypeError(f"expected detections, got {found!r}")
+    return found
+
+
+class PolicyCrash(Exception):
+    """A policy raised `error`, or answered what is no verdict."""
+
+    def __init__(self, policy: Policy, error: Exception) -> None:
+        super().__init__(type(policy).__name__)
+        self.name = type(policy).__name__
+        self.error = error
+
+
+class VerdictQueue:
+    """The policy of one run, and those of its verdicts that the harness has not performed yet, oldest first.
+
+    All methods that ask the policy raise `PolicyCrash`.
+    """
+
+    __slots__ = ("_before", "_policy", "_turn_policy", "_waiting", "loop")
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._turn_policy = policy if isinstance(policy, TurnPolicy) else None
+        self._waiting: list[tuple[Verdict, Detection | None]] = []
+        self._before: tuple[Mapping[str, Any] | None, int] | None = None
+        """The policy, and how many verdicts waited, before the turn's first finding."""
+        self.loop: Stop | None = None
+        """How the run would end by the loop behind the latest verdict."""
+
+    def reset(self) -> None:
+        """A new run begins."""
+        try:
+            self._policy.reset()
+        except Exception as error:
+            raise PolicyCrash(self._policy, error) from error
+
+    def turn_started(self) -> None:
+        """The model answers again, and has been told what was decided before."""
+        self._before = None
+        if self._turn_policy is not None:
+            try:
+                self._turn_policy.turn_started()
+            except Exception as error:
+                raise PolicyCrash(self._policy, error) from error
+
+    def verdict_on(self, detection: Detection) -> Verdict:
+        """What the policy makes of a finding."""
+        try:
+            if self._before is None:
+                snapshot = getattr(self._policy, "snapshot", None)  # a small policy of the caller's may do without
+                self._before = snapshot() if snapshot is not None else None, len(self._waiting)
+            verdict = self._policy.decide(detection)
+            if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
+                raise TypeError(f"expected a verdict, got {verdict!r}")
+        except Exception as error:
+            raise PolicyCrash(self._policy, error) from error
+        return verdict
+
+    def add(self, verdict: Verdict, detection: Detection | None = None) -> None:
+        """To be performed between turns. `detection`: what it follows from, if it was the policy's. What is sure now need not be told
+        as a suspicion as well.
+        """
+        if detection is not None:
+            self.loop = stop_for(detection)
+            if detection.level == "loop":
+                self._waiting = [waiting for waiting in self._waiting if not _suspects(*waiting, detection)]
+        self._waiting.append((verdict, detection))
+
+    def pop(self) -> Verdict:
+        """The next one to perform; `Continue`: there is none."""
+        return self._waiting.pop(0)[0] if self._waiting else Continue()
+
+    def clear(self) -> None:
+        """Nothing of it is to be performed any more."""
+        self._waiting.clear()
+
+    def take_back(self) -> None:
+        """What was to follow from the findings of an attempt that is void does not: the model has never seen what it would be told of."""
+        if self._before is not None:
+            state, waiting = self._before
+            self._before = None
+            del self._waiting[waiting:]
+            try:
+                if state is not None:
+                    self._policy.restore(state)
+            except Exception as error:
+                raise PolicyCrash(self._policy, error) from error
+
+
+def _suspects(verdict: Verdict, suspicion: Detection | None, loop: Detection) -> bool:
+    """Whether `verdict` only warns of a suspicion in the text in which `loop` was found."""
+    return isinstance(verdict, Nudge) and suspicion is not None and suspicion.level == "suspect" and suspicion.channel == loop.channel

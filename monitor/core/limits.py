@@ -1,0 +1,261 @@
+"""The limits of a run: what it has used, when to look again, what is nearly used up, what is exceeded."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+
+from monitor._util.tokens import MOST_EIGHTHS_PER_CHAR
+from monitor.budget import Account, Budget
+from monitor.conditions.base import Condition
+from monitor.events import LimitWarning
+from monitor.state import RunState
+from monitor.usage import Price, Usage
+from monitor.verdicts import Met, Stop
+
+NOTHING = Usage()
+_NONE: tuple[Usage, float] = (NOTHING, 0.0)
+
+
+class Spending:
+    """`price`: what the model's tokens cost; without one, they cost nothing. `budgets`: what the run spends from.
+
+    A nested run spends from its own budgets, and from those of this one if it was given a share: here it is only added up.
+    """
+
+    __slots__ = ("_account", "_closed", "_open", "_own", "_price", "budgets", "estimated")
+
+    def __init__(self, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
+        self.budgets = tuple(budgets)
+        self.estimated = False
+        """Part of it is an estimate."""
+        self._price = price
+        self._account = Account(budgets)
+        self._own = NOTHING
+        self._closed = _NONE
+        self._open: dict[int, tuple[Usage, float]] = {}
+
+    def settle(self, usage: Usage, *, estimated: bool) -> None:
+        """A turn is over."""
+        self._own += usage
+        self.estimated |= estimated
+
+    def nested(self, run: int, usage: Usage, usd: float) -> None:
+        """All that a nested run has used so far."""
+        self._open[run] = (usage, usd)
+
+    def nested_ended(self, run: int) -> None:
+        """It will use no more."""
+        usage, usd = self._open.pop(run, _NONE)
+        self._closed = (self._closed[0] + usage, self._closed[1] + usd)
+
+    def total(self, running: Usage = NOTHING) -> tuple[Usage, float]:
+        """Tokens and US dollars up to now. `running`: of the turn that is not over."""
+        usage = self._own if running is NOTHING else self._own + running
+        usd = self._cost(usage)
+        if self._closed is not _NONE or self._open:
+            for nested_usage, nested_usd in (self._closed, *self._open.values()):
+                usage += nested_usage
+                usd += nested_usd
+        return usage, usd
+
+    def post(self, running: Usage = NOTHING) -> Stop | None:
+        """Tell the budgets what this run itself has used by now; which of them is exhausted?"""
+        if not self.budgets:
+            return None
+        usage = self._own + running
+        self._account.settle(usage.total_tokens, self._cost(usage))
+        return self._account.exhausted()
+
+    def _cost(self, usage: Usage) -> float:
+        return self._price.cost(usage) if self._price is not None else 0.0
+
+
+BUDGET_LOOK_TOKENS = 256
+"""Others may spend from the same budget meanwhile, so it is looked at at least this often. n runs overdraw it together by at
+most n times as much; a look costs a few microseconds, and 256 tokens are seconds of a stream.
+"""
+
+
+class Schedule:
+    """The next look at a condition and at budgets."""
+
+    __slots__ = (
+        "_budgets",
+        "_condition",
+        "_headroom_eighths",
+        "_nested",
+        "deadline_s",
+        "price",
+    )
+
+    def __init__(
+        self, condition: Condition | None, price: Price | None = None, budgets: Sequence[Budget] = (), *, nested: bool = False
+    ) -> None:
+        """`nested`: what this run uses counts for a run above as well, whose limits are looked at when this one looks."""
+        self.deadline_s = math.inf
+        """Before it, in seconds since the run began, the condition cannot have become true by time alone."""
+        self.price = price
+        """Of the model that streams: what turns dollars into tokens. Without one no cost is counted down."""
+        self._condition = condition
+        self._budgets = tuple(budgets)
+        self._nested = nested
+        self._headroom_eighths: int | None = None
+
+    def plan(self, state: RunState) -> None:
+        """Work the next look out anew. What `state` has used must be counted in the budgets already."""
+        if self._condition is None and not self._budgets and not self._nested:
+            return
+        headrooms: list[int | None] = [BUDGET_LOOK_TOKENS] if self._nested else []
+        if self._condition is not None:
+            deadline_s = self._condition.deadline(state)
+            self.deadline_s = math.inf if deadline_s is None else deadline_s
+            headrooms.append(self._condition.token_headroom(state))
+            if self.price is not None:
+                headrooms.append(self._tokens_for(self._condition.cost_headroom(state)))
+        for budget in self._budgets:
+            tokens, usd = budget.remaining_tokens, budget.remaining_usd
+            if tokens is not None or usd is not None:
+                headrooms += [tokens, self._tokens_for(usd), BUDGET_LOOK_TOKENS]
+        headroom = min([room for room in headrooms if room is not None], default=None)
+        self._headroom_eighths = None if headroom is None else 8 * headroom
+
+    def _tokens_for(self, usd: float | None) -> int | None:
+        """Output tokens that so many dollars buy: a stream writes output."""
+        if usd is None or self.price is None or self.price.output <= 0:
+            return None
+        tokens = usd / self.price.output * 1_000_000
+        return math.floor(tokens) if tokens < sys.maxsize else None
+
+    def spend(self, eighths: int) -> bool:
+        """So many eighths of a token have come since the last call. True: a limit may have been passed."""
+        if self._headroom_eighths is None:
+            return False
+        self._headroom_eighths -= eighths
+        return self._headroom_eighths < 0
+
+    @property
+    def free_chars(self) -> int:
+        """Characters that may come before the text must be looked at, so that no limit is overrun unseen."""
+        if self._headroom_eighths is None:
+            return sys.maxsize
+        return max(0, self._headroom_eighths // MOST_EIGHTHS_PER_CHAR)
+
+
+WARN_AT = 0.8
+"""A warning is early enough to finish in order, and late enough to be news: of 30 turns six are left."""
+
+
+class Warner:
+    """The warnings of one run."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: set[tuple[int, int]] = set()
+
+    def look(self, condition: Condition | None, budgets: Sequence[Budget], state: RunState) -> list[LimitWarning]:
+        """The limits that have come to `WARN_AT` since the last look. To be asked when nothing ends the run."""
+        sources = [condition.progress(state) if condition is not None else (), *(budget.progress() for budget in budgets)]
+        found: list[LimitWarning] = []
+        for source, used in enumerate(sources):
+            for place, met in enumerate(used):
+                if (source, place) not in self._told and (warning := _warning(met, state)) is not None:
+                    self._told.add((source, place))
+                    found.append(warning)
+        return found
+
+
+def _warning(met: Met, state: RunState) -> LimitWarning | None:
+    value, limit = met.value, met.limit
+    if isinstance(value, int | float) and isinstance(limit, int | float) and limit > 0 and value / limit >= WARN_AT:
+        return LimitWarning(state.elapsed_s, met.condition, value, limit)
+    return None
+
+
+ASK_AGAIN_S = 0.001
+"""A condition of the caller's may name a deadline at which it is not true: so it is asked no more often than this, in seconds."""
+
+
+class Limits:
+    """Condition and budgets of one run. `nested`: it is the tool of another one, whose limits count as well.
+
+    A condition may be the caller's code: whatever it raises goes on, and `name` says whose it was.
+    """
+
+    __slots__ = ("_condition", "_nested", "_price", "_schedule", "_warner", "spending")
+
+    def __init__(
+        self, condition: Condition | None, *, price: Price | None = None, budgets: Sequence[Budget] = (), nested: bool = False
+    ) -> None:
+        self.spending = Spending(price, budgets)
+        self._price = price
+        self._nested = nested
+        self._warner = Warner()
+        self.replace(condition)
+
+    def replace(self, condition: Condition | None) -> None:
+        """Another condition from now on. Budgets stay."""
+        self._condition = condition
+        self._schedule = Schedule(condition, self._price, self.spending.budgets, nested=self._nested)
+
+    def __bool__(self) -> bool:
+        """There is anything to look at."""
+        return self._condition is not None or self._nested or bool(self.spending.budgets)
+
+    @property
+    def name(self) -> str:
+        """Who is to blame for an exception."""
+        return self.condition_name or "budget"
+
+    @property
+    def condition_name(self) -> str | None:
+        """Of the condition, if there is one."""
+        return self._condition.name if self._condition is not None else None
+
+    @property
+    def timed(self) -> bool:
+        """Something of it may become true by time alone."""
+        return self._condition is not None
+
+    def look(self, state: RunState, overspent: Stop | None) -> Stop | None:
+        """Is a limit exceeded? `overspent`: what the budgets say. If not, the next look is planned. `state` must be the caller's alone."""
+        stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
+        if stop is None:
+            if state.phase == "streaming" and state.waiting_since_s is None:
+                # The next read can begin now at the earliest: planning for that gives the lower bound that a deadline promises.
+                object.__setattr__(state, "waiting_since_s", state.elapsed_s)  # a copy would cost as much as a look
+            self._schedule.plan(state)
+        elif not isinstance(stop, Stop):
+            raise TypeError(f"expected a Stop or None, got {stop!r}")
+        return stop
+
+    @property
+    def deadline_s(self) -> float:
+        """Before it, in seconds since the run began, no limit can have been exceeded by time alone."""
+        return self._schedule.deadline_s
+
+    def exact_deadline_s(self, state: RunState) -> float:
+        """The same, made exact for the read that `state` waits for. Never raises."""
+        try:
+            self._schedule.plan(state)
+            due_s = self._schedule.deadline_s
+            if due_s <= state.elapsed_s and self._condition is not None and self._condition.evaluate(state) is None:
+                return state.elapsed_s + ASK_AGAIN_S
+        except Exception:  # noqa: BLE001 - the look that follows meets the same error, and names it
+            return -math.inf
+        return due_s
+
+    def warnings(self, state: RunState) -> Sequence[LimitWarning]:
+        """Which limits are nearly used up, each told once."""
+        return self._warner.look(self._condition, self.spending.budgets, state)
+
+    def spend(self, eighths: int) -> bool:
+        """So many eighths of an output token have come. True: a limit may have been passed."""
+        return self._schedule.spend(eighths)
+
+    @property
+    def free_chars(self) -> int:
+        """Characters that may come before the text must be looked at, so that no limit is overrun unseen."""
+        return self._schedule.free_chars

@@ -1,0 +1,124 @@
+"""What the model says in one turn, as the parts of an assistant message, in the order in which they came."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from monitor._util.hashing import identity
+from monitor.chunks import ReasoningDelta, ToolCall
+from monitor.messages import Reasoning, Text
+from monitor.verdicts import Channel, Detection
+
+LoopedText: TypeAlias = Literal["keep", "trim", "discard"]
+"""What becomes of text that looped, before it goes back into the history: a model that reads its own loop goes on with it."""
+
+Part: TypeAlias = Text | Reasoning | ToolCall
+
+
+def loop_start(loop: Detection, began: int) -> int:
+    """Where the copies of the looped text begin, in code points since `began`. The first one is what the model wanted to say."""
+    offsets = loop.evidence.offsets
+    return max(0, offsets[1] if len(offsets) > 1 else loop.start_offset) - began if loop.start_offset >= began else 0
+
+
+class MessageBuilder:
+    """Puts the pieces of a stream together. `offsets`: what the channels had delivered before this turn began."""
+
+    __slots__ = ("_began", "_open", "_parts", "_pieces", "_signature")
+
+    def __init__(self, offsets: dict[Channel, int]) -> None:
+        self._began = offsets
+        self.restart()
+
+    def restart(self) -> None:
+        """The attempt so far is void."""
+        self._parts: list[Part] = []
+        self._open: type[Text | Reasoning] | None = None
+        self._pieces: list[str] = []
+        self._signature: str | None = None
+
+    def add_text(self, text: str) -> None:
+        """A piece of the visible answer."""
+        if text:
+            self._begin(Text)
+            self._pieces.append(text)
+
+    def add_reasoning(self, delta: ReasoningDelta) -> None:
+        """A piece of the thinking. A signature closes it; one without a text is a part of its own, for what follows it."""
+        if delta.text:
+            self._begin(Reasoning)
+            self._pieces.append(delta.text)
+        if delta.signature is not None:
+            if not delta.text:
+                self._begin(None)
+                self._open = Reasoning
+            self._signature = delta.signature
+            self._close()
+
+    def add_call(self, call: ToolCall) -> None:
+        """A complete call."""
+        self._close()
+        self._parts.append(call)
+
+    @property
+    def blank(self) -> bool:
+        """Nothing can be seen of it: no call, and only space and characters without a width."""
+        self._close()
+        return all(isinstance(part, Reasoning) or (isinstance(part, Text) and _is_blank(part.text)) for part in self._parts)
+
+    def parts(self, *, loop: Detection | None = None, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """What came so far. `loop`: the repetition in it, of which the copies are cut off, if `looped` says so."""
+        self._close()
+        if loop is None or looped == "keep" or loop.channel not in ("text", "reasoning"):
+            return tuple(self._parts)
+        start = loop_start(loop, self._began[loop.channel]) if looped == "trim" else 0
+        return _cut_off(self._parts, Text if loop.channel == "text" else Reasoning, start)
+
+    def _begin(self, kind: type[Text | Reasoning] | None) -> None:
+        if self._open is not kind:
+            self._close()
+            self._open = kind
+
+    def _close(self) -> None:
+        if self._open is Text:
+            self._parts.append(Text("".join(self._pieces)))
+        elif self._open is Reasoning:
+            self._parts.append(Reasoning("".join(self._pieces), self._signature))
+        self._open, self._signature = None, None
+        self._pieces.clear()
+
+
+def _is_blank(text: str) -> bool:
+    return not text.translate(_UNSEEN).strip()
+
+
+_UNSEEN = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))
+
+
+def _cut_off(parts: list[Part], kind: type[Text | Reasoning], start: int) -> tuple[Part, ...]:
+    """`parts` without the text of `kind` from `start` on; a marker stands in its place."""
+    kept: list[Part] = []
+    gone: list[str] = []
+    seen = cut_at = 0
+    for part in parts:
+        if isinstance(part, ToolCall) or not isinstance(part, kind):
+            kept.append(part)
+            continue
+        head, tail = part.text[: max(0, start - seen)], part.text[max(0, start - seen) :]
+        seen += len(part.text)
+        if not tail:
+            kept.append(part)
+        elif head:
+            kept.append(kind(head))  # thinking that was cut is not what its signature signed
+        if tail and not gone:
+            cut_at = len(kept)
+        gone.append(tail)
+    looped = "".join(gone)
+    if looped:
+        kept.insert(cut_at, kind(marker(looped)))
+    return tuple(kept)
+
+
+def marker(gone: str) -> str:
+    """What stands where repeated text was cut off: neutral, so that it is no example to follow, and enough to find the original by."""
+    return f"[{len(gone):,} repeated characters removed, xxh3 {identity(gone)}]"

@@ -1,0 +1,719 @@
+"""RunCore: one run, decided without I/O.
+
+Facts go in (chunks, tool results, time as a number), decisions and events come out. It never reads a clock and never
+awaits, so guard, supervisor, `scan` and a replay all run the same code and mean the same thing.
+
+The rules of this file:
+
+1. One ending. `stop` is set once; `terminate` answers once. When several things are true at the same look, the user's
+   abort wins, then loops, then limits; over a limit wins a goal that is reached in the same turn.
+2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work; a `RunState` is built only at
+   transitions, and `deadline` says when the next look is due.
+3. A stream may be over before the run is: `ends_stream` is set with `stop`, and where a policy that nudges met text that loops.
+4. `deadline` is a lower bound in the harness's clock: before it, no condition can have become true by time alone. After
+   it, `must_stop(now)` looks for real and either ends the run or moves `deadline` on. An abort sets it to minus infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from monitor import events
+from monitor.budget import Budget
+from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
+from monitor.chunks import check as check_chunk
+from monitor.conditions.base import Condition
+from monitor.conditions.deadlines import Timeout
+from monitor.context.window import TOO_SMALL_TOKENS, Window
+from monitor.core.counters import Counters
+from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
+from monitor.core.findings import DetectorBank, DetectorCrash, PolicyCrash, VerdictQueue
+from monitor.core.limits import NOTHING, Limits
+from monitor.core.reply import LoopedText, Part
+from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
+from monitor.detectors.base import Detector
+from monitor.errors import AdapterError, describe
+from monitor.events import Event
+from monitor.goal.goal import Goal
+from monitor.judges.base import Judge, JudgeInput
+from monitor.judges.panel import Panel, detection_of
+from monitor.models import ModelError
+from monitor.outcome import Outcome, Turn
+from monitor.policy import Policy
+from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
+from monitor.state import RunState
+from monitor.usage import AskCost, Price, Usage
+from monitor.verdicts import VETO, Channel, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+T = TypeVar("T")
+
+HOLD_CHARS = 256
+"""Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
+
+PIECE_CHARS = 65_536
+"""A longer text is shown to the detectors in pieces, so that one in which the run ends is not read to its end: a second a megabyte."""
+
+SAME_MOMENT_S = 0.001
+"""Looks with nothing between them, and no more time than this, in seconds, are one."""
+
+
+class RunCore:
+    """The state of one run and every decision about it. `emit` receives the events, in order."""
+
+    def __init__(
+        self,
+        *,
+        stop_when: Condition | None = None,
+        detectors: Sequence[Detector] = (),
+        policy: Policy,
+        emit: Callable[[Event], None],
+        keep_text_chars: int | None = None,
+        price: Price | None = None,
+        budgets: Sequence[Budget] = (),
+        goal: Goal | None = None,
+        last_turn: LastTurn | None = None,
+        cuts: bool = False,
+        supervised: bool = False,
+        parent: RunCore | None = None,
+        judges: Sequence[Judge] = (),
+        task: str | None = None,
+        window: Window | None = None,
+    ) -> None:
+        """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left although the run goes on.
+        `supervised`: the harness makes the model calls itself, so replies are put together, and an empty one is a failed attempt.
+        `parent`: the run whose tool this one is. `task`: the user's request, for the judges. `window`: of the model that is asked.
+        """
+        self.deadline = math.inf
+        """When to look again, in the harness's clock."""
+        self.waiting_since = 0.0
+        """When the pending read began, in the harness's clock; the harness sets it before every read."""
+        self.stop: Stop | None = None
+        """Why the run ends, once that is decided."""
+        self.ends_stream = False
+        """The running stream is to be left: the run ends, or the turn is cut."""
+        self.turn: Turn | None = None
+        """The last turn that ended."""
+        self.replanned: Callable[[], None] = _nothing
+        """Called when `deadline` may have come closer; the harness moves its alarm."""
+        self.turn_began: Callable[[], None] = _nothing
+        """Called when a model call is about to be made; the harness asks the judges that are due."""
+        self.stopped: Callable[[], None] = _nothing
+        """Called when it is decided that the run ends; nobody waits for a judge or a summary any more."""
+        self.besides: Callable[[], str | None] = _nothing
+        """What the harness does just now besides the model's own work, for people: it is said of a run that ran out of time."""
+
+        self._counters = Counters()
+        self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
+        self._window = window
+        self._bank = DetectorBank(detectors)
+        self._verdicts = VerdictQueue(policy)
+        self._goal = goal
+        self._recovery = LastChance(last_turn, goal)
+        self._panel = Panel(judges, task)
+        self._judge_cost = AskCost()
+        self._compaction_cost = AskCost()
+        self._emit = emit
+        self._parent = parent
+        self._cuts = cuts
+        self._supervised = supervised
+        self._keep_chars = keep_limit(keep_text_chars)
+
+        self._running = self._another_turn({"text": 0, "reasoning": 0}, 0.0)
+        self._free_chars = 0
+        self._last: StreamEnd | None = None
+        self._unweighed: Turn | None = None  # the goal has not seen it yet
+        self._told = False  # somebody has been told by `check` how the last stream failed
+        self._looked_at = -math.inf
+        self._reached: str | None = None
+        self._abort_why: str | None = None
+        self._abort_told = False
+        self._stop_error: BaseException | None = None
+        self._decided_at = 0.0
+        self._closing: events.StreamClosed | None = None
+        self._outcome: Outcome | None = None
+
+    # ------------------------------------------------------------------ the run
+
+    def begin(self, now: float) -> None:
+        """The run starts; all times in events and reasons count from here."""
+        self._counters.began = now
+        self._emit(events.RunStarted(0.0, self._bank.names, self._limits.condition_name))
+        try:
+            self._verdicts.reset()
+            self._bank.reset()
+        except (DetectorCrash, PolicyCrash) as crash:
+            self.fail(crash.error, crash.name, now)
+        self._measure(now)
+
+    def _measure(self, now: float) -> None:
+        """A window in which no agent can work is refused before the first model call."""
+        window = self._window
+        if window is None or window.tokens is None or self.stop is not None:
+            return
+        if window.problem is not None:
+            reason = TerminateReason.WINDOW_TOO_SMALL
+            self._decide(Stop(reason, window.problem, "window", limit=TOO_SMALL_TOKENS, value=window.tokens), now)
+        elif window.warning is not None:
+            self._emit(events.WindowWarning(self.at(now), window.tokens, window.warning))
+
+    def begin_turn(self, now: float) -> bool:
+        """A stream is about to be opened. False: the run is over, do not open it."""
+        counters = self._counters
+        looked = counters.phase == "before_call" and now - self._looked_at < SAME_MOMENT_S and now < self.deadline
+        counters.phase = "before_call"
+        if not looked:
+            self._look(now, waiting=False)
+        if self.stop is not None:
+            return False
+        before, self._last = self._last, None
+        self._told, self._closing = False, None
+        self.ends_stream = False
+        if before is not None and before.void and before.failure is not None:
+            counters.tool_calls -= len(self._running.tally.calls)
+            self._take_back(now)
+            self._find(self._bank.fact, StreamRetried(before.failure.reason.value), now)
+            self._emit(events.AttemptRetried(self.at(now), counters.turns, before.failure.detail))
+            offsets = self._running.offsets
+        else:
+            counters.turns += 1
+            offsets = self._running.next_offsets if before is not None else self._running.offsets
+            self._tell_policy(now)
+        counters.model_calls += 1
+        counters.errors.turn_started()
+        counters.phase = "streaming"
+        self._running = self._another_turn(offsets, now)
+        self._emit(events.TurnStarted(self.at(now), counters.turns, counters.model_calls))
+        self.waiting_since = now
+        self._look(now, waiting=True, warn=True)
+        if self.stop is None:
+            self.turn_began()
+        return True
+
+    def _another_turn(self, offsets: dict[Channel, int], now: float) -> RunningTurn:
+        tally = TurnTally(number=self._counters.turns, keep_chars=self._keep_chars, started_at=now)
+        return RunningTurn(tally, offsets, keeps_message=self._supervised)
+
+    def begin_last_turn(self, last: LastTurn, now: float) -> None:
+        """One more turn for a run that is about to end: conditions are off, but for the last turn's own time. Budgets and an abort
+        still count.
+        """
+        cause = self.stop or self._verdicts.loop
+        assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
+        self._recovery.cause = cause
+        self.stop, self.ends_stream = None, False
+        if self._last is not None:
+            self._last = replace(self._last, may_go_on=True)  # it may have failed just before, and is not what this turn is judged by
+        self._verdicts.clear()
+        self._limits.replace(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
+        self.deadline = math.inf
+        self._emit(events.LastTurnStarted(self.at(now), cause.reason, last.seconds))
+        self._look(now, waiting=False)
+
+    def first_chunk(self, now: float) -> None:
+        """The stream delivered its first object."""
+        tally = self._running.tally
+        tally.first_chunk_seen = True
+        self._emit(events.FirstChunk(self.at(now), self._counters.turns, now - tally.started_at))
+
+    def continued(self, now: float) -> None:
+        """The SDK has made another model call inside the running stream, by itself."""
+        self._counters.model_calls += 1
+        self._emit(events.StreamContinued(self.at(now), self._counters.turns, self._counters.model_calls))
+        self._look(now, waiting=False)
+
+    def feed(self, chunk: Chunk, now: float) -> None:
+        """The next chunk of the running stream. Raises `AdapterError` for what is none."""
+        if isinstance(chunk, TextDelta):
+            self.feed_text(chunk.text, now)
+            return
+        check_chunk(chunk)
+        if isinstance(chunk, ReasoningDelta):
+            if self._supervised:
+                self._take_text(now)
+            eighths = self._running.add_reasoning(chunk)
+            self._find(self._bank.reasoning, chunk, now)
+            self._spend(eighths, now)
+        elif isinstance(chunk, ToolCallDelta):
+            self._find(self._bank.arguments, chunk, now)
+            self._spend(self._running.tally.count_arguments(chunk), now)
+        else:
+            self._feed_fact(chunk, now)
+
+    def feed_text(self, text: str, now: float) -> None:
+        """The next piece of visible text: the same as a `TextDelta`, without the object."""
+        if type(text) is not str and not isinstance(text, str):
+            raise AdapterError(f"expected a piece of text, got {type(text).__name__}; in a stream of chunks, text is a TextDelta")
+        self._running.parts.append(text)
+        self._free_chars -= len(text)
+        if self._free_chars <= 0:
+            self._take_text(now)
+
+    def tool_result(self, call: str | None, text: str, now: float, *, is_error: bool = False) -> None:
+        """A tool answered. `call`: the id; `None`: the oldest call of the turn that has no answer yet."""
+        if self._outcome is not None:
+            return  # a tool that was still running when the run ended
+        known = self._running.take_call(call)
+        if known is not None:
+            self._counters.tool_answered(known.name)
+            result = ToolResult(known.id, known.name, text, is_error)
+            if not text.startswith(VETO):
+                self._counters.errors.add(is_error=is_error)
+        else:
+            self._emit(events.ResultUnmatched(self.at(now), call))
+            result = ToolResult(call or "", "", text, is_error)
+        self._panel.add_result(result)
+        self._find(self._bank.fact, result, now)
+        self._look(now, waiting=False)
+
+    def end_turn(
+        self,
+        now: float,
+        *,
+        finished: bool,
+        must_finish: bool = False,
+        error: BaseException | None = None,
+        model_error: ModelError | None = None,
+    ) -> Turn:
+        """The stream is over.
+
+        `finished`: it came to its own end; else somebody left it, or it failed with `error`, classed as `model_error`.
+        `must_finish`: a stream of this kind closes with a finish reason, so one without it was truncated.
+        """
+        self._take_text(now)
+        if self._abort_why is not None:
+            self._look(now, waiting=False)
+        if model_error is not None:
+            self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
+        running, tally = self._running, self._running.tally
+        last = stream_end(
+            tally, finished=finished, error=error, model_error=model_error, cut=running.cut, must_finish=must_finish, blank=running.blank
+        )
+        self._last = last
+        if last.void:
+            self._counters.errors.add(is_error=True)
+        self._limits.spending.settle(tally.usage, estimated=tally.usage_estimated)
+        self.turn = turn = running.ended(stopped=self.stop or last.failure, error=error, model_error=model_error)
+        self._counters.phase = "after_call"
+        self._emit(events.TurnEnded(self.at(now), turn))
+        if not last.void:
+            self._panel.add_turn(turn)
+            self._unweighed = turn
+            if tally.finish is None and self.stop is None:
+                self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)  # a turn that was cut is over for the detectors as well
+        return turn
+
+    def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
+        """The source had to be closed, and was (or not). `since`: when somebody began to close it."""
+        since = self._decided_at if self.stop is not None else since
+        self._closing = events.StreamClosed(self.at(now), self._counters.turns, closed, now - since, chunks_dropped, note)
+        self._emit(self._closing)
+
+    def answer(self, call: ToolCall, now: float) -> ToolResult | None:
+        """Carry out a call of one of the run's own tools, and take its result in; `None`: it is none of them."""
+        goal = self._goal
+        answer = goal.answer(call) if goal is not None else None
+        if goal is None or answer is None:
+            return None
+        news = goal.news(call, self.at(now), self.turns) if not answer.is_error else None
+        if news is not None:
+            self._emit(news)
+        self.tool_result(call.id, answer.text, now, is_error=answer.is_error)
+        return ToolResult(call.id, call.name, answer.text, answer.is_error)
+
+    @property
+    def turns(self) -> int:
+        """Turns started."""
+        return self._counters.turns
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Calls of the present turn that have no result yet, oldest first."""
+        return self._running.open_calls
+
+    @property
+    def failed_attempt(self) -> Stop | None:
+        """Why the last stream was no turn but a failed attempt at one; `None`: it was one, or the run ends anyway."""
+        return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
+
+    @property
+    def void(self) -> bool:
+        """The last stream was a failed attempt: nothing of it counts, whatever the run goes on with."""
+        return self._last is not None and self._last.void
+
+    @property
+    def takes_own_calls(self) -> bool:
+        """The calls of the last turn that the run answers itself count: it is neither cut for a loop nor over for more than a limit."""
+        return self._running.cut is None and self._abort_why is None and (self.stop is None or self.stop.reason in LIMITS)
+
+    def at(self, now: float) -> float:
+        """Seconds since the run began."""
+        return self._counters.at(now)
+
+    def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """The parts of the last turn's message, fit for the history, once. Only where the run is supervised; none of a failed attempt."""
+        parts = self._running.take_message(looped)
+        return () if self._last is None or self.void else parts
+
+    def pause(self, now: float) -> None:
+        """A person is being asked: deadlines stand still until `resume`, also those of the runs above. Pauses nest."""
+        if self._parent is not None:
+            self._parent.pause(now)
+        if self._counters.pauses.begin(now):
+            self._emit(events.Paused(self.at(now)))
+            self._look(now, waiting=False)
+
+    def resume(self, now: float) -> None:
+        """The person has answered."""
+        if self._parent is not None:
+            self._parent.resume(now)
+        paused_s = self._counters.pauses.end(now)
+        if paused_s is not None:
+            self._running.tally.started_at += paused_s
+            self.waiting_since += paused_s
+            self._emit(events.Resumed(self.at(now)))
+            self._look(now, waiting=False)
+
+    def retract(self) -> None:
+        """The last stream was cut off for want of room. With more of it the same turn is made again, and nothing of this one counts."""
+        if self._last is not None and self._last.failure is not None and self.stop is None:
+            self._last = replace(self._last, void=True)
+            self._unweighed = None
+
+    def will_retry(self, delay_s: float) -> None:
+        """The next attempt at the failed turn begins in so many seconds."""
+        self._counters.retry_delay_s += delay_s
+
+    def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
+        """Which judges the harness is to ask now, beside the stream, and what it tells them."""
+        due = self._panel.due(self.turns) if self.stop is None and self._recovery.cause is None else []
+        for judge, told in due:
+            self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
+        return due
+
+    def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: AskCost) -> None:
+        """A judge has answered; also in the middle of a stream. A last turn is not ended for what came before it."""
+        if self._outcome is not None:
+            return
+        self._panel.answered(judge, judgement)
+        self._emit(events.JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement, cost))
+        if judge.fact == "done":
+            self._counters.task_done = judgement.found
+        elif judgement.found and self._recovery.cause is None:
+            self._take(detection_of(judge, told, judgement, self.turns), now)
+        self._charge(judge, cost, now)
+
+    def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
+        """A judge gave no answer. That is no reason to end a run."""
+        if self._outcome is None:
+            self._panel.failed(judge)
+            self._emit(events.JudgeFailed(self.at(now), told.turn, judge.name, why, cost))
+            self._charge(judge, cost, now)
+
+    def _charge(self, judge: Judge, cost: AskCost, now: float) -> None:
+        self._judge_cost += cost
+        if judge.counts:
+            self._limits.spending.settle(cost.usage, estimated=cost.estimated)
+        self._look(now, waiting=False)
+
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
+        """A model was asked to summarise the history: that counts like everything else that the run uses."""
+        self._compaction_cost += cost
+        self._limits.spending.settle(cost.usage, estimated=cost.estimated)
+        self._look(now, waiting=False)
+
+    def found(self, detection: Detection, now: float) -> None:
+        """The harness itself saw something repeat."""
+        self._take(detection, now)
+
+    def check(self, now: float) -> Verdict:
+        """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
+        if self._outcome is not None:
+            return self._ending(None)
+        if self._counters.phase != "streaming":
+            self._counters.phase = "before_call"
+            self._weigh(now)
+        self._look(now, waiting=False)
+        if self.stop is not None:
+            return self._recovery.instead_of(self.stop) or self.stop
+        last = self._last
+        if last is not None and not last.left and last.failure is not None and not last.may_go_on:
+            self._told = True
+            return last.failure
+        verdict = self._verdicts.pop()
+        if isinstance(verdict, Nudge | WithdrawTool):
+            self._panel.add_warning(self.turns, verdict.text)
+        elif isinstance(verdict, LastTurn) and self._supervised:
+            assert self._verdicts.loop is not None  # noqa: S101 - a detection is behind it
+            verdict = self._recovery.by_policy(verdict, self._verdicts.loop)
+            if isinstance(verdict, Stop):
+                self._decide(verdict, now)
+        return verdict
+
+    def abort(self, why: str) -> None:
+        """The user wants the run to end. Only notes it, so that it may be called from any thread; the next look decides."""
+        if self._abort_why is None:
+            self._abort_why = why
+        self.deadline = -math.inf
+
+    def finish(self, detail: str) -> None:
+        """The goal is reached. Does not change an end that is already decided."""
+        self._reached = detail
+
+    def fail(self, error: BaseException, source: str, now: float) -> None:
+        """Something of ours or of the caller's crashed: the run cannot be watched any more, so it ends."""
+        if self.stop is None:
+            self._stop_error = error
+        reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
+        self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
+
+    def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
+        """The caller leaves, perhaps by `error`, while another task of theirs is still at work in the run."""
+        if self.stop is None:
+            self._stop_error = error
+        self._decide(ending, now)
+
+    def _weigh(self, now: float) -> None:
+        """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""
+        turn, self._unweighed = self._unweighed, None
+        goal, last = self._goal, self._last
+        if turn is None or last is None or goal is None or self._abort_why is not None:
+            return
+        reached = goal.reached()
+        if self.stop is not None:
+            if reached is not None and self.stop.reason in LIMITS:
+                cause = self._recovery.cause = self._recovery.cause or self.stop
+                self.stop = None
+                self._decide(self._recovery.judged(reached, cause), now)
+            return
+        verdict: Verdict = reached or Continue()
+        stopped_well = self._running.cut is None and (last.failure is None or last.may_go_on)
+        if isinstance(verdict, Continue) and not turn.tool_calls and stopped_well:
+            verdict = goal.stopped_calling(cut_off=last.failure)
+        if self._recovery.cause is not None:
+            verdict = self._recovery.judged(verdict, self._recovery.cause)
+        self._follow(verdict, now)
+
+    def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
+        """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
+        if self._outcome is not None:
+            return self._outcome
+        if self._abort_why is not None or self._parent is not None:
+            self._look(now, waiting=False)
+        stop = self._ending(fallback)
+        if stop is self.stop:
+            error = self._stop_error
+        elif stop is not fallback:
+            error = self._last.error if self._last is not None else None
+        self._limits.spending.post()
+        if self._parent is not None:
+            self._parent.nested_ended(self, *self._limits.spending.total(), now)
+        self._outcome = outcome_of(
+            stop,
+            error=error,
+            turn=self.turn,
+            turns=self.turns,
+            elapsed_s=self.at(now),
+            goal=self._goal,
+            spending=self._limits.spending,
+            judge_cost=self._judge_cost,
+            compaction_cost=self._compaction_cost,
+            recovered_from=self._recovery.cause,
+            closing=self._closing,
+        )
+        self._emit(events.RunTerminated(self.at(now), self._outcome))
+        return self._outcome
+
+    def _ending(self, fallback: Stop | None) -> Stop:
+        last = self._last
+        stop = self.stop or fallback or undecided_end(last, self._reached, told=self._told, goal=self._goal)
+        return self._recovery.ending(stop, last.failure if last is not None else None)
+
+    # ------------------------------------------------------------------ time
+
+    def must_stop(self, now: float) -> bool:
+        """A read is about to begin or has just ended, and `deadline` has passed: look, and move it on if nothing is true."""
+        self._look(now, waiting=True)
+        return self.stop is not None
+
+    def refresh(self, now: float) -> float:
+        """`deadline`, made exact for the read that is pending since `waiting_since`. Decides nothing, and never raises."""
+        if self.stop is None and self._abort_why is None and self._limits.timed:
+            self._plan_for(self._limits.exact_deadline_s(self.state(now, waiting=True)))
+        return self.deadline
+
+    def state(self, now: float, *, waiting: bool) -> RunState:
+        """The run as numbers. `waiting`: a read is pending since `waiting_since`."""
+        return self._counters.state(
+            now,
+            tally=self._running.tally,
+            spending=self._limits.spending,
+            goal=self._goal,
+            void=self.void,
+            waiting_since=self.waiting_since if waiting else None,
+        )
+
+    def _look(self, now: float, *, waiting: bool, warn: bool = False) -> None:
+        """Evaluate everything that may be true now, then plan the next look. `warn`: this is a step of the run at which to tell what
+        is nearly used up.
+        """
+        if self.stop is not None or self._outcome is not None:
+            return
+        if self._abort_why is not None:
+            if not self._abort_told:
+                self._abort_told = True
+                self._emit(events.AbortRequested(self.at(now), self._abort_why))
+            self._decide(Stop(TerminateReason.ABORTED, self._abort_why, "abort"), now)
+            return
+        overspent = self._spent(now)
+        if not self._limits:
+            return
+        state = self.state(now, waiting=waiting)
+        try:
+            stop = self._limits.look(state, overspent)
+            warnings = self._limits.warnings(state) if warn and stop is None else ()
+        except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
+            self.fail(error, self._limits.name, now)
+            return
+        if stop is not None:
+            self._decide(stop, now)
+        else:
+            self._looked_at = now
+            self._plan_for(self._limits.deadline_s)
+        self.replanned()
+        for warning in warnings:
+            self._emit(warning)
+
+    def _spent(self, now: float) -> Stop | None:
+        """What was used, told to the budgets and to the run whose tool this one is. A limit of theirs ends this run as well."""
+        spending = self._limits.spending
+        running = self._running.tally.usage if self._counters.phase == "streaming" else NOTHING
+        stop = spending.post(running)
+        parent = self._parent
+        ending = parent.nested(self, *spending.total(running), now) if parent is not None else None
+        if ending is not None:
+            detail = f"the run that called this one ends: {ending.detail}"
+            return Stop(TerminateReason.ABORTED, detail, ending.source, ending.limit, ending.value)
+        return stop
+
+    def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
+        """A run that a tool of this one started has used so much by now. Why this run ends, if it does."""
+        self._limits.spending.nested(id(child), usage, usd)
+        self._look(now, waiting=False)
+        return self.stop
+
+    def nested_ended(self, child: RunCore, usage: Usage, usd: float, now: float) -> None:
+        """It has ended."""
+        self.nested(child, usage, usd, now)
+        self._limits.spending.nested_ended(id(child))
+
+    def _plan_for(self, deadline_s: float) -> None:
+        self.deadline = self._counters.began + deadline_s
+        if self._abort_why is not None:  # it may have come from another thread since the look began
+            self.deadline = -math.inf
+
+    def _decide(self, stop: Stop, now: float) -> None:
+        if self.stop is None:
+            besides = self.besides() if stop.reason is TerminateReason.TIMEOUT else None
+            self.stop = stop = replace(stop, detail=f"{stop.detail}; {besides}") if besides else stop
+            self.ends_stream = True
+            self.deadline = -math.inf
+            self._decided_at = now
+            self._emit(events.StopDecided(self.at(now), stop))
+            self.stopped()
+
+    # ------------------------------------------------------------------ chunks
+
+    def _feed_fact(self, chunk: Chunk, now: float) -> None:
+        self._take_text(now)
+        running, tally = self._running, self._running.tally
+        if isinstance(chunk, ToolCall):
+            self._counters.tool_calls += 1
+            chunk, eighths = running.add_call(chunk)
+            self._spend(eighths, now)
+        elif isinstance(chunk, UsageReport):
+            tally.report(chunk)
+        elif isinstance(chunk, TurnFinished):
+            tally.finish = chunk
+        elif isinstance(chunk, StreamRetried):
+            self._counters.tool_calls -= len(tally.calls)
+            running.restart()
+            self._take_back(now)
+            self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
+        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:  # void: what comes next takes it back
+            self._find(self._bank.fact, chunk, now)
+        if not isinstance(chunk, TurnFinished):
+            self._look(now, waiting=False)
+        elif chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS:
+            detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
+            self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
+
+    def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
+        """Ask the detectors, and take their findings one by one with what the policy makes of them."""
+        try:
+            found = ask(what)
+        except DetectorCrash as crash:
+            self.fail(crash.error, crash.name, now)
+            return
+        for detection in found:
+            if self.ends_stream and detection.channel in WRITTEN:
+                break  # in smaller pieces it would not have come any more
+            self._take(detection, now)
+
+    def _take(self, detection: Detection, now: float) -> None:
+        self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
+        if is_written_loop(detection):
+            self._running.loop = detection
+        try:
+            verdict = self._verdicts.verdict_on(detection)
+        except PolicyCrash as crash:
+            self.fail(crash.error, crash.name, now)
+        else:
+            self._follow(verdict, now, detection)
+
+    def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
+        if isinstance(verdict, Stop):
+            if self._abort_why is None:  # the user's abort wins
+                self._decide(verdict, now)
+        elif not isinstance(verdict, Continue):
+            self._verdicts.add(verdict, detection)
+            if detection is not None and self._cuts and self._counters.phase == "streaming" and is_written_loop(detection):
+                self._running.cut = detection
+                self.ends_stream = True
+
+    def _take_back(self, now: float) -> None:
+        try:
+            self._verdicts.take_back()
+        except PolicyCrash as crash:
+            self.fail(crash.error, crash.name, now)
+
+    def _tell_policy(self, now: float) -> None:
+        try:
+            self._verdicts.turn_started()
+        except PolicyCrash as crash:
+            self.fail(crash.error, crash.name, now)
+
+    def _take_text(self, now: float) -> None:
+        """Visible text is held back until somebody needs it: a detector, a token limit, or the next fact."""
+        running = self._running
+        text = running.take_text()
+        if text:
+            for start in range(0, len(text), PIECE_CHARS):
+                self._find(self._bank.text, text[start : start + PIECE_CHARS], now)
+                if self.stop is not None:
+                    break  # the run is over: nobody reads the rest of a flood
+            self._spend(running.tally.count(text), now)
+        self._free_chars = min(self._limits.free_chars, self._bank.need, HOLD_CHARS)
+
+    def _spend(self, eighths: int, now: float) -> None:
+        """Output tokens have come."""
+        if self._limits.spend(eighths):
+            self._look(now, waiting=False, warn=True)
+        elif self._limits.free_chars < self._free_chars:
+            self._free_chars = 0
+
+
+def _nothing() -> None:
+    """Nobody wants to know yet."""

@@ -1,0 +1,242 @@
+"""The turn that runs: its numbers and pieces, its message, its open calls, and the loop in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from monitor._util.codec import text_of
+from monitor._util.tokens import eighths_of_tokens
+from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.core.reply import LoopedText, MessageBuilder, Part, loop_start
+from monitor.models import ModelError
+from monitor.outcome import Turn
+from monitor.usage import Usage
+from monitor.verdicts import Channel, Detection, Stop
+
+
+class TurnTally:
+    """What has come of a turn so far. `keep_chars`: how much of its visible text is kept."""
+
+    __slots__ = (
+        "_has_report",
+        "_ids",
+        "_keep_chars",
+        "_reported",
+        "_streamed",
+        "_unreported_eighths",
+        "_void",
+        "_void_estimated",
+        "calls",
+        "finish",
+        "first_chunk_seen",
+        "number",
+        "parts",
+        "reasoning_chars",
+        "started_at",
+        "text",
+        "text_chars",
+    )
+
+    def __init__(self, *, number: int, keep_chars: float, started_at: float) -> None:
+        self.number = number
+        self.started_at = started_at
+        """When its stream was first asked for something, in the harness's clock."""
+        self.first_chunk_seen = False
+        self.parts: list[str] = []
+        """Visible text since the last `take()`."""
+        self.text = ""
+        """The visible text before that, as far as it is kept."""
+        self.text_chars = 0
+        self.reasoning_chars = 0
+        self.calls: list[ToolCall] = []
+        self.finish: TurnFinished | None = None
+        self._keep_chars = keep_chars
+        self._void = Usage()
+        """Spent on attempts that were rolled back."""
+        self._void_estimated = False
+        self._reported = Usage()
+        self._has_report = False
+        self._unreported_eighths = 0
+        self._streamed: set[str] = set()
+        self._ids: set[str] = set()
+
+    def take(self) -> str:
+        """The visible text since the last time, kept as far as there is room."""
+        text = "".join(self.parts)
+        self.parts.clear()
+        room = self._keep_chars - self.text_chars
+        if room > 0:
+            self.text += text if len(text) <= room else text[: int(room)]
+        self.text_chars += len(text)
+        return text
+
+    def count(self, text: str) -> int:
+        """Any output, hidden or visible, that the provider has not reported yet; answers its eighths of a token."""
+        eighths = eighths_of_tokens(text)
+        self._unreported_eighths += eighths
+        return eighths
+
+    def count_arguments(self, delta: ToolCallDelta) -> int:
+        """As `count`, of a call's arguments while they are written."""
+        self._streamed.add(delta.id)
+        return self.count(delta.arguments_text)
+
+    def add_call(self, call: ToolCall) -> int:
+        """A complete call; answers the eighths of a token of its arguments, unless they were counted while they were written."""
+        self.calls.append(call)
+        return 0 if call.id in self._streamed else self.count(text_of(call.arguments))
+
+    def with_own_id(self, call: ToolCall) -> ToolCall:
+        """`call`; with an id that is made up if it has none, or that of another call of this turn. Results are told apart by it."""
+        if not call.id or call.id in self._ids:
+            call = replace(call, id=f"{call.id or 'call'}_{self.number}_{len(self.calls)}")
+        self._ids.add(call.id)
+        return call
+
+    def report(self, usage: UsageReport) -> None:
+        """The provider's own count replaces the estimate of what came before it."""
+        self._reported = self._reported.merged(usage)
+        self._has_report = True
+        if usage.output_tokens is not None or usage.total_tokens is not None:
+            self._unreported_eighths = 0
+
+    def roll_back(self) -> None:
+        """The attempt so far is void: no text, no calls. The tokens that it cost were spent."""
+        self._void, self._void_estimated = self.usage, self.usage_estimated
+        self._reported, self._has_report, self._unreported_eighths = Usage(), False, 0
+        self.parts.clear()
+        self.calls.clear()
+        self._ids.clear()
+        self.text = ""
+        self.text_chars = self.reasoning_chars = 0
+        self.finish = None
+
+    @property
+    def usage(self) -> Usage:
+        """By the latest report, plus an estimate of what came since."""
+        extra = -(-self._unreported_eighths // 8)
+        usage = self._reported + Usage(output_tokens=extra, total_tokens=extra) if extra else self._reported
+        return self._void + usage if self._void.total_tokens else usage
+
+    @property
+    def usage_estimated(self) -> bool:
+        """The provider has not reported all of `usage`."""
+        return self._void_estimated or self._unreported_eighths > 0 or not self._has_report
+
+    def ended(
+        self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None, loop_offset: int | None = None
+    ) -> Turn:
+        """The turn as the caller sees it."""
+        return Turn(
+            number=self.number,
+            text=self.text,
+            text_chars=self.text_chars,
+            tool_calls=tuple(self.calls),
+            usage=self.usage,
+            usage_estimated=self.usage_estimated,
+            finish_reason=self.finish.finish_reason if self.finish else None,
+            raw_finish_reason=self.finish.raw_finish_reason if self.finish else None,
+            stopped=stopped,
+            loop_offset=loop_offset,
+            model_error=model_error,
+            error=error,
+        )
+
+
+def keep_limit(keep_text_chars: int | None) -> float:
+    """`None` is no limit."""
+    return math.inf if keep_text_chars is None else keep_text_chars
+
+
+WRITTEN = ("text", "reasoning", "arguments")
+"""Channels in which a loop goes on for as long as the stream does."""
+
+
+def is_written_loop(detection: Detection) -> bool:
+    """A loop that goes on for as long as the stream does."""
+    return detection.level == "loop" and detection.channel in WRITTEN
+
+
+class RunningTurn:
+    """One turn while its stream runs, and until the next one begins.
+
+    `offsets`: what the channels had delivered before it. `keeps_message`: its message is put together, for a history.
+    """
+
+    __slots__ = ("_keeps_message", "_reply", "cut", "loop", "offsets", "open_calls", "parts", "tally")
+
+    def __init__(self, tally: TurnTally, offsets: dict[Channel, int], *, keeps_message: bool) -> None:
+        self.tally = tally
+        self.parts = tally.parts
+        """Visible text that nobody has seen yet."""
+        self.open_calls: list[ToolCall] = []
+        """Calls that have no result yet, oldest first."""
+        self.loop: Detection | None = None
+        """The loop in what is written, whatever follows from it."""
+        self.cut: Detection | None = None
+        """The loop for which the stream is left."""
+        self.offsets = offsets
+        self._keeps_message = keeps_message
+        self._reply = MessageBuilder(offsets)
+
+    def take_text(self) -> str:
+        """The visible text since the last time."""
+        text = self.tally.take()
+        if self._keeps_message:
+            self._reply.add_text(text)
+        return text
+
+    def add_reasoning(self, delta: ReasoningDelta) -> int:
+        """A piece of the thinking; answers its eighths of a token."""
+        if self._keeps_message:
+            self._reply.add_reasoning(delta)
+        self.tally.reasoning_chars += len(delta.text)
+        return self.tally.count(delta.text)
+
+    def add_call(self, call: ToolCall) -> tuple[ToolCall, int]:
+        """A complete call, with an id if the message needs one; and its eighths of a token."""
+        if self._keeps_message:
+            call = self.tally.with_own_id(call)
+            self._reply.add_call(call)
+        self.open_calls.append(call)
+        return call, self.tally.add_call(call)
+
+    def take_call(self, id: str | None) -> ToolCall | None:
+        """The open call that a result belongs to, which is open no more. `None`: to the oldest; there is none."""
+        call = next((call for call in self.open_calls if id is None or call.id == id), None)
+        if call is not None:
+            self.open_calls.remove(call)
+        return call
+
+    def restart(self) -> None:
+        """The attempt so far is void."""
+        self.open_calls.clear()
+        self.tally.roll_back()
+        self._reply.restart()
+        self.loop = None
+
+    @property
+    def blank(self) -> bool:
+        """Nothing can be seen of its message."""
+        return self._keeps_message and self._reply.blank
+
+    def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
+        """The turn as the caller sees it."""
+        in_text = self.loop is not None and self.loop.channel == "text"
+        loop_offset = loop_start(self.loop, self.offsets["text"]) if self.loop is not None and in_text else None
+        return self.tally.ended(stopped=stopped, error=error, model_error=model_error, loop_offset=loop_offset)
+
+    def take_message(self, looped: LoopedText) -> tuple[Part, ...]:
+        """The parts of its message, fit for the history, once."""
+        parts = self._reply.parts(loop=self.loop, looped=looped)
+        self._reply.restart()
+        return parts
+
+    @property
+    def next_offsets(self) -> dict[Channel, int]:
+        """Where the channels stand after it."""
+        return {
+            "text": self.offsets["text"] + self.tally.text_chars,
+            "reasoning": self.offsets["reasoning"] + self.tally.reasoning_chars,
+        }

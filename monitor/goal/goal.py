@@ -1,0 +1,168 @@
+"""What a run is held to: its declared outputs, its plan, and its own word that it is done.
+
+Pure: it carries out the run's own tools (`emit_value`, `update_plan`, `terminate`) and says, after each turn, whether the run
+has got where it should, needs a push, or has to be given up. Core and harness do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from monitor._util.arguments import Answer
+from monitor.chunks import ToolCall
+from monitor.errors import ConfigError
+from monitor.events import Event, OutputEmitted, PlanUpdated
+from monitor.goal.outputs import EMIT, TERMINATE, Outputs, Terminate
+from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
+from monitor.models import ToolSpec
+from monitor.reasons import TerminateReason
+from monitor.verdicts import Nudge, Stop, Verdict
+
+MAX_NUDGES = 3
+"""How often a model that stops with outputs missing is told so. Elsewhere this is unlimited, which loops."""
+
+
+class Goal:
+    """The part of one run that knows what it is for."""
+
+    __slots__ = ("_driven", "_max_nudges", "_nudges", "_summary_asked", "outputs", "plan", "terminate")
+
+    def __init__(self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES) -> None:
+        self.outputs = outputs
+        self.plan = plan
+        self.terminate = Terminate(outputs, partial(_open_step, plan))
+        self._max_nudges = max_nudges
+        self._nudges = 0
+        self._driven: object = None
+        self._summary_asked = False
+
+    def first_step(self) -> str | None:
+        """What the model is told first, where a plan drives the run."""
+        if self.plan is None or self.plan.done:
+            return None
+        self._driven = self.plan.snapshot()
+        return self.plan.step_text()
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The run's own tools."""
+        return (*self.last_tools, *([self.plan.spec] if self.plan is not None else []))
+
+    @property
+    def last_tools(self) -> tuple[ToolSpec, ...]:
+        """Those of them that a last turn is left with."""
+        return (*([self.outputs.spec] if self.outputs is not None else []), self.terminate.spec)
+
+    def answer(self, call: ToolCall) -> Answer | None:
+        """Carry out a call of one of the run's own tools; `None`: it is none."""
+        for part in (self.outputs, self.plan, self.terminate):
+            if part is not None and call.name == part.spec.name:
+                return part.call(call.arguments)
+        return None
+
+    def news(self, call: ToolCall, at_s: float, turn: int) -> Event | None:
+        """What is to be told of a call that was answered, and not by an error."""
+        if self.outputs is not None and call.name == self.outputs.spec.name and (last := self.outputs.last) is not None:
+            return OutputEmitted(at_s, turn, last.name, last.json, last.overwritten)
+        if self.plan is not None and call.name == self.plan.spec.name:
+            return PlanUpdated(at_s, turn, self.plan.render())
+        return None
+
+    def reached(self) -> Stop | None:
+        """Has the model done what it should, or said that it is done?"""
+        if self.terminate.status == "failure":
+            return self._terminated()
+        if self.plan is not None and not self.plan.done:
+            return None
+        if self.outputs is not None and self.outputs.complete:
+            return Stop(TerminateReason.GOAL, "every declared output was emitted", "outputs", value=", ".join(self.outputs.emitted))
+        return self._terminated() if self.terminate.status is not None else None
+
+    def stopped_calling(self, *, cut_off: Stop | None = None) -> Verdict:
+        """The turn called no tool: is that the end, or is something missing? `cut_off`: why its text is no whole answer."""
+        if self.plan is not None and not self.plan.done:
+            return self._drive(self.plan)
+        if self.outputs is not None and self.outputs.missing:
+            missing = ", ".join(self.outputs.missing)
+            return self._nudge(self.outputs.nudge_text(), f"the model stopped without emitting {missing}", "outputs", missing)
+        if cut_off is not None:
+            return cut_off
+        if self.plan is not None and self.plan.steps and not self._summary_asked:
+            self._summary_asked = True
+            return Nudge(self.plan.summary_prompt())
+        return Stop(TerminateReason.GOAL, self._reached(), "plan" if self.plan is not None else "model")
+
+    def _terminated(self) -> Stop:
+        status, reason = self.terminate.status, self.terminate.reason
+        detail = f"the model ended the run with {status}{f': {reason}' if reason else ''}"
+        return Stop(TerminateReason.TERMINATED, detail, "terminate", value=status)
+
+    def _reached(self) -> str:
+        if self.plan is None:
+            return "the model gave its answer"
+        blocked = ", ".join(step.text for step in self.plan.blocked)
+        return f"the plan is done, apart from what was blocked: {blocked}" if blocked else "the plan is done"
+
+    def _drive(self, plan: PlanState) -> Verdict:
+        """The next active step drives the turn. The same one again, with nothing changed, is a nudge like any other."""
+        now = plan.snapshot()
+        if now != self._driven:
+            self._driven = now
+            return Nudge(plan.step_text())
+        step = plan.active.text if plan.active else "none"
+        return self._nudge(plan.step_text(), f"the model stopped with its plan unfinished, at: {step}", "plan", step)
+
+    def _nudge(self, text: str, detail: str, source: str, value: str) -> Verdict:
+        if self._max_nudges is not None and self._nudges >= self._max_nudges:
+            said = f"{detail}, after {self._nudges} nudges" if self._nudges else detail
+            return Stop(TerminateReason.MISSING_OUTPUTS, said, source, limit=self._max_nudges, value=value)
+        self._nudges += 1
+        return Nudge(text)
+
+    def last_words(self, stop: Stop) -> str:
+        """What the model is told before its last turn."""
+        return f"This is your last turn, because {stop.detail}. {self.how_to_end()}"
+
+    def how_to_end(self) -> str:
+        """What is left to it in a last turn."""
+        if self.outputs is not None and self.outputs.missing:
+            still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
+        else:
+            still = "give your final answer now"
+        return f"No other tools are available: {still}, or call {self.terminate.spec.name} with status failure and say why."
+
+    def result(self) -> Mapping[str, Any]:
+        """What the outcome says of it: `output`, `emitted`, `missing`."""
+        if self.outputs is None:
+            return {}
+        return {"output": self.outputs.output, "emitted": dict(self.outputs.emitted), "missing": list(self.outputs.missing)}
+
+
+def _open_step(plan: PlanState | None) -> str | None:
+    step = plan.active if plan is not None else None
+    return step.text if step is not None else None
+
+
+RESERVED = frozenset({EMIT, TERMINATE, UPDATE_PLAN})
+"""The names of the monitor's own tools."""
+
+
+def preflight(
+    outputs: Outputs | None, plan: Plan | PlanState | None = None, tools: Collection[str] = (), tool_choice: str = "auto"
+) -> None:
+    """Raise `ConfigError` for outputs that no call can hand over, a plan that no call can update, or a tool whose name is taken.
+
+    `tools`: the names of the caller's own tools. `tool_choice`: as it will be passed to the model.
+    """
+    taken = sorted(RESERVED.intersection(tools))
+    if taken:
+        raise ConfigError(f"the monitor has a tool of its own called {' and '.join(taken)}; give yours another name")
+    if tool_choice != "none":
+        return
+    for declared, given, tool in (("outputs are", outputs, EMIT), ("a plan is", plan, UPDATE_PLAN)):
+        if given is not None:
+            raise ConfigError(
+                f'{declared} declared, but tool_choice="none" keeps the model from calling {tool}; leave tool_choice at "auto"'
+            )

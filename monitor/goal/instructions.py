@@ -1,0 +1,73 @@
+"""The instructions of a run: the user's own, with their variables filled in, and a short paragraph on how such a run ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from monitor.errors import ConfigError
+from monitor.goal.outputs import EMIT, TERMINATE, Outputs
+from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
+
+_VARIABLE = re.compile(r"(\$+)\{([^\W\d]\w*)\}")
+
+
+def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
+    """`template` with each `${name}` replaced by `str(variables[name])`.
+
+    `$${name}` stands for the text `${name}`; any other dollar or brace is plain text, so JSON, prices and shell code need no care.
+    A variable that is not used does no harm, values are not searched for variables again.
+    Missing ones are a `ConfigError` that names them all.
+    """
+    if not isinstance(template, str):
+        raise ConfigError(f"instructions must be a string, not {template!r}")
+    if variables is not None and not isinstance(variables, Mapping):
+        raise ConfigError(f"variables must be a dict, not {variables!r}")
+    known = variables or {}
+    missing: dict[str, None] = {}
+
+    def filled(match: re.Match[str]) -> str:
+        dollars, name = match.groups()
+        literal = "$" * (len(dollars) // 2)
+        if len(dollars) % 2 == 0:
+            return f"{literal}{{{name}}}"
+        if name not in known:
+            missing[name] = None
+            return ""
+        return f"{literal}{known[name]}"
+
+    text = _VARIABLE.sub(filled, template)
+    if missing:
+        names = ", ".join(missing)
+        raise ConfigError(
+            f"the instructions use variables that are not given: {names}. Add them to variables= (the command: --var), "
+            "or write $${...} for the text itself"
+        )
+    return text
+
+
+def run_instructions(
+    instructions: str | None, outputs: Outputs | None = None, plan: Plan | PlanState | None = None, *, has_tools: bool = True
+) -> str:
+    """The instructions for the model: the user's (rendered), then how to work through the plan, hand over outputs, and end.
+
+    The same for every call of a run, so that the provider's cached prefix holds: how far the run is, is said in messages.
+    `has_tools=False`: no tool may be called, not even the monitor's own, so none is mentioned.
+    """
+    lines = ["You work alone: nobody answers questions or confirms anything. Decide yourself."]
+    if has_tools and plan is not None:
+        lines.append(f"Work through the plan, one step after the other, and report each with `{UPDATE_PLAN}`.")
+    if has_tools and outputs is not None:
+        lines.append(f"Hand over each result with `{EMIT}` as soon as you have it; text alone does not count: {', '.join(outputs.names)}.")
+    if has_tools:
+        ready = (
+            "When every required output is emitted"
+            if outputs is not None
+            else "When the task is done and you have given your answer as text"
+        )
+        if outputs is not None or plan is None:
+            lines.append(f'{ready}, call `{TERMINATE}` with status "success".')
+        lines.append(f'If the task cannot be done, call `{TERMINATE}` with status "failure" and say why; do not go on trying.')
+    paragraph = "\n".join(lines)
+    return f"{instructions.rstrip()}\n\n{paragraph}" if instructions and instructions.strip() else paragraph

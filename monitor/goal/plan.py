@@ -1,0 +1,275 @@
+"""A plan that drives a run: steps with a status, the next active one, and the tool by which the model says how it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from monitor._util.arguments import Answer, arguments_in, closest, shown
+from monitor.errors import ConfigError
+from monitor.models import ToolSpec
+
+UPDATE_PLAN = "update_plan"
+"""The tool by which the model reports on the plan."""
+
+
+class StepStatus(StrEnum):
+    """How a step stands. `not_started` and `in_progress` are active; the others are the end of a step."""
+
+    NOT_STARTED = "not_started"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    BLOCKED = "blocked"
+    """Cannot be done; the note says why."""
+
+
+ACTIVE = frozenset({StepStatus.NOT_STARTED, StepStatus.IN_PROGRESS})
+
+_MARKS = {StepStatus.NOT_STARTED: "[ ]", StepStatus.IN_PROGRESS: "[>]", StepStatus.COMPLETED: "[x]", StepStatus.BLOCKED: "[!]"}
+_STATUSES = ", ".join(StepStatus)
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(f"a step must say in words what to do, not {text!r}")
+
+
+def _status_of(status: object) -> StepStatus:
+    if status is None:
+        return StepStatus.NOT_STARTED
+    if isinstance(status, str) and status in set(StepStatus):
+        return StepStatus(status)
+    raise ConfigError(f"the status of a step is one of {_STATUSES}, not {status!r}")
+
+
+@dataclass(slots=True, frozen=True)
+class Step:
+    """One step of a plan. A missing status counts as not started."""
+
+    text: str
+    status: StepStatus = StepStatus.NOT_STARTED
+    note: str | None = None
+    """What came of it, or what blocks it."""
+
+    def __post_init__(self) -> None:
+        _check_text(self.text)
+        object.__setattr__(self, "status", _status_of(self.status))
+        if not isinstance(self.note, str | None):
+            raise ConfigError(f"the note of a step must be a string, not {self.note!r}")
+
+    @property
+    def active(self) -> bool:
+        """There is something left to do."""
+        return self.status in ACTIVE
+
+
+@dataclass(slots=True, frozen=True)
+class Plan:
+    """The steps of a task, in order. A description: `fresh()` gives the state of one run."""
+
+    steps: Sequence[str | Step]
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.steps, str) or not isinstance(self.steps, Sequence):
+            raise ConfigError(f"the steps of a plan are a list, not {self.steps!r}")
+        if not self.steps:
+            raise ConfigError("a plan needs one step at least")
+        object.__setattr__(self, "steps", tuple(step if isinstance(step, Step) else Step(step) for step in self.steps))
+
+    def fresh(self) -> PlanState:
+        """The plan at the beginning of a run."""
+        return PlanState(self)
+
+
+class PlanState:
+    """How a plan stands in one run. Steps are counted from 1, as the model sees them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.title = plan.title
+        self._steps: list[Step] = [step if isinstance(step, Step) else Step(step) for step in plan.steps]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps as they stand."""
+        return tuple(self._steps)
+
+    @property
+    def active_number(self) -> int | None:
+        """The number of the active step, from 1; `None`: the plan is done."""
+        return next((number for number, step in enumerate(self._steps, 1) if step.active), None)
+
+    @property
+    def active(self) -> Step | None:
+        """The first step that is not started or in progress; `None`: the plan is done."""
+        number = self.active_number
+        return None if number is None else self._steps[number - 1]
+
+    @property
+    def done(self) -> bool:
+        """No step is active: each is completed or blocked."""
+        return self.active_number is None
+
+    @property
+    def blocked(self) -> tuple[Step, ...]:
+        """The steps that could not be done."""
+        return tuple(step for step in self._steps if step.status is StepStatus.BLOCKED)
+
+    def mark(self, number: int, status: StepStatus, note: str | None = None) -> None:
+        """Set the status of step `number` (from 1). The note stays where none is given. `ConfigError`: no such step."""
+        if not 1 <= number <= len(self._steps):
+            raise ConfigError(f"there is no step {number}: the plan has {len(self._steps)}")
+        step = self._steps[number - 1]
+        self._steps[number - 1] = replace(step, status=status, note=step.note if note is None else note)
+
+    # --- the tool
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool `update_plan`, as the model is told about it."""
+        return _SPEC
+
+    def call(self, arguments: object) -> Answer:
+        """Carry out one call of `update_plan`. Never raises; a refused call changes nothing."""
+        try:
+            given = arguments_in(arguments)
+            number = self._number_in(given)
+            status = self._status_in(given, number)
+            note = _note_in(given)
+            coming = _steps_in(given)
+            if number is None and coming is None:
+                raise ValueError("`step` and `status` are missing.")
+        except ValueError as error:
+            usage = f"Call {UPDATE_PLAN}(step=1..{len(self._steps)}, status=one of {_STATUSES})."
+            return Answer(f"Error: {error} {usage}", is_error=True)
+        said = []
+        if number is not None and status is not None:
+            self.mark(number, status, note)
+            said.append(f"Step {number} is {status.value}.")
+        if coming is not None:
+            self._replace(coming)
+            said.append(f"The plan is now:\n{self.render()}\n")
+        return Answer(" ".join([*said, self._what_is_next()]))
+
+    def _number_in(self, given: Mapping[str, Any]) -> int | None:
+        value = given.get("step")
+        if value is None:
+            return None
+        try:
+            number = None if isinstance(value, bool) else int(value)
+        except (TypeError, ValueError, OverflowError):
+            number = None
+        if number is None or (isinstance(value, float) and number != value) or not 1 <= number <= len(self._steps):
+            raise ValueError(f"There is no step {shown(value)}: the plan has steps 1 to {len(self._steps)}.")
+        return number
+
+    def _status_in(self, given: Mapping[str, Any], number: int | None) -> StepStatus | None:
+        value = given.get("status")
+        if value is None and number is None:
+            return None
+        if number is None:
+            raise ValueError("`step` is missing: which step has this status?")
+        if value is None:
+            raise ValueError(f"`status` is missing: how does step {number} stand?")
+        if isinstance(value, str):
+            bare = value.strip().lower().replace("-", "_").replace(" ", "_")
+            if bare in set(StepStatus):
+                return StepStatus(bare)
+        meant = closest(value, StepStatus)
+        raise ValueError(f"{shown(value)} is no status.{f' Did you mean {meant}?' if meant else ''}")
+
+    def _replace(self, coming: Sequence[str]) -> None:
+        """The steps not started make way for `coming`. Models list the whole plan again: what stands there already is not doubled."""
+        kept = [step for step in self._steps if step.status is not StepStatus.NOT_STARTED]
+        known = {step.text.strip() for step in kept}
+        self._steps = [*kept, *(Step(text) for text in dict.fromkeys(coming) if text not in known)]
+
+    def _what_is_next(self) -> str:
+        number, step = self.active_number, self.active
+        if step is None:
+            return "No step is left."
+        return f"{'In progress' if step.status is StepStatus.IN_PROGRESS else 'Next'}: step {number}, {step.text}"
+
+    # --- what the model reads
+
+    def render(self) -> str:
+        """The plan with its states, one line a step."""
+        lines = [
+            f"{number}. {_MARKS[step.status]} {step.text}{f' ({step.note})' if step.note else ''}"
+            for number, step in enumerate(self._steps, 1)
+        ]
+        return "\n".join([*([f"Plan: {self.title}"] if self.title else ["Plan:"]), *lines])
+
+    def step_text(self) -> str:
+        """The user message that drives the active step. `ConfigError`: there is none."""
+        number, step = self.active_number, self.active
+        if step is None:
+            raise ConfigError("no step is active any more: look at `done` first")
+        return (
+            f"{self.render()}\n\n"
+            f"Now do step {number}: {step.text}\n"
+            f'When it is done, call {UPDATE_PLAN}(step={number}, status="completed"). '
+            f'If it cannot be done, call {UPDATE_PLAN}(step={number}, status="blocked") with a note that says why.'
+        )
+
+    def summary_prompt(self) -> str:
+        """The user message that asks for the summary of the plan that is over."""
+        blocked = " and what the blocked steps leave open" if self.blocked else ""
+        return f"{self.render()}\n\nThe plan is over. Summarize for the user what was done, what came of it{blocked}. Call no tools."
+
+    # --- JSON
+
+    def snapshot(self) -> dict[str, Any]:
+        """The plan as JSON data."""
+        steps = [{"text": step.text, "status": step.status.value, "note": step.note} for step in self._steps]
+        return {"version": 1, "title": self.title, "steps": steps}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where `snapshot` was taken; a step without a status is not started. Wrong data is a `ValueError`, and nothing changes."""
+        if state.get("version") != 1:
+            raise ValueError(f"plan: cannot restore version {state.get('version')!r}, only 1")
+        try:
+            plan = Plan([Step(step["text"], step.get("status"), step.get("note")) for step in state["steps"]], state.get("title"))
+        except (ConfigError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"plan: {error}") from None
+        self.title, self._steps = plan.title, list(PlanState(plan).steps)
+
+
+_SPEC = ToolSpec(
+    UPDATE_PLAN,
+    "Report how a step of the plan stands. Call it when a step is completed or turns out to be blocked.",
+    {
+        "type": "object",
+        "properties": {
+            "step": {"type": "integer", "minimum": 1, "description": "The number of the step."},
+            "status": {"type": "string", "enum": [status.value for status in StepStatus]},
+            "note": {"type": "string", "description": "What came of it, or what blocks it. Optional."},
+            "steps": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Only to change the plan: the steps still to come, in order, in place of all that are not started.",
+            },
+        },
+        "required": ["step", "status"],
+    },
+)
+
+
+def _note_in(given: Mapping[str, Any]) -> str | None:
+    note = given.get("note")
+    if note is None or isinstance(note, str):
+        return (note or "").strip() or None
+    return shown(note)
+
+
+def _steps_in(given: Mapping[str, Any]) -> list[str] | None:
+    steps = given.get("steps")
+    if steps is None:
+        return None
+    if not isinstance(steps, list) or not all(isinstance(step, str) and step.strip() for step in steps):
+        raise ValueError(f"`steps` must be an array of strings, not {shown(steps)}.")
+    if not steps:
+        raise ValueError("`steps` is empty. A step that is not needed is marked as blocked, with a note.")
+    return [step.strip() for step in steps]

@@ -1,0 +1,175 @@
+"""Compaction, as it is given to a supervisor, or called by a loop of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from monitor._util.checks import check_part, check_parts, is_whole
+from monitor.adapters.forms import to_form
+from monitor.compaction.pinned import PinnedFacts
+from monitor.compaction.preset import Preset
+from monitor.compaction.records import CompactionResult
+from monitor.compaction.watermarks import Hysteresis, Marks
+from monitor.context.forms import Form
+from monitor.context.history import History
+from monitor.context.readers import read
+from monitor.context.repair import repair
+from monitor.context.tokens import ContextMeter
+from monitor.context.window import Window, window_of
+from monitor.errors import ConfigError
+from monitor.harness.compactor import Compactor
+from monitor.harness.streams.clock import Clock, SystemClock
+from monitor.messages import Message
+from monitor.models import Model, ToolSpec
+from monitor.reasons import PRESSING, CompactionReason
+from monitor.sinks.base import EventSink, FanOut
+from monitor.usage import AskCost
+
+CLOSE_GRACE_S = 2.0
+"""As for a run: how long closing a model's stream may take, in seconds."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Compaction(Preset):
+    """How a history is kept inside the window: a preset that can be carried out.
+
+        supervisor = monitor.Supervisor(model, compaction=monitor.Compaction.opencode(model=small))
+        result = await monitor.Compaction.pi().compact(messages, model=model)
+
+    See `Preset` for the options.
+    """
+
+    def due(self, tokens: int, *, window: Window | int | None) -> CompactionReason | None:
+        """Why a request of so many tokens should be made smaller before it is sent to a model with this window; `None`: it need not be.
+
+        For a loop of one's own; `tokens` is best what the provider reported last, with an estimate of what has come since.
+        """
+        if not is_whole(tokens):
+            raise ConfigError(f"tokens is a number of tokens, not {tokens!r}")
+        return Hysteresis(Marks(window_of(None, config=window), self.headroom, self.low_water)).due(tokens)
+
+    async def compact(
+        self,
+        messages: Sequence[Message],
+        *,
+        window: Window | int | None = None,
+        model: Model | None = None,
+        instructions: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        facts: PinnedFacts | None = None,
+        reason: CompactionReason | str = CompactionReason.MANUAL,
+        form: Form | None = None,
+        sinks: Sequence[EventSink] = (),
+        clock: Clock | None = None,
+    ) -> CompactionResult:
+        """Make `messages` smaller, for a loop of one's own; also what a compaction returned before.
+
+        `window`, in tokens, of the model that goes on with them; by default what the table of known models has for `model`. `model` writes
+        the summary, unless the preset has its own. `instructions` and `tools` are what goes out with the messages, so that the whole
+        request is measured. `facts` stand beside the summary word for word. `reason`: `OVERFLOW` does whatever is possible, also without
+        a model; by default a failure leaves everything as it was.
+
+        Raises `CompactionError`, and `ConfigError` for a call that makes no sense.
+        """
+        if reason not in set(CompactionReason):
+            raise ConfigError(f"reason is one of {', '.join(CompactionReason)}, not {reason!r}")
+        reason, writes = CompactionReason(reason), model or self.model
+        if writes is None and self.summarizer is None and reason not in PRESSING:
+            raise ConfigError("who is to summarise? Give model=, or a Compaction with model= or summarizer=monitor.compaction.Extractive()")
+        _check(model, instructions, tools, facts)
+        if form is not None and form not in get_args(Form):
+            raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
+        history, run = History(messages), _Alone(clock or SystemClock())
+        compactor = Compactor(
+            self,
+            history,
+            model=writes,
+            window=window_of(model.name if model is not None else None, config=window),
+            meter=ContextMeter(history, instructions=instructions, tools=tools),
+            run=run,
+            emit=FanOut(check_parts("sinks", sinks, "emit")).emit,
+            facts=lambda: facts or PinnedFacts(),
+            clock=run.clock,
+            close_grace_s=CLOSE_GRACE_S,
+            wake=lambda: None,
+            form=form,
+        )
+        compactor.fixed(instructions, tools)
+        try:
+            return await compactor.compact(reason)
+        finally:
+            await compactor.close()
+
+    async def shorten(
+        self,
+        form: Form,
+        history: Iterable[Any],
+        *,
+        window: Window | int | None = None,
+        model: Model | None = None,
+        instructions: str | None = None,
+        tools: Sequence[ToolSpec] = (),
+        facts: PinnedFacts | None = None,
+        reason: CompactionReason | str = CompactionReason.CEILING,
+        sinks: Sequence[EventSink] = (),
+        clock: Clock | None = None,
+    ) -> tuple[list[dict[str, Any]], CompactionResult]:
+        """`history` in a provider's own words, in any state: read, repaired, compacted, and said again in the same words.
+
+        For a loop of one's own, where its guard says `Compact`, or its provider refuses a request. `form`: `openai-chat`,
+        `openai-responses`, `anthropic`, `gemini`. System messages of OpenAI stay in front. The other arguments are those of `compact`; by
+        default whatever is possible is done, also without a model.
+
+        Raises what `compact` raises, and `AdapterError` for a part that is none.
+        """
+        messages, report = repair(read(form, history), form=form)
+        said = "\n\n".join(filter(None, (instructions, report.instructions))) or None
+        result = await self.compact(
+            messages,
+            window=window,
+            model=model,
+            instructions=said,
+            tools=tools,
+            facts=facts,
+            reason=reason,
+            form=form,
+            sinks=sinks,
+            clock=clock,
+        )
+        system = [{"role": "system", "content": report.instructions}] if report.instructions and form.startswith("openai") else []
+        return [*system, *to_form(form, result.messages)], result
+
+
+def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:
+    """Wrong calls that would show themselves later, in other words."""
+    if isinstance(model, str):
+        raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
+    if model is not None:
+        check_part("model", model, "stream")
+    if instructions is not None and not isinstance(instructions, str):
+        raise ConfigError(f"instructions is a text, not {instructions!r}")
+    for tool in tools:
+        if not isinstance(tool, ToolSpec):
+            raise ConfigError(
+                f"tools takes a list of monitor.models.ToolSpec, not {tool!r:.200}; a provider's own has the same three fields"
+            )
+    if facts is not None and not isinstance(facts, PinnedFacts):
+        raise ConfigError(f"facts takes a monitor.compaction.PinnedFacts, not {facts!r}")
+
+
+class _Alone:
+    """What a compactor needs of a run, where there is none."""
+
+    turns = 0
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._began = clock.now()
+
+    def at(self, now: float) -> float:
+        return now - self._began
+
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
+        """The result says it."""

@@ -1,0 +1,652 @@
+"""The compactions of one run: when, one at a time, and what becomes of them.
+
+A compaction is a task beside the run. At the high-water mark the run goes on meanwhile; where it cannot, it waits, under its own
+deadlines and its abort. What the task proposes is committed in one step, without an await in between, so the history is as before or as
+after. One whose run has ended is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+
+from monitor import events
+from monitor.chunks import ToolCall, ToolResult
+from monitor.compaction.base import Checkpoint, Progress
+from monitor.compaction.extractive import Extractive
+from monitor.compaction.hooks import may_continue, tell_after
+from monitor.compaction.pinned import PinnedFacts, acknowledgement, head_of_messages
+from monitor.compaction.preset import Preset
+from monitor.compaction.proposal import CUT, Proposal, Situation, continue_message, propose
+from monitor.compaction.records import CompactionError, CompactionRecord, CompactionResult
+from monitor.compaction.refill import Snapshot, attributed, snapshot
+from monitor.compaction.repeats import RepeatsAfterCompaction
+from monitor.compaction.watermarks import Hysteresis, Marks
+from monitor.context.forms import Form
+from monitor.context.history import Committed, History, HistoryEdit
+from monitor.context.reduction import Reduction, propose_for
+from monitor.context.tokens import ContextMeter, TokenCount
+from monitor.context.turns import head_of
+from monitor.context.window import Window, WindowSource
+from monitor.errors import describe
+from monitor.events import Event
+from monitor.harness.streams.ask import ask_turn
+from monitor.harness.streams.background import Background
+from monitor.harness.streams.clock import Alarm, Clock
+from monitor.messages import UserMessage
+from monitor.models import Model, ModelRequest, ToolSpec
+from monitor.outcome import Turn
+from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
+from monitor.usage import AskCost
+from monitor.verdicts import Detection
+
+WORTH_A_LOOK_TOKENS: Final = 5_000
+"""The context has grown by so many before it is looked at again for what may go after a turn."""
+MOST_UNSUMMARISED: Final = 3
+"""In a row; then no summary is begun beside the run. Claude Code's number."""
+ASKED_AGAIN: Final = 5
+"""Each so manieth time its model is asked all the same."""
+LATE_S: Final = 5.0
+"""A hook that does not return is waited for so much longer than the models, in seconds."""
+BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
+"""Because the context has been filled."""
+GONE_ON_WITH: Final = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.ABORTED, CompactionFailure.PROVIDER})
+"""After these the part of a summary that is done is good; after others it may be what was wrong."""
+OVER: Final = "the run ended before it was done"
+
+
+class Surroundings(Protocol):
+    """What a compactor needs of the run that it works for."""
+
+    @property
+    def turns(self) -> int:
+        """Turns so far."""
+        ...
+
+    def at(self, now: float) -> float:
+        """Seconds since the run began."""
+        ...
+
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
+        """A summary has used so much."""
+        ...
+
+
+class Compactor:
+    """Keeps one run's history inside the window. `wake` lets a pending read see what a summary's price has changed.
+
+    `facts`: what is known besides the messages, asked anew each time. `form`: in which the history is sent. `driven`: who sends it adds
+    what the model answers, so that behind a summary comes an answer or a request; else its user says the next word.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        history: History,
+        *,
+        model: Model | None,
+        window: Window,
+        meter: ContextMeter,
+        run: Surroundings,
+        emit: Callable[[Event], None],
+        facts: Callable[[], PinnedFacts],
+        clock: Clock,
+        close_grace_s: float,
+        wake: Callable[[], None],
+        form: Form | None = None,
+        driven: bool = False,
+    ) -> None:
+        self.preset = preset
+        self.stale: list[Proposal] = []
+        """Proposals that came too late: what they cover had been changed."""
+        self._history = history
+        self._model = model
+        self._meter = meter
+        self._run = run
+        self._emit = emit
+        self._facts = facts
+        self._clock = clock
+        self._close_grace_s = close_grace_s
+        self._wake = wake
+        self._form = form
+        self._driven = driven
+        self._hysteresis = Hysteresis(Marks(window, preset.headroom, preset.low_water))
+        self._pressed: CompactionReason | None = None
+        self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
+        self._count = TokenCount(0, 0, 0)
+        self._job: Job | None = None
+        self._number = 0
+        self._checkpoint: Checkpoint | None = None
+        self._late_warnings: list[str] = []
+        self._closed = False
+        self._hurried = False
+        self._unsummarised = 0
+        """Compactions in a row for which something else had to do instead of a summary."""
+        self._repeats = RepeatsAfterCompaction()
+        self._after: Snapshot | None = None
+        self._given_up: list[Background] = []
+        """Tasks that did not let themselves be cancelled."""
+        self._pruning: Background | None = None
+        self._pruned_at = 0
+        """So many tokens there were when it was looked at last, or the fewest since."""
+
+    @property
+    def window(self) -> Window:
+        """As far as it is known by now."""
+        return self._hysteresis.marks.window
+
+    def learned(self, window_tokens: int) -> None:
+        """The provider has stated its limit."""
+        self._hysteresis.relearned(self.window.learned(window_tokens))
+
+    # --- when
+
+    def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
+        """Why the next request, with these, is to be made smaller before it is sent; `None`: it need not be."""
+        self.fixed(instructions, tools)
+        if self._hysteresis.marks.high is None:  # only a refusal tells: there is nothing to count for
+            return self._pressed
+        self._count = self._meter.count()
+        if self._hysteresis.warn(self._count.tokens):
+            limit = self._hysteresis.marks.high or 0
+            self._emit(events.ContextNearlyFull(self._at(), self._run.turns, self._count.tokens, limit))
+        return self._pressed or self._due(self._count.tokens)
+
+    def _due(self, tokens: int) -> CompactionReason | None:
+        reason = self._hysteresis.due(tokens)
+        useless = self._hurried or self._unsummarised >= MOST_UNSUMMARISED
+        return None if reason is CompactionReason.HIGH_WATER and useless else reason
+
+    @property
+    def surely_too_long(self) -> str | None:
+        """Why the request that was last asked about will be refused, whatever the estimate is off by; `None`: it may well be taken."""
+        window, count = self.window, self._count
+        if window.tokens is None or window.source is WindowSource.DEFAULT or count.low <= window.tokens:
+            return None
+        return f"the next request has about {count.tokens:,} tokens, at least {count.low:,}, and the window has {window.tokens:,}"
+
+    def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
+        """What every request carries besides the history."""
+        self._fixed = (instructions, tuple(tools))
+
+    def stream_finished(self, tokens: int) -> None:
+        """An answer has come, and the provider has counted so many tokens: the tools may run while the summary is made."""
+        if not tokens or not self.preset.background or self._job is not None or self._due(tokens) is not CompactionReason.HIGH_WATER:
+            return
+        count = self._meter.count()  # what the provider counted may have been made smaller while it answered
+        if self._due(count.tokens) is CompactionReason.HIGH_WATER:
+            self._count = count
+            self.start(CompactionReason.HIGH_WATER, waited_for=False)
+
+    def press(self, reason: CompactionReason) -> None:
+        """The next request must not be sent as it stands, whatever is counted."""
+        self._pressed = reason
+
+    def waits_for(self, reason: CompactionReason) -> bool:
+        """Whether the run waits for a compaction for this reason."""
+        return reason is not CompactionReason.HIGH_WATER or not self.preset.background
+
+    # --- one compaction
+
+    def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True) -> Job | None:
+        """Begin one, unless one is under way: then it is that one. `None`: the run is over.
+
+        With the breaker open, or in a run's last turn, one that has to be is made without a model.
+        """
+        if self._closed:
+            return None
+        if self._job is not None:
+            self._job.waited_for |= waited_for
+            return self._job
+        self._pressed = None
+        if self._hysteresis.marks.high is None:
+            self._count = self._meter.count()
+        model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
+        job = Job(self.preset, model, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
+        if self._after is not None and reason in BY_ITSELF and (refill := attributed(self._after, self._snapshot())) is not None:
+            job.refill = refill.text
+        self._set_to_work(job)
+        return job
+
+    def _set_to_work(self, job: Job) -> None:
+        self._job = job
+        job.deadline = self._clock.now() + self.preset.timeout_s
+        job.task = Background(partial(self._work, job), "agent-monitor compaction", then=partial(self._ended, job))
+        self._arm(job)
+
+    @property
+    def _asks_model(self) -> bool:
+        """A model that has not managed for long is asked now and then only: something else does instead, at once and for nothing."""
+        failed = self._unsummarised
+        return not self._hysteresis.open and (failed < MOST_UNSUMMARISED or failed % ASKED_AGAIN == 0)
+
+    def _snapshot(self) -> Snapshot:
+        instructions, tools = self._fixed
+        return snapshot(ModelRequest(self._history.messages, instructions, tools), self._run.turns)
+
+    def _situation(self, reason: CompactionReason, harder: int) -> Situation:
+        history, (instructions, tools) = self._history, self._fixed
+        return Situation(
+            messages=history.messages,
+            version=history.version,
+            head=self._head(),
+            instructions=instructions,
+            tools=tools,
+            marks=self._hysteresis.marks,
+            tokens=self._count.tokens,
+            reported=self._count.reported > 0,
+            scale=self._meter.scale,
+            reason=reason,
+            harder=harder,
+            facts=self._facts(),
+            form=self._form,
+            originals_before=history.originals_before,
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether a summary is being made."""
+        return self._job is not None and self._job.open
+
+    def _head(self) -> int:
+        history = self._history
+        return head_of(history) if history.edits else head_of_messages(history.messages)
+
+    @property
+    def job(self) -> Job | None:
+        """The one that is under way."""
+        return self._job
+
+    async def outcome(self, job: Job) -> CompactionResult | CompactionError:
+        """What became of it, as soon as that is known."""
+        if not job.over:
+            over = anyio.Event()
+            job.tell(over.set)
+            await over.wait()
+        return job.outcome or CompactionError(CompactionFailure.ABORTED, OVER)
+
+    async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
+        """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
+        if (under_way := self._job) is not None and isinstance(outcome := await self.outcome(under_way), CompactionResult):
+            return outcome
+        self._count = self._meter.count()
+        job = self.start(reason)
+        if job is None:
+            raise CompactionError(CompactionFailure.ABORTED, OVER)
+        outcome = await self.outcome(job)
+        if isinstance(outcome, CompactionError):
+            raise outcome
+        return outcome
+
+    async def _work(self, job: Job) -> None:
+        result = await self._compacted(job)
+        if result is not None:
+            self._late_warnings += await tell_after(self.preset.hooks, result)
+
+    async def _compacted(self, job: Job) -> CompactionResult | None:
+        preset = job.preset
+        try:
+            proposal = await propose(
+                preset,
+                job.situation,
+                model=job.model,
+                ask=partial(self._ask, job),
+                progress=partial(self._progressed, job),
+                checkpoint=self._checkpoint,
+            )
+            goes_on = continue_message(preset, proposal, job.reason) if job.waited_for else None
+            if goes_on is not None and not await may_continue(preset.hooks, proposal.result, self._late_warnings):
+                goes_on = None
+            return self._commit(job, proposal, goes_on)
+        except CompactionError as error:
+            self._failed(job, error)
+            return None
+        except Exception as error:  # noqa: BLE001 - the caller's code, a model's crash: the run goes on as it is
+            self._failed(job, CompactionError(CompactionFailure.CRASHED, describe(error)))
+            return None
+
+    async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
+        self._still_wanted(job)
+        self._begun(job)
+        left = job.deadline - self._clock.now()
+        if left <= 0:
+            raise TimeoutError(self._too_slow)
+        job.model_calls += 1
+        return await ask_turn(
+            model, request, timeout_s=left, clock=self._clock, close_grace_s=self._close_grace_s, charge=partial(self._charge, job)
+        )
+
+    def _charge(self, job: Job, cost: AskCost) -> None:
+        job.cost += cost
+        self._run.charge_compaction(cost, self._clock.now())
+        self._wake()
+
+    def _progressed(self, job: Job, progress: Progress) -> None:
+        """A part is done: that is worth as much time again, once."""
+        self._still_wanted(job)
+        self._begun(job)
+        if not job.graced:
+            job.graced = True
+            job.deadline += self.preset.timeout_s
+        if progress.checkpoint is not None:
+            self._checkpoint = progress.checkpoint
+        self._emit(events.CompactionProgressed(self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages))
+
+    @staticmethod
+    def _still_wanted(job: Job) -> None:
+        """What swallowed its cancellation finds out here, before it does anything more."""
+        if not job.open or job.cancelled:
+            raise CompactionError(CompactionFailure.ABORTED, OVER)
+
+    def _begun(self, job: Job) -> None:
+        if job.number:
+            return
+        self._number += 1
+        job.number = self._number
+        situation = job.situation
+        self._emit(
+            events.CompactionStarted(
+                self._at(),
+                self._run.turns,
+                job.number,
+                job.reason,
+                self.preset.name,
+                situation.tokens,
+                background=not job.waited_for,
+                refill=job.refill,
+            )
+        )
+
+    def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
+        """All of it or nothing. Nothing is awaited here."""
+        self._still_wanted(job)
+        record, edits = self._placed(proposal, goes_on)
+        for edit in edits:
+            if (stale := self._history.refuses(edit)) is not None:
+                self.stale.append(proposal)
+                raise CompactionError(CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}")
+        if record is not None and self.preset.store is not None:
+            self.preset.store.add(record)
+        for edit in reversed(edits):
+            self._history.commit(edit)
+        if goes_on is not None:
+            self._history.append(goes_on)
+        job.open = False
+        self._checkpoint = self._pressed = None
+        self._hysteresis.accepted()
+        if record is not None:
+            self._unsummarised = self._unsummarised + 1 if self._made_do(record) else 0
+        self._repeats.compacted()
+        self._after = self._snapshot()
+        self._begun(job)
+        warnings, self._late_warnings = (*self._late_warnings, *proposal.result.warnings), []
+        result = job.outcome = replace(
+            proposal.result,
+            messages=self._history.messages,
+            record=record,
+            cost=job.cost,
+            model_calls=job.model_calls,
+            warnings=warnings,
+        )
+        self._emit(
+            events.CompactionFinished(
+                self._at(),
+                self._run.turns,
+                job.number,
+                job.reason,
+                result.tokens_before,
+                result.tokens_after,
+                "reported" if result.reported else "estimated",
+                result.kept_messages,
+                result.kept_tokens,
+                result.summarised_by,
+                job.cost,
+                result.reread_tokens,
+                result.replayed,
+                self._clock.now() - job.started_at,
+                warnings,
+            )
+        )
+        return result
+
+    def _placed(self, proposal: Proposal, goes_on: UserMessage | None) -> tuple[CompactionRecord | None, tuple[HistoryEdit, ...]]:
+        """The record and the edits as they fit in now.
+
+        An answer may have come since the proposal was made, or will come next: then nothing stands between it and the summary. Where a
+        user speaks next, the model has answered. So roles alternate.
+        """
+        record, edits = proposal.result.record, proposal.edits
+        if record is None or not self._driven:
+            return record, edits
+        compaction, *others = edits
+        behind = self._history.messages[compaction.stop : compaction.stop + 1] or (goes_on,)
+        begins = record.shown[:1]
+        shown = (*begins, acknowledgement()) if isinstance(behind[0], UserMessage) else begins
+        return replace(record, shown=shown), (replace(compaction, replacement=shown), *others)
+
+    def _made_do(self, record: CompactionRecord) -> bool:
+        """Whether something else had to do instead of a summary."""
+        wanted = self.preset.summarizer.name if self.preset.summarizer is not None else None
+        return record.summarised_by in {Extractive.name, CUT} and record.summarised_by != wanted
+
+    def _failed(self, job: Job, error: CompactionError) -> None:
+        if not job.open:
+            return
+        job.open = False
+        job.outcome = error
+        if error.failure not in GONE_ON_WITH:
+            self._checkpoint = None
+        if error.failure is not CompactionFailure.ABORTED:  # which says nothing of the next one
+            self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
+        if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
+            self._emit(events.CompactionSkipped(self._at(), self._run.turns, job.reason, error.failure, str(error)))
+            return
+        self._begun(job)
+        after_s = self._clock.now() - job.started_at
+        self._emit(
+            events.CompactionFailed(self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s)
+        )
+
+    def _ended(self, job: Job) -> None:
+        """Its task has ended, one way or another, perhaps before it began; or it is not waited for any longer."""
+        if job.open and job.expired and job.reason in PRESSING and job.preset is self.preset and not job.cancelled:
+            self._without_others(job)
+        else:
+            self._settle(job)
+
+    def _without_others(self, job: Job) -> None:
+        """The run cannot go on without it: what is left to do needs no model, and no code of the caller's that might not return."""
+        self._late_warnings.append(f"neither a model nor hooks: {self._too_slow}")
+        job.open = False
+        self._disarm(job)
+        alone = replace(self.preset, hooks=(), summarizer=None)
+        job.instead = Job(alone, None, job.reason, job.situation, job.started_at, waited_for=job.waited_for)
+        job.instead.take_over(job)
+        self._set_to_work(job.instead)
+
+    def _settle(self, job: Job) -> None:
+        failure, why = (CompactionFailure.TIMEOUT, self._too_slow) if job.expired else (CompactionFailure.ABORTED, OVER)
+        self._failed(job, CompactionError(failure, why))
+        self._disarm(job)
+        if self._job is job:
+            self._job = None
+        job.settle()
+
+    @property
+    def _too_slow(self) -> str:
+        return f"it took longer than {self.preset.timeout_s:g} s"
+
+    def _arm(self, job: Job) -> None:
+        job.alarm = self._clock.call_at(job.deadline + LATE_S, partial(self._rung, job))
+
+    @staticmethod
+    def _disarm(job: Job) -> None:
+        if job.alarm is not None:
+            job.alarm.cancel()
+
+    def _rung(self, job: Job) -> None:
+        if self._clock.now() < job.deadline + LATE_S:
+            self._arm(job)
+        else:
+            job.expired = True
+            self._strike(job)
+
+    def _strike(self, job: Job) -> None:
+        """End its task; one that does not let itself be cancelled is not waited for."""
+        if job.task is not None and not job.task.ended:
+            self._disarm(job)
+            job.alarm = self._clock.call_at(self._clock.now() + self._close_grace_s, partial(self._give_up, job, job.task))
+            job.task.cancel()
+
+    def _give_up(self, job: Job, task: Background) -> None:
+        """What it comes to, if ever, is thrown away."""
+        self._given_up.append(task)
+        self._ended(job)
+
+    # --- beside compactions
+
+    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
+        """A tool has answered. What repeats right after a compaction, if anything does."""
+        return self._repeats.observe(call, result)
+
+    def turn_ended(self) -> None:
+        """A turn is part of the history. What `after_turn` takes out goes in the background, once enough has come for a look."""
+        reducers = self.preset.after_turn
+        if not reducers or self._closed or self._job is not None or (self._pruning is not None and not self._pruning.ended):
+            return
+        tokens = self._meter.count().tokens
+        self._pruned_at = min(self._pruned_at, tokens)
+        if tokens >= self._pruned_at + WORTH_A_LOOK_TOKENS:
+            self._pruned_at = tokens
+            self._pruning = Background(self._prune, "agent-monitor prune")
+
+    async def _prune(self) -> None:
+        """In a thread: looking takes as long as the history is."""
+        history = self._history
+        look = partial(propose_for, history.messages, history.version, *self.preset.after_turn, head=self._head())
+        try:
+            reduction = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+        except Exception as error:  # noqa: BLE001 - a reducer may be the caller's code
+            self._late_warnings.append(f"after a turn: {describe(error)}")
+            return
+        if reduction is not None and not self._closed and isinstance(history.commit(reduction.edit), Committed):
+            self._pruned_at = self._meter.count().tokens
+            self.tell_reduced(reduction)
+
+    def tell_reduced(self, reduction: Reduction) -> None:
+        """A reduction is part of the history."""
+        kind = reduction.edit.kind
+        self._emit(
+            events.HistoryReduced(self._at(), self._run.turns, kind, reduction.saved_tokens, reduction.reread_tokens, reduction.changed)
+        )
+
+    # --- the end
+
+    def cancel(self) -> None:
+        """The run ends: no summary is wanted any more."""
+        self._closed = True
+        if self._job is not None and not self._job.cancelled:
+            self._job.cancelled = True
+            self._strike(self._job)
+        if self._pruning is not None:
+            self._pruning.cancel()
+
+    def reopen(self) -> None:
+        """One more turn instead of the end: what has to be is made without a model, and at once."""
+        self._closed = False
+        self._hurried = True
+
+    async def close(self) -> None:
+        """Return when nobody is at work, shielded and bounded."""
+        self.cancel()
+        job, tasks = self._job, self._tasks()
+        try:
+            if tasks:
+                with anyio.move_on_after(self._close_grace_s, shield=True):
+                    for task in tasks:
+                        await task.wait()
+        finally:
+            if job is not None:
+                self._settle(job)
+            for task in tasks:
+                if not task.ended:
+                    task.give_up()
+
+    def _tasks(self) -> list[Background]:
+        """Whoever is still at work."""
+        tasks = (self._job.task if self._job is not None else None, self._pruning, *self._given_up)
+        return [task for task in tasks if task is not None and not task.ended]
+
+    def _at(self) -> float:
+        return self._run.at(self._clock.now())
+
+
+class Job:
+    """One compaction."""
+
+    def __init__(
+        self, preset: Preset, model: Model | None, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool
+    ) -> None:
+        self.preset = preset
+        self.model = model
+        """`None`: none is asked."""
+        self.reason = reason
+        self.situation = situation
+        self.started_at = started_at
+        self.waited_for = waited_for
+        self.number = 0
+        """0: nobody has been told that it has begun."""
+        self.cost = AskCost()
+        self.model_calls = 0
+        self.refill: str | None = None
+        self.open = True
+        """Neither finished nor failed."""
+        self.cancelled = False
+        self.graced = False
+        self.expired = False
+        self.deadline = started_at
+        self.task: Background | None = None
+        self.alarm: Alarm | None = None
+        self.instead: Job | None = None
+        """What is done instead of this one, which took too long: what becomes of that becomes of this."""
+        self._outcome: CompactionResult | CompactionError | None = None
+        self._over = False
+        self._told: list[Callable[[], object]] = []
+
+    @property
+    def outcome(self) -> CompactionResult | CompactionError | None:
+        """`None`: not known yet."""
+        return self.instead.outcome if self.instead is not None else self._outcome
+
+    @outcome.setter
+    def outcome(self, outcome: CompactionResult | CompactionError) -> None:
+        self._outcome = outcome
+
+    @property
+    def over(self) -> bool:
+        """Its outcome is known, and its hooks have been told."""
+        return self.instead.over if self.instead is not None else self._over
+
+    def tell(self, heard: Callable[[], object]) -> None:
+        """Call `heard` when it is over."""
+        if self.instead is not None:
+            self.instead.tell(heard)
+        else:
+            self._told.append(heard)
+
+    def take_over(self, job: Job) -> None:
+        """Go on where `job` is given up."""
+        self.number, self.cost, self.model_calls, self.refill = job.number, job.cost, job.model_calls, job.refill
+        self._told, job._told = job._told, []
+
+    def settle(self) -> None:
+        """It is over."""
+        self._over = True
+        told, self._told = self._told, []
+        for heard in told:
+            heard()

@@ -1,0 +1,111 @@
+"""The judges of a run at work: each question in a task of its own, beside the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+
+from monitor.core.run import RunCore
+from monitor.errors import describe
+from monitor.harness.streams.ask import ask
+from monitor.harness.streams.background import Background
+from monitor.harness.streams.clock import Clock
+from monitor.judges.base import Judge, JudgeInput, checked
+from monitor.models import Model, ModelRequest
+from monitor.usage import AskCost
+from monitor.verdicts import Judgement
+
+MOST_GRACE_S = 5.0
+"""A judge that does not let itself be cancelled is waited for no longer than this, in seconds."""
+
+
+class JudgeTasks:
+    """Asks at the start of each turn whoever `RunCore` says is due, and tells it the answers; when the run ends, so do the questions.
+
+    Each question that was asked is told to the core once: answered, or failed. `wake` lets a pending read see what an answer changed.
+    """
+
+    def __init__(self, core: RunCore, *, clock: Clock, close_grace_s: float, wake: Callable[[], None]) -> None:
+        self._core = core
+        self._clock = clock
+        self._close_grace_s = min(close_grace_s, MOST_GRACE_S)
+        self._wake = wake
+        self._open: dict[_Question, Background] = {}
+        core.turn_began = self._ask_due
+        core.stopped = self.cancel
+
+    async def close(self) -> None:
+        """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded and bounded."""
+        if not self._open:
+            return
+        self.cancel()
+        tasks = tuple(self._open.values())
+        try:
+            with anyio.move_on_after(self._close_grace_s, shield=True):
+                for task in tasks:
+                    await task.wait()
+        finally:
+            for task in tasks:
+                if not task.ended:
+                    task.give_up()
+            for question in tuple(self._open):
+                self._failed(question, _CANCELLED)  # it never began, or it does not let itself be cancelled
+
+    def _ask_due(self) -> None:
+        for judge, told in self._core.judges_due(self._clock.now()):
+            question = _Question(judge, told)
+            self._open[question] = Background(partial(self._put, question), f"agent-monitor {judge.name}")
+
+    def cancel(self) -> None:
+        """No answer is wanted any more."""
+        for task in self._open.values():
+            task.cancel()
+
+    async def _put(self, question: _Question) -> None:
+        async def asked(model: Model, request: ModelRequest) -> str:
+            return await ask(
+                model,
+                request,
+                timeout_s=question.judge.timeout_s,
+                clock=self._clock,
+                close_grace_s=self._close_grace_s,
+                charge=question.charge,
+            )
+
+        try:
+            judgement = checked(await question.judge.review(question.told, asked))
+        except Exception as error:  # noqa: BLE001 - a judge has no say in how a run ends by failing
+            self._failed(question, describe(error))
+        else:
+            self._answered(question, judgement)
+        finally:
+            self._failed(question, _CANCELLED)
+
+    def _answered(self, question: _Question, judgement: Judgement) -> None:
+        if self._open.pop(question, None) is not None:
+            self._core.judge_answer(question.judge, question.told, judgement, self._clock.now(), cost=question.cost)
+            self._wake()
+
+    def _failed(self, question: _Question, why: str) -> None:
+        """Nothing happens if it has been answered, or has failed before."""
+        if self._open.pop(question, None) is not None:
+            self._core.judge_failed(question.judge, question.told, why, self._clock.now(), cost=question.cost)
+            self._wake()
+
+
+class _Question:
+    """One question, and what it took up to now."""
+
+    def __init__(self, judge: Judge, told: JudgeInput) -> None:
+        self.judge = judge
+        self.told = told
+        self.cost = AskCost()
+
+    def charge(self, cost: AskCost) -> None:
+        """A model was asked."""
+        self.cost += cost
+
+
+_CANCELLED = "it was cancelled before it had answered"

@@ -1,0 +1,131 @@
+"""What goes out to the provider is as it takes it: at every call of a run, at a cost that does not grow with the history.
+
+Failure answered: one message that is not in order, for which the whole request is refused, and every later one of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from monitor.adapters.forms import to_form
+from monitor.chunks import ToolCall
+from monitor.context.forms import Form
+from monitor.context.history import History, HistoryEdit
+from monitor.context.raw import RawMessage
+from monitor.context.repair import repair, repair_next
+from monitor.context.validate import validate
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Message, Repair, RepairKind
+
+
+def form_of(model: object) -> Form | None:
+    """The form in which `model` says that it sends a history; `None`: it does not say. Raises `ConfigError` for one that there is not."""
+    form: Any = getattr(model, "form", None)
+    if form is not None and form not in get_args(Form):
+        raise ConfigError(f"model: its form is {form!r}; known: {', '.join(get_args(Form))}")
+    checked: Form | None = form
+    return checked
+
+
+@dataclass(slots=True, frozen=True)
+class Given:
+    """A history as it was given, put in order."""
+
+    messages: tuple[Message, ...]
+    instructions: str | None
+    """Of the run: its own, else the system messages at the head of the history."""
+    repairs: tuple[Repair, ...]
+
+
+def take_in(history: object, form: Form | None, instructions: str | None) -> Given:
+    """`history`, of messages and raw messages in any state, as `form` takes it. `instructions`: the run's own, which go before others.
+
+    Raises `ConfigError` for what is no list of messages, `AdapterError` for a message with a part that is none.
+    """
+    if not isinstance(history, Sequence) or isinstance(history, str):
+        raise ConfigError(f"history takes a list of messages, not {history!r}")
+    for message in history:
+        if not isinstance(message, Message | RawMessage):
+            raise ConfigError(f"history takes messages (UserMessage, AssistantMessage, RawMessage), not {message!r}")
+    messages, report = repair(tuple(history), form=form)
+    repairs = report.repairs
+    if instructions is None:
+        instructions = report.instructions
+    elif report.instructions and not report.instructions.startswith(instructions.rstrip()):  # not those of a run of the same kind
+        dropped = Repair(RepairKind.PART_DROPPED, 0, "the system message at the head: the run has instructions of its own")
+        repairs = (dropped, *repairs)
+    return Given(messages, instructions, repairs)
+
+
+class Outgoing:
+    """Keeps the history of one run in order. `given`: what had to be done to the part of it that was there before.
+
+    What is appended is looked at by itself; the whole only before the first call and after edits, whoever committed them. Then it is
+    also said in the form of the model, and checked as it goes out. `tell` hears of what was done, once, and of what is left.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        form: Form | None,
+        given: tuple[Repair, ...],
+        tell: Callable[[tuple[Repair, ...], tuple[str, ...]], None],
+    ) -> None:
+        self._history = history
+        self._form = form
+        self._untold = given
+        self._tell = tell
+        self._ids = _call_ids(history.messages)
+        self._looked_at: int | None = None
+        """How many edits the history had had when all of it was looked at last."""
+
+    def append(self, message: Message) -> None:
+        """Add what was said last, as the provider takes it; nothing of a message that says nothing."""
+        sendable, repairs = repair_next(message, len(self._history), self._ids, form=self._form)
+        if sendable is not None:
+            self._history.append(sendable)
+        if repairs:
+            self._tell(repairs, ())
+
+    def before_call(self) -> None:
+        """The history is about to be sent as it stands."""
+        if self._looked_at == len(self._history.edits):
+            return
+        given, self._untold = self._untold, ()
+        repairs = given + (self._put_in_order() if self._looked_at is not None else ())
+        self._looked_at = len(self._history.edits)
+        problems = self._problems()
+        if repairs or problems:
+            self._tell(repairs, problems)
+
+    def _put_in_order(self) -> tuple[Repair, ...]:
+        history = self._history
+        messages, report = repair(history.messages, form=self._form)
+        if messages is not history.messages:
+            history.commit(_edit(history, messages))
+        self._ids = _call_ids(messages)
+        return report.repairs
+
+    def _problems(self) -> tuple[str, ...]:
+        if self._form is None:
+            return ()
+        try:
+            found = validate(self._form, to_form(self._form, self._history.messages))
+        except ConfigError:
+            return ()  # media that the provider does not take: the model says so, to the caller
+        return tuple(f"{one.rule} in {self._form} {one.index}: {one.message}" for one in found)
+
+
+def _call_ids(messages: Iterable[Message]) -> set[str]:
+    return {part.id for one in messages if isinstance(one, AssistantMessage) for part in one.content if isinstance(part, ToolCall)}
+
+
+def _edit(history: History, messages: tuple[Message, ...]) -> HistoryEdit:
+    """What makes `messages` of `history`: from the first that differs to the last, so that the cached prefix holds."""
+    before = history.messages
+    most = min(len(before), len(messages))
+    start = next((at for at in range(most) if before[at] is not messages[at]), most)
+    behind = next((at for at in range(most - start) if before[-1 - at] is not messages[-1 - at]), most - start)
+    return HistoryEdit(history.version, start, len(before) - behind, messages[start : len(messages) - behind], "repair")

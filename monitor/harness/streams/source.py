@@ -1,0 +1,410 @@
+"""Reading one SDK stream: under the run's deadlines, with an abort, and with a close that closes.
+
+The rules of this file:
+
+1. No scope, timeout or task group around a `yield`, and so no async generator: a class, whose every read opens and
+   leaves its own wait.
+2. The order of one read: compare the clock, wait, compare the clock, decode, decide, close if decided, deliver. What
+   arrives after a deadline is not delivered; the object in which a stop falls is.
+3. Whoever opens a stream closes it, shielded from cancellation and bounded in time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+import anyio
+
+from monitor.adapters.base import (
+    AdapterFactory,
+    ReportedFailure,
+    StreamAdapter,
+    comes_from_sdk,
+    find_adapter,
+    find_adapter_of_source,
+    responses_behind,
+)
+from monitor.adapters.plain import TextAdapter
+from monitor.chunks import Chunk
+from monitor.core.run import RunCore
+from monitor.errors import ConfigError
+from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.closing import Closing, close_source
+from monitor.harness.streams.wait import Wait, make_wait
+from monitor.models import ModelError
+from monitor.outcome import Turn
+
+T = TypeVar("T")
+
+Source: TypeAlias = AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T] | Awaitable[AsyncIterator[T]]]
+"""What can be watched: a stream, an awaitable of one, or a function without arguments that returns either."""
+
+CLOSE_ATTEMPTS = 3
+"""How often a close that a `task.cancel()` has struck is begun again; each cancellation strikes once."""
+
+_NOTHING: Any = object()
+
+
+class SourceStream(Generic[T]):
+    """One stream, as an async iterator of the SDK's own objects. `RunCore` decides, this performs."""
+
+    __slots__ = (
+        "_adapter",
+        "_began",
+        "_clock",
+        "_close_grace_s",
+        "_core",
+        "_cut",
+        "_done",
+        "_ended",
+        "_ending",
+        "_entered",
+        "_error",
+        "_factory",
+        "_feed",
+        "_finished",
+        "_index",
+        "_iterator",
+        "_left",
+        "_listener",
+        "_model_error",
+        "_now",
+        "_opened",
+        "_over",
+        "_plain_text",
+        "_read",
+        "_requests",
+        "_source",
+        "_turn",
+        "_untold",
+        "_wait",
+    )
+
+    def __init__(
+        self,
+        source: Source[T],
+        core: RunCore,
+        *,
+        clock: Clock,
+        adapter: AdapterFactory | None,
+        close_grace_s: float,
+        index: int = 0,
+        listener: Callable[[Chunk], None] | None = None,
+    ) -> None:
+        """`index`: the number of the stream in its run. `listener` is given every chunk, after the core."""
+        self._source: Any = source
+        self._core = core
+        self._clock = clock
+        self._now = clock.now
+        self._factory = adapter
+        self._adapter: StreamAdapter | None = None
+        self._plain_text: Callable[[object], str | None] = _unknown
+        self._requests = 1
+        self._index = index
+        self._listener = listener
+        self._close_grace_s = close_grace_s
+        self._wait: Wait | None = None  # made with the first read, in the loop that reads
+        self._opened: Any = None
+        self._iterator: Any = None
+        self._read: Callable[[], Awaitable[T]] = self._open
+        self._feed: Callable[[Any, float], None] = self._feed_first
+        self._began = False
+        self._finished = False
+        self._cut = False  # a read was left by a cancellation, which ends a generator: its end is no good end
+        self._left: list[Any] = []  # open responses, found when a read was interrupted or failed
+        self._untold = False  # a read was left where nothing tells what it left open
+        self._error: Exception | None = None
+        self._model_error: ModelError | None = None
+        self._entered = False
+        self._over = self._ending = self._ended = False
+        self._done: anyio.Event | None = None
+        self._turn: Turn | None = None
+
+    @property
+    def turn(self) -> Turn:
+        """What came: text, calls, usage, finish reason. Its number is 0 if the stream was never opened.
+
+        Raises `ConfigError` while the stream is not over.
+        """
+        if self._turn is None:
+            raise ConfigError("the turn is known when the stream is over; leave the loop first")
+        return self._turn
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise ConfigError("a watched stream is read once: watch a new one for the next turn")
+        self._entered = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._wait is not None and (self._wait.pending is not None or self._ending):
+            await self._see_the_other_task_out()
+        await self._end()
+
+    async def aclose(self) -> None:
+        """Close the source before its end, from inside the block."""
+        await self._end()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        core = self._core
+        wait = self._wait or self._start()
+        if wait.pending is not None:
+            raise ConfigError("this stream is already being read by another task")
+        core.waiting_since = now = self._now()
+        if self._over or (now >= core.deadline and core.must_stop(now)):
+            await self._end()
+            raise StopAsyncIteration
+        wait.enter()
+        try:
+            item = await self._read()
+        except BaseException as error:
+            item = _NOTHING
+            if not isinstance(error, StopAsyncIteration):
+                self._look_behind_after(error)
+            if not wait.leave(error) and not self._ended_by(error):
+                raise
+        else:
+            if wait.unsettled:
+                wait.leave(None)
+            wait.pending = None
+        now = self._now()
+        late = now >= core.deadline and core.must_stop(now)
+        if late or item is _NOTHING:
+            await self._end()
+            raise StopAsyncIteration
+        try:
+            self._feed(item, now)
+        except ConfigError:
+            raise
+        except ReportedFailure as error:
+            self._error = error
+            await self._end()
+        except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
+            core.fail(error, "adapter", now)
+        if core.ends_stream:
+            await self._end()
+        return item
+
+    def _ended_by(self, error: BaseException) -> bool:
+        """Whether `error` is the source's own end, good or bad; else it is the caller's business, and goes on."""
+        if isinstance(error, StopAsyncIteration):
+            self._finished = not self._cut
+        elif isinstance(error, Exception) and not isinstance(error, ConfigError):
+            self._error = error
+        else:
+            self._cut = True
+            return False
+        return True
+
+    # ------------------------------------------------------------------ opening and decoding
+
+    def _start(self) -> Wait:
+        if not self._entered:
+            raise ConfigError("enter the stream before reading it: async with ... as watched: async for chunk in watched")
+        self._wait = wait = make_wait(self._core, self._clock, self._look_behind)
+        self._core.replanned = wait.follow
+        self._began = self._core.begin_turn(self._now())
+        wait.follow()
+        return wait
+
+    async def _open(self) -> T:
+        """The first read opens the source, so that opening and SDK retries are under the deadlines as well."""
+        source = self._source
+        if callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__"):
+            source = source()
+        if inspect.isawaitable(source):
+            self._opened = source
+            source = await source
+        self._opened = source
+        if not hasattr(source, "__anext__"):
+            if not hasattr(source, "__aiter__"):
+                hint = "; use the asynchronous client of your SDK" if hasattr(source, "__next__") else ""
+                if hasattr(source, "__aenter__"):
+                    hint = "; it is to be entered first: async with ... as stream, and then watch the stream"
+                raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator{hint}")
+            source = aiter(source)
+        self._iterator = source
+        if self._factory is None:
+            self._factory = find_adapter_of_source(source)
+        self._read = source.__anext__
+        first: T = await self._read()
+        return first
+
+    def _feed_first(self, item: T, now: float) -> None:
+        """The first object tells whose it is, if nothing told before."""
+        self._core.first_chunk(now)
+        factory = self._factory or find_adapter(item)
+        if factory is None:
+            raise ConfigError(
+                f"no adapter knows objects of type {type(item).__module__}.{type(item).__qualname__}; "
+                "pass adapter=, or a stream of str or of monitor chunks"
+            )
+        self._adapter = adapter = factory(self._index)
+        self._plain_text = getattr(adapter, "plain_text", _unknown)
+        feed: Callable[[Any, float], None] = self._feed_decoded
+        if self._listener is not None:
+            feed = self._feed_heard
+        elif factory is TextAdapter:
+            feed = self._core.feed_text  # what it would decode to, without the object
+        self._feed = feed
+        feed(item, now)
+
+    def _feed_decoded(self, item: T, now: float) -> None:
+        adapter, core = self._adapter, self._core
+        assert adapter is not None  # noqa: S101 - set with this method
+        text = self._plain_text(item)
+        if text is not None:
+            core.feed_text(text, now)
+            return
+        for chunk in adapter.decode(item):
+            core.feed(chunk, now)
+        self._count_requests()
+
+    def _feed_heard(self, item: T, now: float) -> None:
+        """As `_feed_decoded`, for somebody who wants to see every chunk."""
+        assert self._adapter is not None  # noqa: S101 - set with this method
+        assert self._listener is not None  # noqa: S101 - the same
+        for chunk in self._adapter.decode(item):
+            self._core.feed(chunk, now)
+            self._listener(chunk)
+        self._count_requests()
+
+    def _count_requests(self) -> None:
+        requests: int = getattr(self._adapter, "requests", 1)
+        while self._requests < requests:
+            self._requests += 1
+            self._core.continued(self._now())
+
+    # ------------------------------------------------------------------ ending
+
+    def wake(self) -> None:
+        """Interrupt a pending read, so that it sees what has changed. From any thread."""
+        if self._wait is not None:
+            self._wait.wake()
+
+    async def _see_the_other_task_out(self) -> None:
+        """The block is left while another task still reads, or closes: that one finishes first."""
+        self._done = anyio.Event()
+        if self._wait is not None:
+            self._wait.interrupt()
+        with anyio.move_on_after(self._close_grace_s, shield=True):
+            await self._done.wait()
+
+    async def _end(self) -> None:
+        """No read will deliver anything any more: tell the core how the stream ended, and close what has not ended by itself."""
+        if self._ended or self._ending:
+            return
+        self._over = self._ending = True
+        since = self._now()
+        try:
+            self._settle(since)
+            if not self._finished:
+                await self._close(since)
+        finally:
+            self._ending = False
+            self._account()
+
+    def _account(self) -> None:
+        """The stream is done with."""
+        core = self._core
+        self._ended = True
+        if self._wait is not None:
+            self._wait.close()
+        core.replanned = _nothing
+        if self._began:
+            self._turn = core.end_turn(
+                self._now(),
+                finished=self._finished and core.stop is None,
+                error=self._error if core.stop is None else None,
+                model_error=self._model_error,
+                must_finish=self._needs_finish(),
+            )
+        else:
+            self._turn = Turn(number=0, stopped=core.stop)
+        if self._done is not None:
+            self._done.set()
+
+    def _needs_finish(self) -> bool:
+        """A stream of which nothing came may be known by its source."""
+        adapter = self._known_adapter()
+        return adapter is not None and adapter.needs_finish
+
+    def _known_adapter(self) -> StreamAdapter | None:
+        """Also of a stream whose first object came too late to be decoded."""
+        return self._adapter or (self._factory(self._index) if self._factory is not None else None)
+
+    def _settle(self, now: float) -> None:
+        """What the end of the source says about the turn, unless the run's end is what ended it."""
+        core = self._core
+        if core.stop is not None:
+            return
+        try:
+            if self._error is not None:
+                self._model_error = self._adapter_for(self._error).classify(self._error)
+            elif self._finished and self._adapter is not None:
+                for chunk in self._adapter.finish():
+                    core.feed(chunk, now)
+        except Exception as error:  # noqa: BLE001 - an adapter may be the caller's code
+            core.fail(error, "adapter", now)
+
+    def _adapter_for(self, error: Exception) -> StreamAdapter:
+        """A stream may fail before its first object: then the error tells whose it is."""
+        return self._adapter or (self._factory or find_adapter(error) or TextAdapter)(self._index)
+
+    @property
+    def _innermost(self) -> Any:
+        """As far as the source has been opened."""
+        return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
+
+    def _look_behind(self) -> None:
+        """A pending read is about to be interrupted. What its source reads from is known now, and not when the generators are gone."""
+        self._left += self._responses_behind(self._innermost)
+
+    def _look_behind_after(self, error: BaseException) -> None:
+        """A read was left by `error`, and what it left open is in the frames that it went through, if it had a name there."""
+        trace = error.__traceback__
+        self._left += self._responses_behind(trace)
+        knows_better = self._left or comes_from_sdk(trace) or not inspect.isasyncgen(self._iterator)
+        self._untold = not knows_better and self._adapter is not None and self._adapter.drains
+
+    def _responses_behind(self, source: object) -> list[Any]:
+        try:
+            return responses_behind(source, self._adapter)
+        except Exception:  # noqa: BLE001 - an adapter may be the caller's code, and nothing may keep a read from being interrupted
+            return []
+
+    async def _close(self, since: float) -> None:
+        """Close the source. A cancellation that strikes meanwhile goes on, but not before the source is closed."""
+        source = self._innermost
+        closing = Closing(note="closing was interrupted by a cancellation")
+        struck: BaseException | None = None
+        for _ in range(CLOSE_ATTEMPTS):
+            try:
+                closing = await close_source(
+                    source, holder=self._opened, left=self._left, adapter=self._known_adapter(), grace_s=self._close_grace_s
+                )
+                break
+            except anyio.get_cancelled_exc_class() as cancellation:
+                struck = cancellation
+        if self._untold and closing.note is None:
+            closing = Closing(closing.chunks_dropped, "an exception left the generator around the SDK's stream, which may still be open")
+        self._left = []
+        self._core.source_closed(
+            self._now(), since=since, closed=closing.note is None, chunks_dropped=closing.chunks_dropped, note=closing.note
+        )
+        if struck is not None:
+            raise struck
+
+
+def _unknown(item: object) -> None:
+    """An adapter that cannot tell plain text quickly."""
+
+
+def _nothing() -> None:
+    """No alarm follows the run's deadline while no stream runs."""

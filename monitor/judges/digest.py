@@ -1,0 +1,188 @@
+"""The latest messages of a run in short: what a judge reads instead of the history.
+
+One line a message, a call, an answer. Equal requests and equal answers have the same number, so that a reader sees the same page
+come back under other words; every text is quoted data (`monitor._util.quoting`), so that nothing in a tool's answer can speak to the judge.
+
+    6 calls: 6 different requests, 2 different answers, 0 failed
+    turn 31: the agent said "Let me try another query."
+    turn 31: request 1: "search" with {"q": "rain in May"}
+    turn 31: request 1 was given answer 1: "Results for your query: ..."
+    turn 32: request 2: "search" with {"q": "May rainfall"}
+    turn 32: request 2 was given answer 1 again
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from monitor._util.hashing import canonical_json, identity
+from monitor._util.quoting import quoted, quoted_data
+from monitor.chunks import ToolCall, ToolResult
+from monitor.outcome import Turn
+
+MESSAGES = 20
+"""As many messages are shown (Gemini CLI). The answers to the calls of one turn are one message."""
+CALLS_A_TURN = 12
+"""Of a turn with more calls, the first ones are shown, and how many more there were."""
+DIGEST_CHARS = 12_000
+"""About 3,000 tokens of English: a question must not cost what the run's own turns cost."""
+_CUT = "(the rest of this turn is left out)"
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    request: str
+    """Equal for equal requests."""
+    shown: str
+    answer: str | None = None
+    """Equal for equal answers; `None`: there is none yet."""
+    shown_answer: str = ""
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Step:
+    """What the agent said, with its calls; or what it was told."""
+
+    turn: int
+    said: str
+    calls: list[_Call] = field(default_factory=list[_Call])
+    more_calls: int = 0
+
+    @property
+    def messages(self) -> int:
+        return 1 + any(call.answer is not None for call in self.calls)
+
+    def without_dangling(self) -> _Step:
+        return _Step(self.turn, self.said, [call for call in self.calls if call.answer is not None], self.more_calls)
+
+
+class Digest:
+    """Takes the messages of a run in, and gives the latest of them in short. Of each only what will be shown is kept."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self) -> None:
+        self._steps: deque[_Step] = deque(maxlen=MESSAGES)
+
+    def add_turn(self, turn: Turn) -> None:
+        """The model has answered."""
+        if turn.text or turn.tool_calls:
+            said = f"the agent said {quoted(turn.text)}" if turn.text else ""
+            calls = [_called(call) for call in turn.tool_calls[:CALLS_A_TURN]]
+            self._steps.append(_Step(turn.number, said, calls, len(turn.tool_calls) - len(calls)))
+
+    def add_result(self, result: ToolResult) -> None:
+        """A tool has answered. A result whose call is not known any more is passed over."""
+        for step in reversed(self._steps):
+            for call in step.calls:
+                if call.id == result.id and call.answer is None:
+                    call.answer, call.shown_answer, call.failed = identity(result.text), quoted(result.text), result.is_error
+                    return
+
+    def add_warning(self, turn: int, text: str) -> None:
+        """The agent was told something by its supervisor: that it repeats itself, that something is missing."""
+        self._steps.append(_Step(turn, f"the supervisor told the agent {quoted(text)}"))
+
+    def render(self, max_chars: int = DIGEST_CHARS) -> str:
+        """The oldest first; as many of the latest whole turns as `max_chars` holds, the last one without calls that wait for an answer."""
+        steps = self._latest()
+        lines = [_summary(steps)]
+        whole = [_lines(step, _Numbers()) for step in steps]  # each as long as it can be: alone, nothing in it comes again
+        room = max_chars - len(lines[0])
+        first = len(steps)
+        while first and (room := room - sum(map(len, whole[first - 1])) - len(whole[first - 1])) >= 0:
+            first -= 1
+        numbers = _Numbers()
+        for step in steps[min(first, max(0, len(steps) - 1)) :]:
+            lines += _lines(step, numbers)
+        return _cut(lines, max_chars)
+
+    def _latest(self) -> list[_Step]:
+        steps = list(self._steps)
+        if steps:
+            steps[-1] = steps[-1].without_dangling()
+            if not steps[-1].said and not steps[-1].calls:
+                steps.pop()
+        latest: list[_Step] = []
+        messages = 0
+        for step in reversed(steps):
+            messages += step.messages
+            if messages > MESSAGES:
+                break
+            latest.insert(0, step)
+        return latest
+
+
+class _Numbers:
+    """Numbers for requests and answers, in the order in which they come first."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, int] = {}
+        self.answers: dict[str, int] = {}
+
+
+def _numbered(known: dict[str, int], key: str) -> tuple[int, bool]:
+    """The number of `key`, and whether it came before."""
+    again = key in known
+    return known.setdefault(key, len(known) + 1), again
+
+
+def _called(call: ToolCall) -> _Call:
+    request = identity(f"{call.name} {canonical_json(call.arguments)}")
+    return _Call(call.id, request, f"{quoted(call.name)} with {quoted_data(call.arguments)}")
+
+
+def _summary(steps: Sequence[_Step]) -> str:
+    calls = [call for step in steps for call in step.calls]
+    more = sum(step.more_calls for step in steps)
+    requests, answers = {call.request for call in calls}, {call.answer for call in calls if call.answer is not None}
+    failed = sum(call.failed for call in calls)
+    shown = f", of which {len(calls)} are shown" if more else ""
+    return (
+        f"{len(calls) + more} calls{shown}: {len(requests)} different requests, {len(answers)} different answers, {failed} failed"
+        if calls
+        else "no calls"
+    )
+
+
+def _lines(step: _Step, numbers: _Numbers) -> list[str]:
+    """First what was said, then the calls, then their answers, as it happened."""
+    lines = [step.said] if step.said else []
+    requests: list[int] = []
+    for call in step.calls:
+        number, again = _numbered(numbers.requests, call.request)
+        requests.append(number)
+        lines.append(f"request {number}{' again' if again else ''}: {call.shown}")
+    if step.more_calls:
+        lines.append(f"and {step.more_calls} more calls")
+    lines += _answers(step.calls, requests, numbers)
+    return [f"turn {step.turn}: {line}" for line in lines]
+
+
+def _answers(calls: Sequence[_Call], requests: Sequence[int], numbers: _Numbers) -> Iterator[str]:
+    for call, request in zip(calls, requests, strict=True):
+        if call.answer is None:
+            yield f"request {request} was given no answer that is known"
+            continue
+        number, again = _numbered(numbers.answers, call.answer)
+        failed = ", an error" if call.failed else ""
+        yield f"request {request} was given answer {number}{failed}{' again' if again else f': {call.shown_answer}'}"
+
+
+def _cut(lines: Sequence[str], max_chars: int) -> str:
+    """The lines, whole ones only, in at most `max_chars`."""
+    text = "\n".join(lines)
+    if len(text) <= max_chars:
+        return text
+    kept: list[str] = []
+    room = max_chars - len(_CUT)
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return "\n".join([*kept, _CUT])

@@ -1,0 +1,99 @@
+"""What was used and what it costs: tokens of a turn or a run, tokens asked for beside it, prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from monitor._util.checks import is_finite
+from monitor.chunks import UsageReport
+from monitor.errors import ConfigError
+
+
+@dataclass(slots=True, frozen=True)
+class Usage:
+    """Tokens of a turn or of a run. Output includes reasoning; input includes what came from a cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+    total_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.total_tokens + other.total_tokens,
+        )
+
+    def merged(self, report: UsageReport) -> Usage:
+        """This running total brought up to date by a later report of the same call; what it does not say stays."""
+
+        def later(new: int | None, old: int) -> int:
+            return old if new is None else max(new, old)
+
+        input_tokens = later(report.input_tokens, self.input_tokens)
+        output_tokens = later(report.output_tokens, self.output_tokens)
+        return Usage(
+            input_tokens,
+            output_tokens,
+            later(report.reasoning_tokens, self.reasoning_tokens),
+            later(report.cached_tokens, self.cached_tokens),
+            max(later(report.total_tokens, self.total_tokens), input_tokens + output_tokens),
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class AskCost:
+    """The tokens that it took to ask a model something beside the run, also where it gave no answer: a judge, a summary."""
+
+    usage: Usage = field(default_factory=Usage)
+    estimated: bool = False
+    """Part of it is an estimate, because a provider did not report it."""
+
+    def __add__(self, other: AskCost) -> AskCost:
+        return AskCost(self.usage + other.usage, self.estimated or other.estimated)
+
+
+@dataclass(slots=True, frozen=True)
+class Price:
+    """US dollars per million tokens. `cached`: of input that came from the provider's cache; `None`: the same as other input."""
+
+    input: float
+    output: float
+    """Reasoning included."""
+    cached: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("input", self.input), ("output", self.output), ("cached", self.cached)):
+            if (value is None and name != "cached") or (value is not None and not (is_finite(value) and value >= 0)):
+                raise ConfigError(f"Price.{name} takes US dollars per million tokens, finite and not negative, not {value!r}")
+
+    def cost(self, usage: Usage) -> float:
+        """What `usage` costs, in US dollars. Tokens that are in its total alone (of tool prompts) are input."""
+        cached = self.input if self.cached is None else self.cached
+        neither = max(0, usage.total_tokens - max(usage.input_tokens, usage.cached_tokens) - usage.output_tokens)
+        fresh = max(0, usage.input_tokens - usage.cached_tokens) + neither
+        return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1_000_000
+
+
+def price_of(prices: Mapping[str, Price] | Price | None, model_name: str | None) -> Price | None:
+    """The price of a model: by its exact name, or by its name without the provider ("google:x" -> "x"); `None`: not known.
+
+    One `Price` is that of every model. Raises `ConfigError` for what is no price table.
+    """
+    if prices is None or isinstance(prices, Price):
+        return prices
+    if not isinstance(prices, Mapping):
+        raise ConfigError(f"prices takes a Price, or a dict of model names and Prices, not {prices!r}")
+    table: Mapping[Any, Any] = prices
+    for name, price in table.items():
+        if not isinstance(name, str) or not isinstance(price, Price):
+            raise ConfigError(f"prices takes a Price for each model name, not {name!r}: {price!r}")
+    if model_name is None:
+        return None
+    return prices.get(model_name) or prices.get(model_name.partition(":")[2])

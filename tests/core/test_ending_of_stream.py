@@ -1,0 +1,78 @@
+"""How a stream ended, and what that means for its run."""
+
+from __future__ import annotations
+
+import pytest
+
+from monitor.chunks import TurnFinished
+from monitor.core.ending import ended, failed, left
+from monitor.core.turn import TurnTally
+from monitor.models import ErrorKind, ModelError
+from monitor.reasons import FinishReason, TerminateReason
+from monitor.verdicts import Detection, Evidence
+
+
+def tally(text: str = "", *, finish: FinishReason | None = FinishReason.DONE, thought: int = 0) -> TurnTally:
+    made = TurnTally(number=1, keep_chars=100, started_at=0.0)
+    made.parts.append(text)
+    made.take()
+    made.reasoning_chars = thought
+    made.finish = TurnFinished(finish) if finish is not None else None
+    return made
+
+
+def test_a_failed_call_is_a_failed_attempt_with_its_error():
+    error = ConnectionResetError("gone")
+    end = failed(error, ModelError(ErrorKind.RATE_LIMITED, "slow down", retry_after_s=7, status=429))
+    assert end.failure is not None
+    assert (end.failure.reason, end.failure.value) == (TerminateReason.RATE_LIMITED, 429)
+    assert end.failure.detail == "slow down; it asks to wait 7 s"
+    assert (end.void, end.error) == (True, error)
+
+
+def test_a_stream_that_the_caller_left_says_so():
+    end = left(None)
+    assert end.failure is not None
+    assert (end.failure.reason, end.left, end.void) == (TerminateReason.CLOSED_BY_CALLER, True, False)
+
+
+def test_a_stream_that_was_left_for_its_loop_may_go_on():
+    loop = Detection("content_repetition", "chant", "text", "loop", 10, 10, 0, 500, Evidence("abc", "0" * 16, 3), "it repeats")
+    end = left(loop)
+    assert end.failure is not None
+    assert (end.failure.reason, end.failure.evidence) == (TerminateReason.LOOP_DETECTED, loop)
+    assert (end.may_go_on, end.void) == (True, False)
+
+
+def test_a_stream_without_an_end_is_a_failed_attempt_where_it_should_have_one():
+    assert ended(tally("half", finish=None), must_finish=False, blank=False).failure is None
+    end = ended(tally("half", finish=None), must_finish=True, blank=False)
+    assert end.failure is not None
+    assert (end.failure.reason, end.void) == (TerminateReason.TRUNCATED, True)
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason", "void", "may_go_on"),
+    [
+        (FinishReason.LENGTH, TerminateReason.TRUNCATED, False, True),
+        (FinishReason.MALFORMED, TerminateReason.INVALID_STREAM, True, False),
+        (FinishReason.BLOCKED, TerminateReason.BLOCKED, False, False),
+    ],
+)
+def test_a_bad_finish_is_classed(finish: FinishReason, reason: TerminateReason, *, void: bool, may_go_on: bool):
+    end = ended(tally("text", finish=finish), must_finish=True, blank=False)
+    assert end.failure is not None
+    assert (end.failure.reason, end.void, end.may_go_on) == (reason, void, may_go_on)
+
+
+def test_an_answer_that_cannot_be_seen_is_a_failed_attempt():
+    end = ended(tally(" "), must_finish=True, blank=True)
+    assert end.failure is not None
+    assert (end.failure.reason, end.void) == (TerminateReason.INVALID_STREAM, True)
+    assert ended(tally(" "), must_finish=True, blank=False).failure is None
+
+
+def test_thoughts_alone_are_no_answer_and_the_reason_says_so():
+    end = ended(tally("", thought=99), must_finish=True, blank=True)
+    assert end.failure is not None
+    assert "it thought, and said nothing" in end.failure.detail
