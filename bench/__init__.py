@@ -1,1 +1,3 @@
-"""Measurements: each module prints tables and writes `bench/results/<name>.json`. Run with `python -m bench.<name>`."""
+"""Measurements: each module prints tables and writes `bench/results/<name>.json`. Run with `python
+-m bench.<name>`.
+"""

@@ -148,8 +148,12 @@ def on_asyncio() -> bool:
     return True
 
 
-async def cancelled_by(case: Case, task: asyncio.Task[None], cancel: Awaitable[None], *, came_second: bool = False) -> None:
-    """`came_second`: of two cancellations in one turn asyncio delivers the first one's message, and both count."""
+async def cancelled_by(
+    case: Case, task: asyncio.Task[None], cancel: Awaitable[None], *, came_second: bool = False
+) -> None:
+    """`came_second`: of two cancellations in one turn asyncio delivers the first one's message, and
+    both count.
+    """
     await cancel
     try:
         await task

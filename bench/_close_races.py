@@ -1,4 +1,6 @@
-"""Races: our end and somebody else's in the same tick, in both orders; and sources that make ending hard."""
+"""Races: our end and somebody else's in the same tick, in both orders; and sources that make ending
+hard.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ async def _with_scope(case: Case, *, arm: Callable[[], Armed], ours_first: bool)
     async with anyio.create_task_group() as group:
         with anyio.CancelScope() as scope:
             watch = case.watch(armed.source, **armed.options)
-            group.start_soon(_both, *_ordered(partial(armed.cause, watch), scope.cancel, ours_first=ours_first), armed.pending)
+            group.start_soon(
+                _both, *_ordered(partial(armed.cause, watch), scope.cancel, ours_first=ours_first), armed.pending
+            )
             async with watch as watched:
                 await case.read(watched)
             await anyio.lowlevel.checkpoint()
@@ -113,7 +117,9 @@ async def _with_abort(case: Case, *, arm: Callable[[], Armed], ours_first: bool)
     """Two of ours: the user's abort wins."""
     armed = arm()
     async with anyio.create_task_group() as group, case.watch(armed.source, **armed.options) as watched:
-        group.start_soon(_both, *_ordered(partial(armed.cause, watched), watched.abort, ours_first=ours_first), armed.pending)
+        group.start_soon(
+            _both, *_ordered(partial(armed.cause, watched), watched.abort, ours_first=ours_first), armed.pending
+        )
         await case.read(watched)
     case.check(TerminateReason.ABORTED)
 
@@ -155,7 +161,9 @@ async def _equal_timeout(case: Case) -> None:
 
 
 async def _scope_while_closing(case: Case) -> None:
-    """The caller's scope is cancelled while a slow source is being closed: it is closed all the same."""
+    """The caller's scope is cancelled while a slow source is being closed: it is closed all the
+    same.
+    """
     closing = Pause()
     went_on = False
     async with anyio.create_task_group() as group:
@@ -172,7 +180,9 @@ async def _scope_while_closing(case: Case) -> None:
 
 
 async def _native_while_closing(case: Case) -> None:
-    """The same with a task, which no scope can shield: if the close is cut short, the outcome must not say otherwise."""
+    """The same with a task, which no scope can shield: if the close is cut short, the outcome must
+    not say otherwise.
+    """
     stall, closing = Stall(), Pause()
     source = ScriptedStream("a", stall, at_close=[closing])
     watch = case.watch(source)
@@ -189,7 +199,9 @@ async def _native_while_closing(case: Case) -> None:
 
 
 async def _abort_by_source(case: Case) -> None:
-    """`abort()` from inside the read, as from a signal handler: it must end the read, and nothing after it."""
+    """`abort()` from inside the read, as from a signal handler: it must end the read, and nothing
+    after it.
+    """
     source = ScriptedStream("a", Do(lambda: watched.abort("by itself")), "b", "c")
     async with case.watch(source) as watched:
         await case.read(watched)
@@ -229,7 +241,9 @@ async def _close_hangs(case: Case) -> None:
 
 
 class _Iterable:
-    """Not an iterator: its `__aiter__` is a generator function, so whoever iterates has to close what it makes."""
+    """Not an iterator: its `__aiter__` is a generator function, so whoever iterates has to close
+    what it makes.
+    """
 
     def __init__(self) -> None:
         self.closed = False
@@ -253,7 +267,9 @@ async def _iterable_closed(case: Case) -> None:
 
 
 async def _read_cut_short(case: Case) -> None:
-    """The caller's scope around one read expires, which ends the source; that is no good end of the stream."""
+    """The caller's scope around one read expires, which ends the source; that is no good end of the
+    stream.
+    """
     stall = Stall()
     async with anyio.create_task_group() as group, case.watch(ScriptedStream("a", stall)) as watched:
         with anyio.CancelScope() as scope:
@@ -265,7 +281,9 @@ async def _read_cut_short(case: Case) -> None:
 
 
 async def _left_while_closing(case: Case) -> None:
-    """One task ends the stream and is closing it when the block is left in another: the outcome waits for the close."""
+    """One task ends the stream and is closing it when the block is left in another: the outcome
+    waits for the close.
+    """
     stall, closing = Stall(), Pause()
     async with anyio.create_task_group() as group:
         async with case.watch(ScriptedStream("a", stall, at_close=[closing])) as watched:
@@ -305,7 +323,9 @@ async def _two_readers(case: Case) -> None:
 
 
 async def _never_iterated(case: Case) -> None:
-    """An SDK's coroutine that nobody awaits in the end: it is closed, and aborting late changes nothing."""
+    """An SDK's coroutine that nobody awaits in the end: it is closed, and aborting late changes
+    nothing.
+    """
 
     async def opened() -> ScriptedStream:
         case.wrong.append("it was opened")
@@ -327,9 +347,15 @@ def _races() -> Iterator[tuple[str, Callable[[Case], Awaitable[None]]]]:
     """What runs on the current event loop."""
     for ours_first in (True, False):
         for name, arm in _ARMED.items():
-            yield _named(name, "scope.cancel()", ours_first=ours_first), partial(_with_scope, arm=arm, ours_first=ours_first)
+            yield (
+                _named(name, "scope.cancel()", ours_first=ours_first),
+                partial(_with_scope, arm=arm, ours_first=ours_first),
+            )
             if on_asyncio():
-                yield _named(name, "task.cancel()", ours_first=ours_first), partial(_with_native, arm=arm, ours_first=ours_first)
+                yield (
+                    _named(name, "task.cancel()", ours_first=ours_first),
+                    partial(_with_native, arm=arm, ours_first=ours_first),
+                )
             if name != "abort":
                 yield _named(name, "abort", ours_first=ours_first), partial(_with_abort, arm=arm, ours_first=ours_first)
         yield _named("abort", "a chunk", ours_first=ours_first), partial(_chunk_and_abort, ours_first=ours_first)

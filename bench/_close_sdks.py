@@ -1,4 +1,6 @@
-"""The SDKs whose streams are closed: how each is set up against its local server, and how it is asked."""
+"""The SDKs whose streams are closed: how each is set up against its local server, and how it is
+asked.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ async def _google(server: LocalServer, transport: Transport) -> AsyncIterator[An
 
 async def _ask_google(client: Any, prompt: str) -> AsyncIterator[Any]:
     config = types.GenerateContentConfig(automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True))
-    stream: AsyncIterator[Any] = await client.models.generate_content_stream(model="local", contents=prompt, config=config)
+    stream: AsyncIterator[Any] = await client.models.generate_content_stream(
+        model="local", contents=prompt, config=config
+    )
     return stream
 
 
@@ -136,7 +140,9 @@ OPENAI_CHAT = Sdk(
     text=openai_steps.text,
     finish=openai_steps.finish,
     client=_openai,
-    ask=lambda client, prompt: client.chat.completions.create(model="local", messages=[{"role": "user", "content": prompt}], stream=True),
+    ask=lambda client, prompt: client.chat.completions.create(
+        model="local", messages=[{"role": "user", "content": prompt}], stream=True
+    ),
     said=_said_in_chat,
 )
 
@@ -161,7 +167,9 @@ OPENAI_RESPONSES = Sdk(
 async def _anthropic(server: LocalServer, transport: Transport) -> AsyncIterator[Any]:
     options: dict[str, Any] = {"http_client": anthropic.DefaultAioHttpClient()} if transport == "aiohttp" else {}
     with _quiet_aiohttp():
-        async with anthropic.AsyncAnthropic(api_key="local", base_url=server.base_url, max_retries=0, **options) as client:
+        async with anthropic.AsyncAnthropic(
+            api_key="local", base_url=server.base_url, max_retries=0, **options
+        ) as client:
             yield client
 
 
@@ -183,7 +191,9 @@ ANTHROPIC = Sdk(
 )
 
 ANTHROPIC_HELPER = replace(
-    ANTHROPIC, name="anthropic helper", ask=lambda client, prompt: client.messages.stream(**_of_anthropic(prompt)).__aenter__()
+    ANTHROPIC,
+    name="anthropic helper",
+    ask=lambda client, prompt: client.messages.stream(**_of_anthropic(prompt)).__aenter__(),
 )
 
 

@@ -1,4 +1,6 @@
-"""What a compaction costs beside its model: processor time, the longest time for which the event loop stands still, and a turn's share."""
+"""What a compaction costs beside its model: processor time, the longest time for which the event
+loop stands still, and a turn's share.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ ROWS: Final[dict[str, Callable[[], monitor.Compaction]]] = {
     "opencode": monitor.Compaction.opencode,
     "openclaw": monitor.Compaction.openclaw,
     "pi": monitor.Compaction.pi,
-    "extractive, nothing taken out before": lambda: monitor.Compaction(steps=(), summarizer=monitor.compaction.Extractive()),
+    "extractive, nothing taken out before": lambda: monitor.Compaction(
+        steps=(), summarizer=monitor.compaction.Extractive()
+    ),
 }
 ON: Final = "with compaction"
 OFF: Final = "without"
@@ -61,7 +65,9 @@ def _settle(rounds: int) -> None:
 
 
 class _Heart:
-    """Notes when the event loop comes round. By processor time: what other programs take is no part of it."""
+    """Notes when the event loop comes round. By processor time: what other programs take is no part
+    of it.
+    """
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -90,19 +96,27 @@ class _Instant:
 
 
 def history(count: int, seed: int = 3) -> tuple[Message, ...]:
-    """An agent's: `count` messages, each tenth of them the user's, results of 100 to 3,000 characters."""
+    """An agent's: `count` messages, each tenth of them the user's, results of 100 to 3,000
+    characters.
+    """
     return tuple(_messages(count, random.Random(seed)))
 
 
 def _messages(count: int, chance: random.Random) -> Iterator[Message]:
     for number in range(count):
         if number % 10 == 0:
-            yield UserMessage((Text(f"Request {number}: what does /srv/app/part_{number}.py do? Answer in a sentence."),))
+            yield UserMessage(
+                (Text(f"Request {number}: what does /srv/app/part_{number}.py do? Answer in a sentence."),)
+            )
             continue
         asked = call("read_file", path=f"src/module_{number % 97}/part_{number}.py")
         lines = chance.randint(2, 60)
-        result = "".join(f"    value_{chance.randrange(10**4)} = compute(rows[{at}], {chance.random():.3f})\n" for at in range(lines))
-        yield AssistantMessage((Text(f"I look at part {number} of the service."), asked), (ToolResult(asked.id, asked.name, result),))
+        result = "".join(
+            f"    value_{chance.randrange(10**4)} = compute(rows[{at}], {chance.random():.3f})\n" for at in range(lines)
+        )
+        yield AssistantMessage(
+            (Text(f"I look at part {number} of the service."), asked), (ToolResult(asked.id, asked.name, result),)
+        )
 
 
 def full(tokens: int) -> tuple[Message, ...]:
@@ -121,7 +135,10 @@ def costs(sizes: Sequence[int], rounds: int) -> list[Cost]:
     for size in sizes:
         messages = history(size)
         tokens = sum(map(message_tokens, messages))
-        found += [_cost(row, messages, tokens, tokens * 10 // 9, rounds if size < SIZES[-1] else max(1, rounds // 3)) for row in ROWS]
+        found += [
+            _cost(row, messages, tokens, tokens * 10 // 9, rounds if size < SIZES[-1] else max(1, rounds // 3))
+            for row in ROWS
+        ]
     return found
 
 
@@ -136,7 +153,9 @@ def _cost(row: str, messages: tuple[Message, ...], tokens: int, window: int, rou
     cpu, blocked, by = [], [], ""
     for number in range(rounds + 1):
         compaction = ROWS[row]()
-        model = _Instant(compaction.template.skeleton({compaction.template.sections[0]: "- The service is looked through."}))
+        model = _Instant(
+            compaction.template.skeleton({compaction.template.sections[0]: "- The service is looked through."})
+        )
         copied = tuple(messages)
         _settle(rounds)
         spent_s, longest_s, by = asyncio.run(_once(compaction, model, copied, window))
@@ -146,7 +165,9 @@ def _cost(row: str, messages: tuple[Message, ...], tokens: int, window: int, rou
     return Cost(row, len(messages), tokens, by, median(cpu), median(blocked))
 
 
-async def _once(compaction: monitor.Compaction, model: Any, messages: Sequence[Message], window: int) -> tuple[float, float, str]:
+async def _once(
+    compaction: monitor.Compaction, model: Any, messages: Sequence[Message], window: int
+) -> tuple[float, float, str]:
     heart = _Heart()
     beating = asyncio.ensure_future(heart.beat())
     await asyncio.sleep(0)
@@ -216,7 +237,9 @@ async def _run(turns: int, chars: int, compaction: monitor.Compaction | None) ->
             if made > turns:
                 return ScriptedStream(TextDelta("Done."), TurnFinished(FinishReason.DONE))
             asked = call("read_file", path=f"src/part_{made}.py")
-            return ScriptedStream(TextDelta(f"I read part {made}."), asked, UsageReport(None, 20), TurnFinished(FinishReason.DONE))
+            return ScriptedStream(
+                TextDelta(f"I read part {made}."), asked, UsageReport(None, 20), TurnFinished(FinishReason.DONE)
+            )
 
     supervisor = monitor.Supervisor(Script(), tools=[read_file], window=LARGE, compaction=compaction)
     outcome = await supervisor.run("Read everything.")

@@ -1,10 +1,13 @@
-"""Runs that are struck while they are being compacted: is the history as before or as after, never between, and is nothing left behind?
+"""Runs that are struck while they are being compacted: is the history as before or as after, never
+between, and is nothing left behind?
 
-A run begins with a history that has to be made smaller: it has come to the mark or to the ceiling, the provider refuses the request, or
-somebody asks. So many turns of the event loop after the compaction has begun, as chance has it, something happens: an abort, a
-cancellation (by a scope or of the task), the caller leaves, the run's time is up, the compaction's time is up; or the model, a hook or the
-store raises at one of its steps. Some models take no notice of their cancellation and finish their summary late. In every turn of the event
-loop the history is looked at: it must be what was said; or what the last finished compaction left, and what was said since.
+A run begins with a history that has to be made smaller: it has come to the mark or to the ceiling,
+the provider refuses the request, or somebody asks. So many turns of the event loop after the
+compaction has begun, as chance has it, something happens: an abort, a cancellation (by a scope or
+of the task), the caller leaves, the run's time is up, the compaction's time is up; or the model, a
+hook or the store raises at one of its steps. Some models take no notice of their cancellation and
+finish their summary late. In every turn of the event loop the history is looked at: it must be what
+was said; or what the last finished compaction left, and what was said since.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ HANG_S: Final = 20.0
 """Real seconds after which a run hangs."""
 TURNS: Final = 6
 _FILLING: Final = {"mark": 0.87, "ceiling": 0.97, "overflow": 0.75, "hand": 0.6}
-"""Of the preset's mark, or, for the ceiling, of the window: how full the history is at the beginning."""
+"""Of the preset's mark, or, for the ceiling, of the window: how full the history is at the
+beginning.
+"""
 
 
 class SoakError(Exception):
@@ -194,9 +199,15 @@ class FaultRun:
             if number % 9 == 0:
                 messages.append(UserMessage((Text(f"Request {number}: look at part {number} of the service."),)))
             asked = call("read_file", path=f"src/part_{number}.py")
-            result = "".join(f"value_{self.chance.randrange(10**6)} = row.total\n" for _ in range(self.chance.randint(5, 80)))
+            result = "".join(
+                f"value_{self.chance.randrange(10**6)} = row.total\n" for _ in range(self.chance.randint(5, 80))
+            )
             room -= len(result) + 100
-            messages.append(AssistantMessage((Text(f"I look at part {number}."), asked), (ToolResult(asked.id, asked.name, result),)))
+            messages.append(
+                AssistantMessage(
+                    (Text(f"I look at part {number}."), asked), (ToolResult(asked.id, asked.name, result),)
+                )
+            )
         return tuple(messages)
 
     # --- the model
@@ -211,7 +222,10 @@ class FaultRun:
         if self.refuse:
             self.refuse = False
             return ScriptedStream(
-                TooLongError("This model's maximum context length is 32000 tokens. However, your messages resulted in 33000 tokens."),
+                TooLongError(
+                    "This model's maximum context length is 32000 tokens. However, your messages resulted in 33000"
+                    " tokens."
+                ),
                 suspends=True,
             )
         self.turns += 1
@@ -246,7 +260,10 @@ class FaultRun:
         if self.events and isinstance(self.events[-1], monitor.events.RunTerminated):
             self.wrong.append(f"{type(event).__name__} after the end")
         self.events.append(event)
-        if isinstance(event, monitor.events.CompactionFinished | monitor.events.CompactionFailed | monitor.events.CompactionSkipped):
+        if isinstance(
+            event,
+            monitor.events.CompactionFinished | monitor.events.CompactionFailed | monitor.events.CompactionSkipped,
+        ):
             self.at_work = False
         if isinstance(event, monitor.events.CompactionFinished | monitor.events.HistoryReduced):
             self._check_edit(event)
@@ -254,13 +271,18 @@ class FaultRun:
             self._validate("what a compaction left")
 
     def _check_edit(self, event: monitor.events.CompactionFinished | monitor.events.HistoryReduced) -> None:
-        """What was kept stands there, and what was said since, in order; before it, what stands for the rest."""
+        """What was kept stands there, and what was said since, in order; before it, what stands for
+        the rest.
+        """
         known, base = self.base
         run = self.run
         before = (*base, *run._history.originals[known:])  # noqa: SLF001 - what was said
         after = run.history
-        goes_on = bool(before) and is_own(before[-1]) and before[-1] is after[-1]  # it may have been said by this compaction
-        summarised = isinstance(event, monitor.events.CompactionFinished) and not event.summarised_by.startswith(ClipResults.name)
+        # it may have been said by this compaction
+        goes_on = bool(before) and is_own(before[-1]) and before[-1] is after[-1]
+        summarised = isinstance(event, monitor.events.CompactionFinished) and not event.summarised_by.startswith(
+            ClipResults.name
+        )
         if goes_on and _is_edit(event, before[:-1], after[:-1], summarised=summarised):
             return
         if not _is_edit(event, before, after, summarised=summarised):
@@ -286,7 +308,15 @@ class FaultRun:
             self.wrong.append(f"{type(error).__name__}: {error}")
         backend = self.backend or "asyncio"
         return Result(
-            self.number, backend, self.fault, self.begun_by, self.struck, self.during, self.ended, reason, tuple(dict.fromkeys(self.wrong))
+            self.number,
+            backend,
+            self.fault,
+            self.begun_by,
+            self.struck,
+            self.during,
+            self.ended,
+            reason,
+            tuple(dict.fromkeys(self.wrong)),
         )
 
     async def _main(self) -> None:
@@ -373,7 +403,11 @@ class FaultRun:
         if self.clock.next_due is not None:
             self.wrong.append("an alarm is still set")
         begun = [event for event in self.events if isinstance(event, monitor.events.CompactionStarted)]
-        over = [event for event in self.events if isinstance(event, monitor.events.CompactionFinished | monitor.events.CompactionFailed)]
+        over = [
+            event
+            for event in self.events
+            if isinstance(event, monitor.events.CompactionFinished | monitor.events.CompactionFailed)
+        ]
         if len(begun) != len(over):
             self.wrong.append(f"{len(begun)} compactions began, and {len(over)} ended")
         self.ended = self.look()
@@ -382,7 +416,9 @@ class FaultRun:
         expected = _ENDS.get(self.fault, TerminateReason.GOAL) if self.struck else TerminateReason.GOAL
         if self.fault == "the store raises" and self.begun_by == "overflow":
             expected = TerminateReason.PROMPT_TOO_LONG
-        if reason not in {expected, TerminateReason.GOAL} or (expected is not reason and self.during and self.fault in _AT_ONCE):
+        if reason not in {expected, TerminateReason.GOAL} or (
+            expected is not reason and self.during and self.fault in _AT_ONCE
+        ):
             self.wrong.append(f"it ended with {reason.value} ({why}), not with {expected.value}")
 
     def _validate(self, what: str) -> None:
@@ -393,8 +429,12 @@ class FaultRun:
                 self.wrong.append(f"{form} refuses {what}: {problems[0]}")
 
 
-def _is_edit(event: monitor.events.Event, before: Sequence[Message], after: Sequence[Message], *, summarised: bool) -> bool:
-    """Whether `after` is `before`, some of it in fewer words; behind a summary, as much of its end as was kept, or more."""
+def _is_edit(
+    event: monitor.events.Event, before: Sequence[Message], after: Sequence[Message], *, summarised: bool
+) -> bool:
+    """Whether `after` is `before`, some of it in fewer words; behind a summary, as much of its end
+    as was kept, or more.
+    """
     if summarised:
         kept = len(after) - head_of_messages(after)
         if kept < getattr(event, "kept_messages", 0):
@@ -406,7 +446,10 @@ def _is_edit(event: monitor.events.Event, before: Sequence[Message], after: Sequ
 def _name(message: Message) -> Sequence[str]:
     """What stays of a message that is shown in fewer words."""
     if isinstance(message, AssistantMessage):
-        return [*(result.id for result in message.results), *(part.text for part in message.content if isinstance(part, Text))]
+        return [
+            *(result.id for result in message.results),
+            *(part.text for part in message.content if isinstance(part, Text)),
+        ]
     return [part.text for part in message.content if isinstance(part, Text)]
 
 
@@ -469,7 +512,8 @@ class Soak:
             "between": self.between,
             "faults": {fault: dict(row) for fault, row in self.rows().items()},
             "wrong": [
-                {"number": run.number, "fault": run.fault, "backend": run.backend, "violations": run.violations} for run in self.wrong
+                {"number": run.number, "fault": run.fault, "backend": run.backend, "violations": run.violations}
+                for run in self.wrong
             ],
         }
 

@@ -44,7 +44,10 @@ KINDS: Final = (
 
 
 _NAMED: Final[dict[str, tuple[str, Callable[[random.Random], str]]]] = {
-    "identifiers: paths": ("the job writes to", lambda chance: f"/srv/data/batch-{chance.randrange(10**6):06d}/input.csv"),
+    "identifiers: paths": (
+        "the job writes to",
+        lambda chance: f"/srv/data/batch-{chance.randrange(10**6):06d}/input.csv",
+    ),
     "identifiers: ids": ("the job is", lambda chance: f"JOB-{chance.randrange(10**7):07d}"),
     "identifiers: ports": ("the job listens on port", lambda chance: f"{chance.randrange(30_000, 60_000)}"),
     "identifiers: hashes": ("the job was built from", lambda chance: f"{chance.getrandbits(160):040x}"),
@@ -58,7 +61,12 @@ class PinnedOnly:
     name = "nothing"
 
     async def summarize(
-        self, task: SummaryTask, ask: AskTurn, *, progress: Callable[[Progress], None], checkpoint: Checkpoint | None = None
+        self,
+        task: SummaryTask,
+        ask: AskTurn,
+        *,
+        progress: Callable[[Progress], None],
+        checkpoint: Checkpoint | None = None,
     ) -> Summary:
         """Empty sections."""
         return Summary(text=task.template.skeleton(), by=self.name)
@@ -73,7 +81,9 @@ PRESETS: Final[dict[str, Callable[..., monitor.Compaction]]] = {
     "openclaw": monitor.Compaction.openclaw,
     "extractive": lambda: monitor.Compaction(summarizer=monitor.compaction.Extractive()),
 }
-PINNED: Final[dict[str, Callable[..., monitor.Compaction]]] = {"pinned only": lambda: monitor.Compaction(summarizer=PinnedOnly())}
+PINNED: Final[dict[str, Callable[..., monitor.Compaction]]] = {
+    "pinned only": lambda: monitor.Compaction(summarizer=PinnedOnly())
+}
 
 
 # --- the script
@@ -111,7 +121,9 @@ class Script:
         """What the user says at the beginning of a run; one in ten has much to say."""
         words = f"Request {run + 1:03d}: go through part {run + 1} of the service and report what is wrong with it."
         if run % 10 == 3:
-            words += "".join(f" Mind also requirement {number}, as agreed with team {number % 7}." for number in range(40))
+            words += "".join(
+                f" Mind also requirement {number}, as agreed with team {number % 7}." for number in range(40)
+            )
         elif run:
             words += f" Keep to what was said in request {self._chance.randint(1, run):03d}."
         for number in self._due("user preferences", run):
@@ -132,7 +144,10 @@ class Script:
         """The plan, if there is one."""
         if not self.plan:
             return None
-        steps = [f"Check area {number:02d}-{self._chance.randrange(10**6):06d} of the service" for number in range(max(1, self.facts // 2))]
+        steps = [
+            f"Check area {number:02d}-{self._chance.randrange(10**6):06d} of the service"
+            for number in range(max(1, self.facts // 2))
+        ]
         self.planted["plan steps"] = steps
         return monitor.Plan(steps)
 
@@ -147,7 +162,10 @@ class Script:
             self.begun = (run + 1) * self._per_run
             left = [name for name in names if name not in self.outputs]
             return [TextDelta(f"Part {run + 1} is done."), *(self._emit(name) for name in left)]
-        first, second = f"I look at step {number} of module {number % 97}.", f"It may depend on module {(number * 31) % 97}."
+        first, second = (
+            f"I look at step {number} of module {number % 97}.",
+            f"It may depend on module {(number * 31) % 97}.",
+        )
         for kind, index in (("decisions, first sentence", 0), ("decisions, second sentence", 1)):
             for fact_number in self._due(kind, number):
                 fact = f"I decide for variant {fact_number:02d}-{self._chance.randrange(10**6):06d} of the queue"
@@ -206,7 +224,10 @@ class Script:
                 self._plant(kind, fact)
                 lines.append(f"{before} {fact}")
         while length > 0:
-            line = f"    value_{chance.randrange(10**4)} = compute(rows[{chance.randrange(500)}], scale={chance.random():.3f})"
+            line = (
+                f"    value_{chance.randrange(10**4)} = compute(rows[{chance.randrange(500)}],"
+                f" scale={chance.random():.3f})"
+            )
             lines.append(line)
             length -= len(line) + 1
         return "\n".join(lines)
@@ -250,8 +271,9 @@ class Row:
     """The last fifth of the turns by the first."""
     outputs: Counter[str]
     users: Counter[str]
-    """Of the outputs of the last run, and of all user messages, how many the last request still has: verbatim, cut, gone. Of user messages,
-    and of outputs of earlier runs, also: left out, which is said.
+    """Of the outputs of the last run, and of all user messages, how many the last request still
+    has: verbatim, cut, gone. Of user messages, and of outputs of earlier runs, also: left out,
+    which is said.
     """
     earlier_outputs: Counter[str]
     kept: dict[str, tuple[int, int]]
@@ -329,7 +351,9 @@ class _Told:
                     self.survived.setdefault(kind, {}).setdefault(age, []).append(fact in history)
 
 
-def measure(preset: str, script: Script, *, every: int = 1, failing: float = 0.0, compaction: monitor.Compaction | None = None) -> Row:
+def measure(
+    preset: str, script: Script, *, every: int = 1, failing: float = 0.0, compaction: monitor.Compaction | None = None
+) -> Row:
     """All runs of a script with one preset."""
     return anyio.run(_measured, preset, script, every, failing, compaction or (PRESETS | PINNED)[preset]())
 
@@ -367,7 +391,13 @@ async def _measured(preset: str, script: Script, every: int, failing: float, com
             async for _ in run:
                 pass
         history = run.history
-        endings[f"{run.outcome.reason.value}: {run.outcome.detail}"[:120] if not run.outcome.ok else run.outcome.reason.value] += 1
+        endings[
+            (
+                f"{run.outcome.reason.value}: {run.outcome.detail}"[:120]
+                if not run.outcome.ok
+                else run.outcome.reason.value
+            )
+        ] += 1
         well += run.outcome.ok
         script.begun = max(script.begun, (number + 1) * (script.turns // script.runs))
     spent = time.process_time() - began - model.seen.checking_s - told.took_s
@@ -401,15 +431,20 @@ def _pinned(history: Sequence[Message]) -> PinnedFacts:
 
 
 def _found_users(said: Sequence[str], last: str, left_out: int) -> Counter[str]:
-    """By how much of them is there; those that the composed text says it leaves out are told apart from those that are gone in silence."""
+    """By how much of them is there; those that the composed text says it leaves out are told apart
+    from those that are gone in silence.
+    """
     return _told_apart(
-        Counter("verbatim" if text in last else "cut" if text[:OPENING_CHARS] in last else "gone" for text in said), left_out
+        Counter("verbatim" if text in last else "cut" if text[:OPENING_CHARS] in last else "gone" for text in said),
+        left_out,
     )
 
 
 def _found_outputs(outputs: dict[str, str], last: str, left_out: int = 0) -> Counter[str]:
     """The same."""
-    found = Counter("verbatim" if value in last else "cut" if name in last else "gone" for name, value in outputs.items())
+    found = Counter(
+        "verbatim" if value in last else "cut" if name in last else "gone" for name, value in outputs.items()
+    )
     return _told_apart(found, left_out)
 
 
@@ -423,7 +458,11 @@ def _texts(messages: Sequence[Message]) -> str:
     texts: list[str] = []
     for message in messages:
         texts += [
-            json.dumps(part.arguments, ensure_ascii=False) if isinstance(part, ToolCall) else str(getattr(part, "text", ""))
+            (
+                json.dumps(part.arguments, ensure_ascii=False)
+                if isinstance(part, ToolCall)
+                else str(getattr(part, "text", ""))
+            )
             for part in message.content
         ]
         if isinstance(message, AssistantMessage):

@@ -1,10 +1,12 @@
-"""What stands in for models and tools in `bench.compaction`: an agent that follows a script, a summariser without understanding, a provider
-that counts for itself.
+"""What stands in for models and tools in `bench.compaction`: an agent that follows a script, a
+summariser without understanding, a provider that counts for itself.
 
-The summariser is honest about being none: of each message of the record it writes down the first sentence, of each call its line, of each
-result the first line, and from the earlier summary it takes over whole lines, as many of the newest as the words it was allowed have room
-for (six characters a word). So what it loses is known: second sentences, what stands deep in results, and, in the long run, everything
-old. It never writes a name that it was not shown, and sends a summary that is given back to it back as it is.
+The summariser is honest about being none: of each message of the record it writes down the first
+sentence, of each call its line, of each result the first line, and from the earlier summary it
+takes over whole lines, as many of the newest as the words it was allowed have room for (six
+characters a word). So what it loses is known: second sentences, what stands deep in results, and,
+in the long run, everything old. It never writes a name that it was not shown, and sends a summary
+that is given back to it back as it is.
 """
 
 from __future__ import annotations
@@ -57,22 +59,31 @@ FRAME_TOKENS: Final = 5
 
 
 class Meter:
-    """The bench's own count of a request. Every message object is counted once as long as it is sent."""
+    """The bench's own count of a request. Every message object is counted once as long as it is
+    sent.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Message, int]] = {}
 
     def tokens(self, request: ModelRequest) -> int:
         """Everything that is sent."""
-        known = {id(message): self._known.get(id(message)) or (message, self._count(message)) for message in request.messages}
+        known = {
+            id(message): self._known.get(id(message)) or (message, self._count(message)) for message in request.messages
+        }
         self._known = known
         tools = "".join(tool.name + tool.description + json.dumps(tool.parameters) for tool in request.tools)
         return sum(known[id(message)][1] for message in request.messages) + pieces((request.instructions or "") + tools)
 
     @staticmethod
     def _count(message: Message) -> int:
-        texts = [json.dumps(part.arguments) + part.name if isinstance(part, ToolCall) else _text(part) for part in message.content]
-        results = [result.name + result.text for result in message.results] if isinstance(message, AssistantMessage) else []
+        texts = [
+            json.dumps(part.arguments) + part.name if isinstance(part, ToolCall) else _text(part)
+            for part in message.content
+        ]
+        results = (
+            [result.name + result.text for result in message.results] if isinstance(message, AssistantMessage) else []
+        )
         return sum(pieces(text) + FRAME_TOKENS for text in (*texts, *results)) + FRAME_TOKENS
 
 
@@ -91,7 +102,11 @@ class TooLongError(Exception):
 
 class _Adapter(ChunkAdapter):
     def classify(self, error: BaseException) -> ModelError:
-        return ModelError(ErrorKind.OVERFLOW, str(error), status=400) if isinstance(error, TooLongError) else super().classify(error)
+        return (
+            ModelError(ErrorKind.OVERFLOW, str(error), status=400)
+            if isinstance(error, TooLongError)
+            else super().classify(error)
+        )
 
 
 @dataclass
@@ -116,7 +131,9 @@ class Seen:
 
 
 class Model:
-    """Agent and summariser in one, as most runs have it. `answer` makes the agent's turn; every `every`th request is validated."""
+    """Agent and summariser in one, as most runs have it. `answer` makes the agent's turn; every
+    `every`th request is validated.
+    """
 
     name = "stand-in:model"
     adapter = _Adapter
@@ -161,7 +178,9 @@ class Model:
         seen.most_tokens = max(seen.most_tokens, tokens)
         if seen.requests % self._every == 0:
             seen.checked += 1
-            seen.problems += [f"request {seen.requests}, {form}: {problem}" for form, problem in _problems(request.messages)]
+            seen.problems += [
+                f"request {seen.requests}, {form}: {problem}" for form, problem in _problems(request.messages)
+            ]
         self._clock.advance(1.0)
         return self._answered(tokens, self._answer(request))
 
@@ -172,7 +191,8 @@ class Model:
 
     def _refusal(self, tokens: int) -> TooLongError:
         return TooLongError(
-            f"This model's maximum context length is {self._window} tokens. However, your messages resulted in {tokens} tokens."
+            f"This model's maximum context length is {self._window} tokens. However, your messages resulted in {tokens}"
+            " tokens."
         )
 
     def _summarised(self, request: ModelRequest) -> list[Any]:
@@ -240,7 +260,11 @@ _ROOT: Final = "state_snapshot"
 def stand_in(request: ModelRequest) -> str:
     """The summary that `request` asks for, as the module says it."""
     messages = request.messages
-    if len(messages) > 1 and isinstance(messages[-2], AssistantMessage) and _said(messages[-1]).startswith("Your summary cannot stay"):
+    if (
+        len(messages) > 1
+        and isinstance(messages[-2], AssistantMessage)
+        and _said(messages[-1]).startswith("Your summary cannot stay")
+    ):
         return _said(messages[-2])
     question = _said(messages[-1])
     instructions = question if _WORDS.search(question) else request.instructions or ""
@@ -263,13 +287,19 @@ def _of_messages(messages: Sequence[Message]) -> tuple[list[str], list[str]]:
     for message in messages:
         (asked if isinstance(message, UserMessage) else others).append(f"- {_first(_said(message))}")
         if isinstance(message, AssistantMessage):
-            others += [f"- {part.name} {json.dumps(part.arguments)}"[:LINE_CHARS] for part in message.content if isinstance(part, ToolCall)]
+            others += [
+                f"- {part.name} {json.dumps(part.arguments)}"[:LINE_CHARS]
+                for part in message.content
+                if isinstance(part, ToolCall)
+            ]
             others += [f"- {result.text.partition(chr(10))[0]}"[:LINE_CHARS] for result in message.results]
     return asked, others
 
 
 def _of_record(record: str) -> tuple[list[str], list[str]]:
-    """Of the lines with a mark the first after each line without one, which says what it is; of the earlier summary all entries."""
+    """Of the lines with a mark the first after each line without one, which says what it is; of the
+    earlier summary all entries.
+    """
     asked: list[str] = []
     others: list[str] = []
     into: list[str] | None = None
@@ -287,7 +317,9 @@ def _of_record(record: str) -> tuple[list[str], list[str]]:
         else:
             earlier, section = line == "the earlier summary:", 0
             speaker = _SPEAKER.match(line)
-            into = (others if speaker[1] == "agent" else asked) if speaker else others if _RETURNED.match(line) else None
+            into = (
+                (others if speaker[1] == "agent" else asked) if speaker else others if _RETURNED.match(line) else None
+            )
             if _CALL.match(line):
                 others.append(f"- {_CALL.sub('', line)}"[:LINE_CHARS])
     return asked, others

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet(*loggers: str) -> Iterator[None]:
-    """Crashing sinks are reported, as they should be; httpcore2 leaves a generator to the collector on trio, and trio says so."""
+    """Crashing sinks are reported, as they should be; httpcore2 leaves a generator to the collector
+    on trio, and trio says so.
+    """
     levels = {name: logging.getLogger(name).level for name in loggers}
     for name in loggers:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

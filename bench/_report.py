@@ -1,4 +1,6 @@
-"""Where measurements are written: `bench/results/<name>.json`, with what a reader must know of the machine and nothing more."""
+"""Where measurements are written: `bench/results/<name>.json`, with what a reader must know of the
+machine and nothing more.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What goes wrong in a soaked run: a model, tools and other parts that fail as a seed tells them to, and write down when they did."""
+"""What goes wrong in a soaked run: a model, tools and other parts that fail as a seed tells them
+to, and write down when they did.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ class Wait:
 
 
 class FaultyStream(AsyncIterator[Any]):
-    """Plays steps; as strict as an async generator. `opened` until it was read to its end, failed, was interrupted or closed."""
+    """Plays steps; as strict as an async generator. `opened` until it was read to its end, failed,
+    was interrupted or closed.
+    """
 
     def __init__(self, steps: Sequence[Any], clock: FakeClock, *, close_s: float) -> None:
         self._steps = iter(steps)
@@ -202,12 +206,16 @@ class FaultyAdapter:
 
 
 class FaultyModel:
-    """Works through a few turns with tools, then emits its output; where its fault says so, it fails."""
+    """Works through a few turns with tools, then emits its output; where its fault says so, it
+    fails.
+    """
 
     name = "soak:model"
     adapter = FaultyAdapter
 
-    def __init__(self, chance: random.Random, faults: Sequence[str], tools: Sequence[str], ledger: Ledger, clock: FakeClock) -> None:
+    def __init__(
+        self, chance: random.Random, faults: Sequence[str], tools: Sequence[str], ledger: Ledger, clock: FakeClock
+    ) -> None:
         self._chance = chance
         self._faults = [fault for fault in faults if fault.startswith("model: ")]
         self._odd_calls = [fault for fault in faults if fault in ("tool: unknown", "tool: bad arguments")]
@@ -293,7 +301,10 @@ class FaultyModel:
                 return [SoakError("not even a provider")]
             case "terminates":
                 status = self._chance.choice(["success", "failure"])
-                return [ToolCall(f"end_{number}", "terminate", {"status": status, "reason": "so it is"}), TurnFinished(FinishReason.DONE)]
+                return [
+                    ToolCall(f"end_{number}", "terminate", {"status": status, "reason": "so it is"}),
+                    TurnFinished(FinishReason.DONE),
+                ]
             case kind if kind in set(ErrorKind):
                 return [*before, ProviderError(ErrorKind(kind))]
             case _:
@@ -301,7 +312,9 @@ class FaultyModel:
 
 
 class Tools:
-    """The tools of a run, some of which misbehave. `let_go()` frees the threads in which one hangs."""
+    """The tools of a run, some of which misbehave. `let_go()` frees the threads in which one
+    hangs.
+    """
 
     def __init__(self, faults: Sequence[str], ledger: Ledger, clock: FakeClock) -> None:
         self._faults = [fault for fault in faults if fault.startswith("tool: ")] or ["tool: fine"]
@@ -442,10 +455,21 @@ def crash(ledger: Ledger, fault: str) -> SoakError:
 CAUSES: dict[TerminateReason, set[str]] = {
     TerminateReason.PROMPT_TOO_LONG: {"model: overflow"},
     TerminateReason.RATE_LIMITED: {"model: rate_limited"},
-    TerminateReason.INVALID_STREAM: {"model: malformed", "model: unreadable", "model: empty answer", "model: cut stream"},
+    TerminateReason.INVALID_STREAM: {
+        "model: malformed",
+        "model: unreadable",
+        "model: empty answer",
+        "model: cut stream",
+    },
     TerminateReason.BLOCKED: {"model: blocked"},
     TerminateReason.TRUNCATED: {"model: cut stream", "model: output limit"},
-    TerminateReason.LOOP_DETECTED: {"model: loops", "model: terminates", "tool: unknown", "tool: bad arguments", "tool: crashes"},
+    TerminateReason.LOOP_DETECTED: {
+        "model: loops",
+        "model: terminates",
+        "tool: unknown",
+        "tool: bad arguments",
+        "tool: crashes",
+    },
     TerminateReason.TERMINATED: {"model: terminates"},
     TerminateReason.IDLE_TIMEOUT: {"model: stalls", "model: slow"},
     TerminateReason.MAX_TURNS: {"limit: turns"},

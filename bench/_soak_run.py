@@ -36,7 +36,9 @@ from monitor.testing import FakeClock
 Backend: TypeAlias = Literal["asyncio", "trio"]
 
 TICKS = 40
-"""Turns of the event loop that everybody gets before the clock goes on: more than any reaction takes."""
+"""Turns of the event loop that everybody gets before the clock goes on: more than any reaction
+takes.
+"""
 SETTLE_TICKS = 100
 GRACE_S = 1.0
 """So much later than its deadline may a run end."""
@@ -131,7 +133,9 @@ class SoakedRun:
 
     def _subagent(self, tools: list[Any]) -> monitor.Supervisor:
         return monitor.Supervisor(
-            FaultyModel(random.Random(self.chance.random()), self.faults, ["look", "count"], self.child_ledger, self.clock),
+            FaultyModel(
+                random.Random(self.chance.random()), self.faults, ["look", "count"], self.child_ledger, self.clock
+            ),
             tools=tools,
             outputs={"answer": str},
             stop_when=monitor.MaxTurns(20) | monitor.IdleTimeout(IDLE_S),
@@ -261,7 +265,8 @@ class SoakedRun:
         ledger, outcome, events = self.ledger, self.run.outcome, self.seen.events
         endings = [event for event in events if isinstance(event, monitor.events.RunTerminated)]
         self._expect(
-            that=len(endings) == 1 and endings[0] is events[-1] and endings[0].outcome is outcome, what_else=f"{len(endings)} endings"
+            that=len(endings) == 1 and endings[0] is events[-1] and endings[0].outcome is outcome,
+            what_else=f"{len(endings)} endings",
         )
         child = self.child_ledger
         self._expect(that=child.began == child.ended, what_else=f"{child.began} nested runs began, {child.ended} ended")
@@ -279,7 +284,10 @@ class SoakedRun:
         for message in self.run.history:
             if isinstance(message, monitor.AssistantMessage):
                 calls = [part.id for part in message.content if isinstance(part, monitor.chunks.ToolCall)]
-                self._expect(that=calls == [result.id for result in message.results], what_else="a call without its result in the history")
+                self._expect(
+                    that=calls == [result.id for result in message.results],
+                    what_else="a call without its result in the history",
+                )
                 seen += calls
                 self._expect(that=bool(message.content), what_else="an empty message in the history")
         self._expect(that=len(seen) == len(set(seen)), what_else="a turn stands twice in the history")
@@ -289,7 +297,12 @@ class SoakedRun:
         ledger, reason = self.ledger, outcome.reason
         if ledger.aborted_in_time and reason is not TerminateReason.ABORTED:
             return "it was aborted before"
-        if ledger.raised and not ledger.aborted_in_time and outcome.error not in ledger.raised and reason not in _FROM_OUTSIDE:
+        if (
+            ledger.raised
+            and not ledger.aborted_in_time
+            and outcome.error not in ledger.raised
+            and reason not in _FROM_OUTSIDE
+        ):
             return f"{ledger.raised} had been raised"
         struck = ledger.struck | self.child_ledger.struck
         if reason in CAUSES:
@@ -299,7 +312,9 @@ class SoakedRun:
                 return "" if outcome.output == {"answer": "42"} and outcome.ok else f"the output is {outcome.output}"
             case TerminateReason.TIMEOUT:
                 return (
-                    "" if outcome.value is not None and outcome.limit == self.limit_s <= float(outcome.value) + 1e-3 else "it is too early"
+                    ""
+                    if outcome.value is not None and outcome.limit == self.limit_s <= float(outcome.value) + 1e-3
+                    else "it is too early"
                 )
             case TerminateReason.MISSING_OUTPUTS:
                 return "" if outcome.missing == ["answer"] else "nothing is missing"

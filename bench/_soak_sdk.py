@@ -49,7 +49,9 @@ REASONS: dict[str, set[TerminateReason]] = {
     "cancelled": {Reason.CANCELLED, Reason.GOAL},
     "break": {Reason.CLOSED_BY_CALLER, Reason.GOAL},
 }
-"""What may come of each fault. A run that has its output before the fault strikes has reached its goal."""
+"""What may come of each fault. A run that has its output before the fault strikes has reached its
+goal.
+"""
 CUT_BY_SERVER = ("cut", "reset", "no JSON")
 FROM_OUTSIDE = ("abort", "abort from a thread", "cancelled", "break")
 
@@ -74,7 +76,11 @@ def _script(fault: str, request: ReceivedRequest) -> wire.Script:
         "chants": [wire.Repeat(wire.text(SENTENCE), delay_s=0.001)],
         "floods": [wire.Repeat(wire.text("and on and on "))],
     }
-    return failing.get(fault) or [*slow, wire.call("emit_value", {"name": "answer", "value": "42"}, id="call_2"), wire.finish()]
+    return failing.get(fault) or [
+        *slow,
+        wire.call("emit_value", {"name": "answer", "value": "42"}, id="call_2"),
+        wire.finish(),
+    ]
 
 
 @dataclass
@@ -141,7 +147,9 @@ class _Run:
             self.wrong.append(what_else)
 
 
-async def _batch(server: LocalGemini, transport: Transport, backend: Backend, seed: int, numbers: Sequence[int]) -> list[Result]:
+async def _batch(
+    server: LocalGemini, transport: Transport, backend: Backend, seed: int, numbers: Sequence[int]
+) -> list[Result]:
     results: list[Result] = []
     async with GOOGLE.client(server, transport) as client:
 
@@ -160,7 +168,9 @@ async def _batch(server: LocalGemini, transport: Transport, backend: Backend, se
 
 
 def _still_open(server: LocalGemini, numbers: Sequence[int]) -> set[int]:
-    """Runs of which the server still has a request that it could not finish, and whose client has not left."""
+    """Runs of which the server still has a request that it could not finish, and whose client has
+    not left.
+    """
     mine = set(numbers)
     found: set[int] = set()
     for request in tuple(server.requests):
@@ -176,7 +186,9 @@ def _still_open(server: LocalGemini, numbers: Sequence[int]) -> set[int]:
 def _with_open(result: Result, still_open: set[int]) -> Result:
     if result.number not in still_open:
         return result
-    return Result(result.number, result.backend, result.faults, result.reason, (*result.violations, "a connection is open"))
+    return Result(
+        result.number, result.backend, result.faults, result.reason, (*result.violations, "a connection is open")
+    )
 
 
 def _run_of(request: ReceivedRequest) -> int:

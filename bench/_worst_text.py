@@ -1,9 +1,11 @@
 """Texts made to be slow, and a search for slower ones.
 
-A text is written by a cycle: a few pieces, written one after the other, again and again. A piece is the same each time, or new, or a
-counter; it has a length and an alphabet. Those made by hand stand for the ideas ("breaks off just before a rule fires"); the
-search begins with them and with random ones, and climbs: it changes one or two things at a time and keeps what costs more per character.
-The seed is fixed, the clock is not, so that two searches need not end with the same text; what they found is kept in `FOUND`.
+A text is written by a cycle: a few pieces, written one after the other, again and again. A piece is
+the same each time, or new, or a counter; it has a length and an alphabet. Those made by hand stand
+for the ideas ("breaks off just before a rule fires"); the search begins with them and with random
+ones, and climbs: it changes one or two things at a time and keeps what costs more per character.
+The seed is fixed, the clock is not, so that two searches need not end with the same text; what they
+found is kept in `FOUND`.
 """
 
 from __future__ import annotations
@@ -100,7 +102,9 @@ HAND_MADE: dict[str, Cycle] = {
     "fences in turn": (line("\n```\n"), new(20), line("\n~~~\n")),
     "long lines, then equal ones": (new(700, "words"), *((line("\n"), same(50)) * 9)),
 }
-"""Near-periods that break just before a rule fires, periods in turn, layout that switches, windows at distances that never satisfy."""
+"""Near-periods that break just before a rule fires, periods in turn, layout that switches, windows
+at distances that never satisfy.
+"""
 
 FOUND: dict[str, Cycle] = {
     "found: ticks, a few signs, a word": (new(3, "signs", 2), same(45, "ticks"), new(4, "words", 34), same(4, "words")),
@@ -118,7 +122,9 @@ FOUND: dict[str, Cycle] = {
         *(new(2, "two", 18), new(17, "digits")),
     ),
 }
-"""What searches have found, when they cost 3 to 14 us per character; the scanners were changed for each."""
+"""What searches have found, when they cost 3 to 14 us per character; the scanners were changed for
+each.
+"""
 
 
 def written(cycle: Cycle, chars: int, seed: int = 1) -> str:
@@ -204,11 +210,19 @@ def mutants(rng: random.Random, piece: Piece) -> list[Piece]:
 
 
 def search(seconds: float, seed: int, chars: int = 12_000, delta: int = 64) -> tuple[float, Cycle]:
-    """The costliest cycle found, with its cost in us per character. Climbs from the eight costliest beginnings, the best the oftenest."""
+    """The costliest cycle found, with its cost in us per character. Climbs from the eight costliest
+    beginnings, the best the oftenest.
+    """
     rng = random.Random(seed)
     until = time.monotonic() + seconds
-    starts = [*HAND_MADE.values(), *FOUND.values(), *(tuple(random_piece(rng) for _ in range(rng.randint(1, 5))) for _ in range(40))]
-    best = sorted(((us_per_char(written(cycle, chars), delta, 1), cycle) for cycle in starts), key=lambda one: -one[0])[:8]
+    starts = [
+        *HAND_MADE.values(),
+        *FOUND.values(),
+        *(tuple(random_piece(rng) for _ in range(rng.randint(1, 5))) for _ in range(40)),
+    ]
+    best = sorted(((us_per_char(written(cycle, chars), delta, 1), cycle) for cycle in starts), key=lambda one: -one[0])[
+        :8
+    ]
     while time.monotonic() < until:
         at = min(int(rng.expovariate(0.5)), len(best) - 1)
         cost, cycle = best[at]
@@ -225,7 +239,11 @@ def search(seconds: float, seed: int, chars: int = 12_000, delta: int = 64) -> t
 def described(cycle: Cycle) -> str:
     """In one line, for the table and the record."""
     return " + ".join(
-        (repr(LINES[piece.chars % len(LINES)]) if piece.kind == "line" else f"{piece.kind} {piece.chars} {piece.alphabet}")
+        (
+            repr(LINES[piece.chars % len(LINES)])
+            if piece.kind == "line"
+            else f"{piece.kind} {piece.chars} {piece.alphabet}"
+        )
         + (f" (every {piece.every})" if piece.every > 1 else "")
         for piece in cycle
     )

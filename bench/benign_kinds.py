@@ -1,6 +1,8 @@
-"""Good texts of many kinds, made from a seed: what a detector must not stop, however often something in it comes again.
+"""Good texts of many kinds, made from a seed: what a detector must not stop, however often
+something in it comes again.
 
-No kind of the recorded corpus is here on purpose. Songs and prayers are older than any copyright; everything else is made.
+No kind of the recorded corpus is here on purpose. Songs and prayers are older than any copyright;
+everything else is made.
 """
 
 from __future__ import annotations
@@ -215,9 +217,7 @@ def sentence(rng: Rng) -> str:
     if shape == 0:
         return f"The {kind} {noun} {verb} the {other} {rng.choice(WAYS)}."
     if shape == 1:
-        return (
-            f"{rng.choice(NAMES)} {verb} a {kind} {noun} in {rng.choice(CITIES)}, where the {other} {rng.choice(VERBS)} {rng.choice(WAYS)}."
-        )
+        return f"{rng.choice(NAMES)} {verb} a {kind} {noun} in {rng.choice(CITIES)}, where the {other} {rng.choice(VERBS)} {rng.choice(WAYS)}."
     if shape == 2:
         return f"When a {noun} {verb} what the {kind} {other} {rng.choice(VERBS)}, {rng.choice(NAMES)} {rng.choice(VERBS)} it {rng.choice(WAYS)}."
     if shape == 3:
@@ -266,13 +266,19 @@ LANGUAGES: dict[str, Make] = {
         "오늘 아침에 학교에 가는 길에 친구를 만났다 우리는 함께 도서관에서 책을 읽고 점심을 먹었다 날씨가 좋아서 공원을 산책하기로 했다 선생님은 새로운 문제를 설명해 주셨다"
     ),
     "thai": _language(
-        "วันนี้ อากาศ ดี มาก เรา ไป ตลาด ซื้อ ผลไม้ และ ผัก แม่ ทำ อาหาร เย็น ให้ ทุกคน น้อง ชอบ อ่าน หนังสือ ใน ห้องสมุด ครู สอน ภาษา", glue="", stop=" "
+        "วันนี้ อากาศ ดี มาก เรา ไป ตลาด ซื้อ ผลไม้ และ ผัก แม่ ทำ อาหาร เย็น ให้ ทุกคน น้อง ชอบ อ่าน หนังสือ ใน ห้องสมุด ครู สอน ภาษา",
+        glue="",
+        stop=" ",
     ),
     "arabic": _language(
         "ذهب الطالب إلى المدرسة صباحا وقرأ كتابا جديدا عن تاريخ المدينة القديمة ثم عاد البيت مع صديقه لكن المطر نزل فجأة فجلسا تحت الشجرة"
     ),
-    "hindi": _language("आज सुबह मैं बाज़ार गया और वहाँ से ताज़ी सब्ज़ियाँ खरीदकर घर लौटा फिर हमने साथ में भोजन किया बच्चे पार्क में खेल रहे थे", stop="। "),
-    "hebrew": _language("הילד הלך אל הספר הישן וקרא בו סיפור על עיר רחוקה ועל הים הגדול אחר כך חזר הביתה עם אחותו ואכל לחם וגבינה"),
+    "hindi": _language(
+        "आज सुबह मैं बाज़ार गया और वहाँ से ताज़ी सब्ज़ियाँ खरीदकर घर लौटा फिर हमने साथ में भोजन किया बच्चे पार्क में खेल रहे थे", stop="। "
+    ),
+    "hebrew": _language(
+        "הילד הלך אל הספר הישן וקרא בו סיפור על עיר רחוקה ועל הים הגדול אחר כך חזר הביתה עם אחותו ואכל לחם וגבינה"
+    ),
     "russian": _language(
         "утром старый капитан вышел на берег и долго смотрел как рыбаки чинят свои сети потом он вернулся домой где его ждала дочь с письмом"
     ),
@@ -293,12 +299,18 @@ LANGUAGES: dict[str, Make] = {
 
 def sql_dump(rng: Rng) -> str:
     head = "DROP TABLE IF EXISTS `customers`;\nCREATE TABLE `customers` (\n  `id` int NOT NULL,\n  `name` varchar(90) DEFAULT NULL\n);\n"
-    rows = ",\n".join(f"({row},'{rng.choice(NAMES)} {rng.choice(NOUNS)}','{rng.choice(CITIES)}',NULL,NULL,1,'active')" for row in range(90))
+    rows = ",\n".join(
+        f"({row},'{rng.choice(NAMES)} {rng.choice(NOUNS)}','{rng.choice(CITIES)}',NULL,NULL,1,'active')"
+        for row in range(90)
+    )
     return head + "INSERT INTO `customers` VALUES\n" + rows + ";\n"
 
 
 def sql_migrations(rng: Rng) -> str:
-    return _lines(70, lambda row: f"ALTER TABLE {rng.choice(NOUNS)}s ADD COLUMN {rng.choice(KINDS)}_{row} VARCHAR(255) DEFAULT NULL;")
+    return _lines(
+        70,
+        lambda row: f"ALTER TABLE {rng.choice(NOUNS)}s ADD COLUMN {rng.choice(KINDS)}_{row} VARCHAR(255) DEFAULT NULL;",
+    )
 
 
 def css(rng: Rng) -> str:
@@ -349,7 +361,10 @@ def toml(rng: Rng) -> str:
 
 def jsonl_events(rng: Rng) -> str:
     return _lines(
-        80, lambda row: json.dumps({"event": "page_view", "user": rng.choice(NAMES), "n": row, "ok": True, "tags": [], "extra": None})
+        80,
+        lambda row: json.dumps(
+            {"event": "page_view", "user": rng.choice(NAMES), "n": row, "ok": True, "tags": [], "extra": None}
+        ),
     )
 
 
@@ -366,7 +381,10 @@ def minified_js(rng: Rng) -> str:
 
 def json_in_a_string(rng: Rng) -> str:
     fields = (
-        '\\"' + rng.choice(NOUNS) + str(row) + '\\":{\\"type\\":\\"string\\",\\"format\\":\\"text\\",\\"nullable\\":true}'
+        '\\"'
+        + rng.choice(NOUNS)
+        + str(row)
+        + '\\":{\\"type\\":\\"string\\",\\"format\\":\\"text\\",\\"nullable\\":true}'
         for row in range(60)
     )
     return '{"schema": "{' + ",".join(fields) + '}"}\n'
@@ -375,7 +393,9 @@ def json_in_a_string(rng: Rng) -> str:
 def sourcemap(rng: Rng) -> str:
     return (
         '{"sources":['
-        + ",".join(f'"webpack://application/./src/localization/messages/{rng.choice(NOUNS)}.{row}.json"' for row in range(60))
+        + ",".join(
+            f'"webpack://application/./src/localization/messages/{rng.choice(NOUNS)}.{row}.json"' for row in range(60)
+        )
         + "]}\n"
     )
 
@@ -403,7 +423,9 @@ def graphql(rng: Rng) -> str:
 
 
 def makefile(rng: Rng) -> str:
-    return "".join(f"{noun}.o: {noun}.c {noun}.h common.h\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n" for noun in rng.sample(NOUNS, 40))
+    return "".join(
+        f"{noun}.o: {noun}.c {noun}.h common.h\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\n" for noun in rng.sample(NOUNS, 40)
+    )
 
 
 def unified_diff(rng: Rng) -> str:
@@ -445,7 +467,10 @@ def pytest_output(rng: Rng) -> str:
 
 def jtreg_output(rng: Rng) -> str:
     return _lines(
-        60, lambda row: f"Passed: com/sun/crypto/provider/Cipher/AEAD/{rng.choice(NOUNS).title()}{rng.choice(KINDS).title()}Test.java"
+        60,
+        lambda row: (
+            f"Passed: com/sun/crypto/provider/Cipher/AEAD/{rng.choice(NOUNS).title()}{rng.choice(KINDS).title()}Test.java"
+        ),
     )
 
 
@@ -465,33 +490,54 @@ def git_log(rng: Rng) -> str:
 
 
 def git_status(rng: Rng) -> str:
-    return _lines(50, lambda row: f"modified:   packages/application/src/components/{rng.choice(NOUNS)}/{rng.choice(KINDS)}{row}.tsx")
+    return _lines(
+        50,
+        lambda row: f"modified:   packages/application/src/components/{rng.choice(NOUNS)}/{rng.choice(KINDS)}{row}.tsx",
+    )
 
 
 def npm_output(rng: Rng) -> str:
-    return _lines(40, lambda row: f"npm warn deprecated {rng.choice(NOUNS)}@{row}.0.1: This version is no longer supported, please upgrade")
+    return _lines(
+        40,
+        lambda row: (
+            f"npm warn deprecated {rng.choice(NOUNS)}@{row}.0.1: This version is no longer supported, please upgrade"
+        ),
+    )
 
 
 def pip_output(rng: Rng) -> str:
     return _lines(
-        50, lambda row: f"Requirement already satisfied: {rng.choice(NOUNS)}>={row}.0 in /usr/lib/python3/dist-packages (from app)"
+        50,
+        lambda row: (
+            f"Requirement already satisfied: {rng.choice(NOUNS)}>={row}.0 in /usr/lib/python3/dist-packages (from app)"
+        ),
     )
 
 
 def progress(rng: Rng) -> str:
-    return _lines(50, lambda row: f"Downloading model weights: {row * 2:3}% complete, {row * 37.5:.1f} MB of 1875.0 MB received so far")
+    return _lines(
+        50,
+        lambda row: (
+            f"Downloading model weights: {row * 2:3}% complete, {row * 37.5:.1f} MB of 1875.0 MB received so far"
+        ),
+    )
 
 
 def heartbeats(rng: Rng) -> str:
     return _lines(
-        36, lambda row: f"Heartbeat at 12:{row:02}:{rng.randrange(60):02}: worker alive, queue length {rng.randrange(9)}, no error was seen"
+        36,
+        lambda row: (
+            f"Heartbeat at 12:{row:02}:{rng.randrange(60):02}: worker alive, queue length {rng.randrange(9)}, no error was seen"
+        ),
     )
 
 
 def worker_log(rng: Rng) -> str:
     return _lines(
         60,
-        lambda row: f"Worker {rng.randrange(8)} finished the job for customer {rng.choice(NAMES)} and returned to the pool of idle workers",
+        lambda row: (
+            f"Worker {rng.randrange(8)} finished the job for customer {rng.choice(NAMES)} and returned to the pool of idle workers"
+        ),
     )
 
 
@@ -505,7 +551,12 @@ def syslog(rng: Rng) -> str:
 
 
 def c_header(rng: Rng) -> str:
-    return _lines(60, lambda row: f"extern __float128 {rng.choice(NOUNS)}{row}q (__float128) __library_throw __attribute__ ((const));")
+    return _lines(
+        60,
+        lambda row: (
+            f"extern __float128 {rng.choice(NOUNS)}{row}q (__float128) __library_throw __attribute__ ((const));"
+        ),
+    )
 
 
 def c_tuning(rng: Rng) -> str:
@@ -519,7 +570,10 @@ def c_tuning(rng: Rng) -> str:
 
 def python_calls(rng: Rng) -> str:
     return _lines(
-        60, lambda row: f"registry.register('{rng.choice(NOUNS)}{row}', default='{rng.choice(KINDS)}', type='string', required=True)"
+        60,
+        lambda row: (
+            f"registry.register('{rng.choice(NOUNS)}{row}', default='{rng.choice(KINDS)}', type='string', required=True)"
+        ),
     )
 
 
@@ -573,7 +627,10 @@ def latex_table(rng: Rng) -> str:
 
 
 def regex_list(rng: Rng) -> str:
-    return _lines(40, lambda row: f"^(?:https?://)?(?:www\\.)?{rng.choice(NOUNS)}\\.(?:com|org|net)/[A-Za-z0-9_-]{{{row}}}(?:/.*)?$")
+    return _lines(
+        40,
+        lambda row: f"^(?:https?://)?(?:www\\.)?{rng.choice(NOUNS)}\\.(?:com|org|net)/[A-Za-z0-9_-]{{{row}}}(?:/.*)?$",
+    )
 
 
 def url_list(rng: Rng) -> str:
@@ -594,13 +651,25 @@ def base64_blob(rng: Rng) -> str:
 
 
 def hexdump(rng: Rng) -> str:
-    return _lines(90, lambda row: f"{row * 16:08x}  " + " ".join(f"{rng.choice([0, 0, 255, rng.randrange(256)]):02x}" for _ in range(16)))
+    return _lines(
+        90,
+        lambda row: (
+            f"{row * 16:08x}  " + " ".join(f"{rng.choice([0, 0, 255, rng.randrange(256)]):02x}" for _ in range(16))
+        ),
+    )
 
 
 def csv_sensor(rng: Rng) -> str:
     out = io.StringIO()
     csv.writer(out).writerows(
-        [f"2024-05-01T{row // 60:02}:{row % 60:02}:00Z", "sensor-1", "temperature", f"{20 + math.sin(row):.2f}", "C", "ok"]
+        [
+            f"2024-05-01T{row // 60:02}:{row % 60:02}:00Z",
+            "sensor-1",
+            "temperature",
+            f"{20 + math.sin(row):.2f}",
+            "C",
+            "ok",
+        ]
         for row in range(100)
     )
     return out.getvalue()
@@ -608,11 +677,19 @@ def csv_sensor(rng: Rng) -> str:
 
 def anova_data(rng: Rng) -> str:
     value = rng.randrange(10, 99)
-    return "".join(f"           {group}         {value}.{1 + row % 2 * 2}\n" for group in range(1, 10) for row in range(21))
+    return "".join(
+        f"           {group}         {value}.{1 + row % 2 * 2}\n" for group in range(1, 10) for row in range(21)
+    )
 
 
 def lookup_table(rng: Rng) -> str:
-    return "table = [\n" + _lines(40, lambda row: "    " + ", ".join(rng.choices("000012", k=24)) + ",") + "]\n" + "0, " * 44 + "0\n"
+    return (
+        "table = [\n"
+        + _lines(40, lambda row: "    " + ", ".join(rng.choices("000012", k=24)) + ",")
+        + "]\n"
+        + "0, " * 44
+        + "0\n"
+    )
 
 
 def zero_matrix(rng: Rng) -> str:
@@ -639,7 +716,10 @@ def counting(rng: Rng) -> str:
 
 def dns_zone(rng: Rng) -> str:
     return _lines(
-        60, lambda row: f"{rng.choice(NOUNS)}{row}.example.com.   3600   IN   A   192.168.{rng.randrange(9)}.{rng.randrange(256)}"
+        60,
+        lambda row: (
+            f"{rng.choice(NOUNS)}{row}.example.com.   3600   IN   A   192.168.{rng.randrange(9)}.{rng.randrange(256)}"
+        ),
     )
 
 
@@ -653,7 +733,10 @@ def graphviz(rng: Rng) -> str:
     return (
         "digraph {\n"
         + _lines(
-            70, lambda row: f'    {rng.choice(NOUNS)} -> {rng.choice(NOUNS)} [style=dashed, color="gray", label="{rng.choice(VERBS)}"];'
+            70,
+            lambda row: (
+                f'    {rng.choice(NOUNS)} -> {rng.choice(NOUNS)} [style=dashed, color="gray", label="{rng.choice(VERBS)}"];'
+            ),
         )
         + "}\n"
     )
@@ -669,7 +752,10 @@ def records(rng: Rng) -> str:
 
 def help_text(rng: Rng) -> str:
     return _lines(
-        50, lambda row: f"  --{rng.choice(KINDS)}-{rng.choice(NOUNS)} VALUE   Set the {rng.choice(NOUNS)} to VALUE (default: none)"
+        50,
+        lambda row: (
+            f"  --{rng.choice(KINDS)}-{rng.choice(NOUNS)} VALUE   Set the {rng.choice(NOUNS)} to VALUE (default: none)"
+        ),
     )
 
 
@@ -695,7 +781,16 @@ def house_that_jack_built(rng: Rng) -> str:
         "the maiden all forlorn",
         "the man all tattered and torn",
     ]
-    does = ["that Jack built", "that lay in", "that ate", "that killed", "that worried", "that tossed", "that milked", "that kissed"]
+    does = [
+        "that Jack built",
+        "that lay in",
+        "that ate",
+        "that killed",
+        "that worried",
+        "that tossed",
+        "that milked",
+        "that kissed",
+    ]
     out = []
     for upto in range(len(parts)):
         lines = [f"This is {parts[upto]}"] + [f"{does[step]} {parts[step - 1]}" for step in range(upto, 0, -1)]
@@ -721,7 +816,11 @@ def refrain_till_it_fades(rng: Rng) -> str:
 
 def refrain_quoted(rng: Rng) -> str:
     line = rng.choice(
-        ["Hallelujah, hallelujah, hallelujah!  ", "La la la la, la la la, hey brother!  ", "Ring the bell (ring it!) ring the bell!  "]
+        [
+            "Hallelujah, hallelujah, hallelujah!  ",
+            "La la la la, la la la, hey brother!  ",
+            "Ring the bell (ring it!) ring the bell!  ",
+        ]
     )
     return "The crowd went on singing:\n\n> " + line * rng.randint(10, 18) + "\n\nThen it was quiet.\n"
 
@@ -742,14 +841,18 @@ def intercessions(rng: Rng) -> str:
 
 def blessings(rng: Rng) -> str:
     return _lines(
-        15, lambda row: f"Blessed are the {rng.choice(KINDS)}, for they shall see the {rng.choice(NOUNS)} of {rng.choice(CITIES)}.\n"
+        15,
+        lambda row: (
+            f"Blessed are the {rng.choice(KINDS)}, for they shall see the {rng.choice(NOUNS)} of {rng.choice(CITIES)}.\n"
+        ),
     )
 
 
 def rosary(rng: Rng) -> str:
     hail = "Hail Mary, full of grace, the Lord is with thee.\nBlessed art thou among women,\nand blessed is the fruit of thy womb.\n\n"
     return "".join(
-        f"The {noun} mystery\n\nOur Father, who art in heaven, hallowed be thy name.\n\n" + hail * 3 for noun in rng.sample(NOUNS, 4)
+        f"The {noun} mystery\n\nOur Father, who art in heaven, hallowed be thy name.\n\n" + hail * 3
+        for noun in rng.sample(NOUNS, 4)
     )
 
 
@@ -759,7 +862,9 @@ def anaphora(rng: Rng) -> str:
 
 def villanelle(rng: Rng) -> str:
     first, last = sentence(rng), sentence(rng)
-    return "".join(f"{first if row % 2 else last}\n{sentence(rng)}\n{last if row % 2 else first}\n\n" for row in range(9))
+    return "".join(
+        f"{first if row % 2 else last}\n{sentence(rng)}\n{last if row % 2 else first}\n\n" for row in range(9)
+    )
 
 
 def ghazal(rng: Rng) -> str:
@@ -780,7 +885,10 @@ def enumerated_duties(rng: Rng) -> str:
 
 def whereas(rng: Rng) -> str:
     return (
-        "".join(f"WHEREAS, {sentence(rng)} and it is in the best interest of the Council that the same be recorded;\n\n" for _ in range(18))
+        "".join(
+            f"WHEREAS, {sentence(rng)} and it is in the best interest of the Council that the same be recorded;\n\n"
+            for _ in range(18)
+        )
         + "NOW, THEREFORE, BE IT RESOLVED.\n"
     )
 
@@ -822,7 +930,9 @@ def mail_merge(rng: Rng) -> str:
 def short_letters(rng: Rng) -> str:
     """One letter for some people, the same but for name and place."""
     body = "we would like to invite you to our yearly meeting. There will be a talk about the new workshop, and coffee and cake afterwards. Please let us know until the end of the month whether you can come."
-    return "".join(f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\n" for name in rng.sample(NAMES, 5))
+    return "".join(
+        f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\n" for name in rng.sample(NAMES, 5)
+    )
 
 
 def letters(rng: Rng) -> str:
@@ -830,7 +940,8 @@ def letters(rng: Rng) -> str:
     body = " ".join(sentence(rng) for _ in range(rng.randint(3, 10)))
     people = [name for name in rng.sample(NAMES, len(NAMES)) if name not in body][:15]
     return "".join(
-        f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\nKind regards,\nYour team\n\n" for name in people
+        f"Dear {name},\n\n{body}\n\nWe hope to see you in {rng.choice(CITIES)}.\n\nKind regards,\nYour team\n\n"
+        for name in people
     )
 
 
@@ -850,7 +961,8 @@ def interview(rng: Rng) -> str:
 
 def knock_knock(rng: Rng) -> str:
     return "".join(
-        f"Knock, knock.\nWho's there?\n{noun.title()}.\n{noun.title()} who?\n{sentence(rng)}\n\n" for noun in rng.sample(NOUNS, 20)
+        f"Knock, knock.\nWho's there?\n{noun.title()}.\n{noun.title()} who?\n{sentence(rng)}\n\n"
+        for noun in rng.sample(NOUNS, 20)
     )
 
 
@@ -862,7 +974,10 @@ def steps(rng: Rng) -> str:
 
 
 def bullets_alike(rng: Rng) -> str:
-    return "".join(f"- You should be able to {rng.choice(VERBS)[:-1]} the {rng.choice(KINDS)} {rng.choice(NOUNS)}\n" for _ in range(60))
+    return "".join(
+        f"- You should be able to {rng.choice(VERBS)[:-1]} the {rng.choice(KINDS)} {rng.choice(NOUNS)}\n"
+        for _ in range(60)
+    )
 
 
 def user_stories(rng: Rng) -> str:
@@ -884,7 +999,8 @@ def gherkin(rng: Rng) -> str:
 
 def checklist(rng: Rng) -> str:
     return "".join(
-        f"- [{rng.choice('x ')}] Update the documentation of the {rng.choice(KINDS)} {rng.choice(NOUNS)} module\n" for _ in range(50)
+        f"- [{rng.choice('x ')}] Update the documentation of the {rng.choice(KINDS)} {rng.choice(NOUNS)} module\n"
+        for _ in range(50)
     )
 
 
@@ -915,7 +1031,20 @@ def phone_list(rng: Rng) -> str:
 
 
 def calendar(rng: Rng) -> str:
-    months = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+    months = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ]
     return "".join(
         f"{month:^20}\nMo Tu We Th Fr Sa Su\n"
         + "\n".join(" ".join(f"{day:2}" for day in range(week, min(week + 7, 31))) for week in range(1, 31, 7))
@@ -927,7 +1056,12 @@ def calendar(rng: Rng) -> str:
 def opening_hours(rng: Rng) -> str:
     return "".join(
         f"**{city}**\n\n"
-        + _lines(7, lambda row: f"{['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'][row]}: 9:00 - 17:00")
+        + _lines(
+            7,
+            lambda row: (
+                f"{['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'][row]}: 9:00 - 17:00"
+            ),
+        )
         + "\n"
         for city in CITIES[:8]
     )
@@ -944,7 +1078,10 @@ def timetable(rng: Rng) -> str:
 def truth_table(rng: Rng) -> str:
     return (
         "| A | B | C | D | E | result |\n|---|---|---|---|---|---|\n"
-        + "".join("| " + " | ".join("TF"[row >> bit & 1] for bit in range(5)) + f" | {'TF'[row.bit_count() % 2]} |\n" for row in range(32))
+        + "".join(
+            "| " + " | ".join("TF"[row >> bit & 1] for bit in range(5)) + f" | {'TF'[row.bit_count() % 2]} |\n"
+            for row in range(32)
+        )
         * 2
     )
 
@@ -956,8 +1093,9 @@ def times_table(rng: Rng) -> str:
 
 
 def blank_form(rng: Rng) -> str:
-    return "| Date | Hours | Signature of the employee |\n|---|---|---|\n" + "|      |       |                           |\n" * rng.randint(
-        14, 31
+    return (
+        "| Date | Hours | Signature of the employee |\n|---|---|---|\n"
+        + "|      |       |                           |\n" * rng.randint(14, 31)
     )
 
 
@@ -976,7 +1114,9 @@ def chess_game(rng: Rng) -> str:
 
 
 def chess_diagrams(rng: Rng) -> str:
-    return "\n".join("".join("".join(rng.choices("........pPnNbBrRqQkK", k=8)) + "\n" for _ in range(8)) for _ in range(12))
+    return "\n".join(
+        "".join("".join(rng.choices("........pPnNbBrRqQkK", k=8)) + "\n" for _ in range(8)) for _ in range(12)
+    )
 
 
 def abc_music(rng: Rng) -> str:
@@ -985,7 +1125,10 @@ def abc_music(rng: Rng) -> str:
 
 
 def chords(rng: Rng) -> str:
-    return "\n".join("| " + " | ".join(rng.choices(["C", "G", "Am", "F", "Em", "Dm"], k=4)) + " |" for _ in range(50)) + "\n"
+    return (
+        "\n".join("| " + " | ".join(rng.choices(["C", "G", "Am", "F", "Em", "Dm"], k=4)) + " |" for _ in range(50))
+        + "\n"
+    )
 
 
 def knitting(rng: Rng) -> str:
@@ -1003,7 +1146,13 @@ def squats(rng: Rng) -> str:
 
 
 def genome(rng: Rng) -> str:
-    return ">chr1\n" + "".join("".join(rng.choices("ACGT", k=60)) + "\n" for _ in range(50)) + "A" * 24 + "TTAGGG" * 12 + "\n"
+    return (
+        ">chr1\n"
+        + "".join("".join(rng.choices("ACGT", k=60)) + "\n" for _ in range(50))
+        + "A" * 24
+        + "TTAGGG" * 12
+        + "\n"
+    )
 
 
 def protein(rng: Rng) -> str:
@@ -1011,7 +1160,11 @@ def protein(rng: Rng) -> str:
 
 
 def ascii_art(rng: Rng) -> str:
-    rows = ["      /\\      /\\      /\\      /\\   ", "     /  \\    /  \\    /  \\    /  \\  ", "    /____\\  /____\\  /____\\  /____\\ "]
+    rows = [
+        "      /\\      /\\      /\\      /\\   ",
+        "     /  \\    /  \\    /  \\    /  \\  ",
+        "    /____\\  /____\\  /____\\  /____\\ ",
+    ]
     return "".join(rng.choice(rows) + "\n" for _ in range(24)) + "~" * 70 + "\n" + "^" * 70 + "\n"
 
 
@@ -1032,12 +1185,17 @@ def box_drawing(rng: Rng) -> str:
 
 
 def emoji_rows(rng: Rng) -> str:
-    return "".join(face * rng.randint(8, 30) + "\n" for face in rng.sample("🎉🚀😀🔥💡🌍🐍🍎⭐🎈🎵🧩", 10)) + "👏 " * 20 + "\n"
+    return (
+        "".join(face * rng.randint(8, 30) + "\n" for face in rng.sample("🎉🚀😀🔥💡🌍🐍🍎⭐🎈🎵🧩", 10))
+        + "👏 " * 20
+        + "\n"
+    )
 
 
 def game_of_life(rng: Rng) -> str:
     return "\n".join(
-        f"Generation {turn}:\n" + "".join("".join(rng.choices(".....#", k=24)) + "\n" for _ in range(12)) for turn in range(12)
+        f"Generation {turn}:\n" + "".join("".join(rng.choices(".....#", k=24)) + "\n" for _ in range(12))
+        for turn in range(12)
     )
 
 
@@ -1047,11 +1205,17 @@ def laughing(rng: Rng) -> str:
 
 def lorem(rng: Rng) -> str:
     line = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore et dolore magna aliqua."
-    return "".join(f"<section>\n  <h2>{rng.choice(NOUNS).title()}</h2>\n  <p>{line}</p>\n</section>\n" for _ in range(rng.randint(6, 10)))
+    return "".join(
+        f"<section>\n  <h2>{rng.choice(NOUNS).title()}</h2>\n  <p>{line}</p>\n</section>\n"
+        for _ in range(rng.randint(6, 10))
+    )
 
 
 def lorem_paragraphs(rng: Rng) -> str:
-    return "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore. " * 4 + prose(rng, 500)
+    return (
+        "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore. " * 4
+        + prose(rng, 500)
+    )
 
 
 def pangrams(rng: Rng) -> str:
@@ -1082,7 +1246,10 @@ def case_analysis(rng: Rng) -> str:
 
 def trial_division(rng: Rng) -> str:
     n = rng.randrange(10_001, 40_001, 2)
-    return "".join(f"{n} / {d} = {n / d:.3f}, so it is {'divisible' if n % d == 0 else 'not divisible'} by {d}.\n" for d in range(3, 99, 2))
+    return "".join(
+        f"{n} / {d} = {n / d:.3f}, so it is {'divisible' if n % d == 0 else 'not divisible'} by {d}.\n"
+        for d in range(3, 99, 2)
+    )
 
 
 def binary_search(rng: Rng) -> str:
@@ -1106,7 +1273,8 @@ def graph_walk(rng: Rng) -> str:
 
 def file_by_file(rng: Rng) -> str:
     return "".join(
-        f"Now let me look at `src/{rng.choice(NOUNS)}_{rng.choice(KINDS)}.py`. {sentence(rng)} That looks fine.\n\n" for _ in range(24)
+        f"Now let me look at `src/{rng.choice(NOUNS)}_{rng.choice(KINDS)}.py`. {sentence(rng)} That looks fine.\n\n"
+        for _ in range(24)
     )
 
 
@@ -1130,6 +1298,7 @@ _MAKERS: tuple[Make, ...] = (
 )  # fmt: skip
 BENIGN: dict[str, Make] = {**LANGUAGES, **{make.__name__: make for make in _MAKERS}}
 BORDERLINE: dict[str, Make] = {
-    make.__name__: make for make in (refrain_till_it_fades, refrain_quoted, short_letters, letters, lorem_paragraphs, pangrams)
+    make.__name__: make
+    for make in (refrain_till_it_fades, refrain_quoted, short_letters, letters, lorem_paragraphs, pangrams)
 }
 """Repeated on purpose, and a good deal: a nudge is right, a stop is not."""

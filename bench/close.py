@@ -1,11 +1,14 @@
-"""Every way in which a run can end, with the real SDKs on every transport: does the server see it, and how soon?
+"""Every way in which a run can end, with the real SDKs on every transport: does the server see it,
+and how soon?
 
     python -m bench.close [--runs 20] [--quick]
 
-Three tables. *Endings*: each of them against a local server; the reason, the caller's own exception or cancellation, the one
-`RunTerminated`, the moment at which the server saw the client leave, and a second request on the same client. *Floods*: a
-server that sends without a pause, so that the transport has buffered more than a close may drop. *Races*: our stop and a foreign
-cancellation in the same turn of the event loop, in both orders, and sources that make closing hard. Exits with 1 if anything was wrong.
+Three tables. *Endings*: each of them against a local server; the reason, the caller's own exception
+or cancellation, the one `RunTerminated`, the moment at which the server saw the client leave, and a
+second request on the same client. *Floods*: a server that sends without a pause, so that the
+transport has buffered more than a close may drop. *Races*: our stop and a foreign cancellation in
+the same turn of the event loop, in both orders, and sources that make closing hard. Exits with 1 if
+anything was wrong.
 """
 
 from __future__ import annotations
@@ -215,7 +218,9 @@ class Endings:
         await cancelled_by(case, task, case.when_waiting(partial(task.cancel, "the caller's own")))
 
     def _while_opening(self, case: Case) -> float:
-        """A moment of the opening, in seconds from its beginning. It may be so early that nothing was asked yet."""
+        """A moment of the opening, in seconds from its beginning. It may be so early that nothing
+        was asked yet.
+        """
         case.may_ask_nothing = True
         return self._chance.uniform(0.0005, OPENING_S)
 
@@ -299,7 +304,9 @@ async def _endings(sdk: Sdk, backend: Backend, transport: Transport, server: Loc
     return rows
 
 
-async def _one_ending(row: Row, play: Callable[[Case], Awaitable[None]], reason: TerminateReason, endings: Endings) -> None:
+async def _one_ending(
+    row: Row, play: Callable[[Case], Awaitable[None]], reason: TerminateReason, endings: Endings
+) -> None:
     server = endings.server
     case, number = Case(), len(server.requests)
     await case.unless_hung(play(case))
@@ -422,7 +429,15 @@ def _p99(values: Sequence[float]) -> float:
 
 def _print_endings(rows: Sequence[Row]) -> None:
     table = Table(
-        "ending", "SDK", "transport", "runs", "wrong", "p50 ms", "p99 ms", "usable", title="Endings: from the decision to the server's view"
+        "ending",
+        "SDK",
+        "transport",
+        "runs",
+        "wrong",
+        "p50 ms",
+        "p99 ms",
+        "usable",
+        title="Endings: from the decision to the server's view",
     )
     for row in rows:
         times = (f"{median(row.ms):.2f}", f"{_p99(row.ms):.2f}") if row.ms else ("never", "never")
@@ -432,12 +447,23 @@ def _print_endings(rows: Sequence[Row]) -> None:
 
 
 def _print_floods(floods: Sequence[Flood]) -> None:
-    table = Table("SDK", "transport", "said closed", "server saw it", "dropped chunks", "closing ms", "loop blocked ms", title="Floods")
+    table = Table(
+        "SDK",
+        "transport",
+        "said closed",
+        "server saw it",
+        "dropped chunks",
+        "closing ms",
+        "loop blocked ms",
+        title="Floods",
+    )
     for flood in floods:
         seen = "no" if flood.seen_after_ms is None else f"{flood.seen_after_ms:.1f} ms"
         times = (f"{flood.closing_ms:.1f}", f"{flood.blocked_ms:.1f}")
         where = f"{flood.transport} on {flood.backend}"
-        table.add_row(flood.sdk, where, "yes" if flood.said_closed else "no", seen, str(flood.chunks_after_decision), *times)
+        table.add_row(
+            flood.sdk, where, "yes" if flood.said_closed else "no", seen, str(flood.chunks_after_decision), *times
+        )
     _console.print(table)
 
 
@@ -469,7 +495,9 @@ class Results:
             ("floods that went wrong", sum(bool(flood.wrong) for flood in self.floods), 0),
             ("races and hard sources that went wrong", sum(row.wrong for row in self.races), 0),
         ]
-        return [{"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals]
+        return [
+            {"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -483,10 +511,20 @@ class Results:
 
 
 def _row_to_dict(row: Row) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": row.name, "backend": row.backend, "runs": row.runs, "wrong": row.wrong, "what": dict(row.what)}
+    data: dict[str, Any] = {
+        "name": row.name,
+        "backend": row.backend,
+        "runs": row.runs,
+        "wrong": row.wrong,
+        "what": dict(row.what),
+    }
     if row.transport is None:
         return data
-    times = {"p50_ms": round(median(row.ms), 3), "p99_ms": round(_p99(row.ms), 3)} if row.ms else {"p50_ms": None, "p99_ms": None}
+    times = (
+        {"p50_ms": round(median(row.ms), 3), "p99_ms": round(_p99(row.ms), 3)}
+        if row.ms
+        else {"p50_ms": None, "p99_ms": None}
+    )
     return data | {"sdk": row.sdk, "transport": row.transport, "usable": row.usable, "unasked": row.unasked} | times
 
 
@@ -498,7 +536,9 @@ def measure(*, runs: int, floods: int, races: int) -> Results:
             for backend, transport in sdk.transports:
                 results.endings += anyio.run(_endings, sdk, backend, transport, server, runs, backend=backend)
             for backend, transport in sdk.transports:
-                results.floods += [anyio.run(_flood, sdk, backend, transport, server, backend=backend) for _ in range(floods)]
+                results.floods += [
+                    anyio.run(_flood, sdk, backend, transport, server, backend=backend) for _ in range(floods)
+                ]
     backends: tuple[Backend, ...] = ("asyncio", "trio")
     for backend in backends:
         results.races += anyio.run(raced, backend, races, backend=backend)
@@ -511,12 +551,16 @@ def show(results: Results) -> None:
     _print_floods(results.floods)
     _print_races(results.races)
     for goal in results.goals():
-        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})")
+        _console.print(
+            f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.close", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.close", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--runs", type=int, help=f"of every ending on every transport; {RUNS} if not given")
     parser.add_argument("--quick", action="store_true", help="two of each, to see that it works; writes nothing")
     options = parser.parse_args(arguments)

@@ -1,12 +1,14 @@
-"""Whether a run of thousands of turns stays inside a small window, what it still knows at its end, and what that costs.
+"""Whether a run of thousands of turns stays inside a small window, what it still knows at its end,
+and what that costs.
 
     python -m bench.compaction [--turns 5000] [--runs 1000] [--seed 1] [--only 17] [--quick]
 
-Runs in a window of 32,000 tokens by a simulated clock, with every preset: one long run, many runs that hand their history on, the same with
-summary calls that fail, facts that are looked for after so many compactions; then runs that are struck while they are being compacted, and
-the processor time of a compaction. Agent and summariser are stand-ins without a model behind them (`bench._compaction_script` says what
-they do): what is kept word for word is the library's doing, but how good a summary is cannot be seen here. Exits with 1 if a goal was
-missed.
+Runs in a window of 32,000 tokens by a simulated clock, with every preset: one long run, many runs
+that hand their history on, the same with summary calls that fail, facts that are looked for after
+so many compactions; then runs that are struck while they are being compacted, and the processor
+time of a compaction. Agent and summariser are stand-ins without a model behind them
+(`bench._compaction_script` says what they do): what is kept word for word is the library's doing,
+but how good a summary is cannot be seen here. Exits with 1 if a goal was missed.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ GOAL_BLOCKED_MS: Final = 50.0
 GOAL_TURN: Final = 1.15
 """Our own: what having compaction on adds to a turn in which none is due."""
 GOAL_GROWTH: Final = 1.5
-"""A turn at the end of a long run by one at its beginning; the history is no longer by then, only what is pinned is."""
+"""A turn at the end of a long run by one at its beginning; the history is no longer by then, only
+what is pinned is.
+"""
 
 _console = Console(width=170)
 
@@ -71,14 +75,22 @@ class Results:
             _goal("requests that one of four providers would refuse", sum(bool(row.seen.problems) for row in rows), 0),
             _goal("runs that did not reach their goal", sum(row.runs - row.ended_well for row in rows), 0),
             _goal("outputs of the run that are gone at its end", sum(row.outputs["gone"] for row in ended), 0),
-            _goal("outputs of earlier runs that are gone in silence", sum(row.earlier_outputs["gone"] for row in ended), 0),
+            _goal(
+                "outputs of earlier runs that are gone in silence", sum(row.earlier_outputs["gone"] for row in ended), 0
+            ),
             _goal("user messages that are gone in silence", sum(row.users["gone"] for row in ended), 0),
             _goal("user messages that are left out", sum(row.users["left out"] for row in ended), 0),
-            _goal("a turn at the end of a long run by one at its beginning", max(row.growth for row in self.long), GOAL_GROWTH),
+            _goal(
+                "a turn at the end of a long run by one at its beginning",
+                max(row.growth for row in self.long),
+                GOAL_GROWTH,
+            ),
             _goal("histories between before and after", self.soak.between, 0),
             _goal("struck runs with anything wrong", len(self.soak.wrong), 0),
             _goal(
-                f"event loop blocked, a full window of {FULL_WINDOW:,} tokens, ms", max(c.blocked_ms for c in self.full), GOAL_BLOCKED_MS
+                f"event loop blocked, a full window of {FULL_WINDOW:,} tokens, ms",
+                max(c.blocked_ms for c in self.full),
+                GOAL_BLOCKED_MS,
             ),
             _goal("a turn with compaction on by one with it off", self.turn.ratio, GOAL_TURN),
             _goal("a turn of a growing history, the same", self.turn.growing_ratio, GOAL_TURN),
@@ -95,7 +107,11 @@ class Results:
             "struck": self.soak.to_dict(),
             "full_window": [_rounded(cost) for cost in self.full],
             "costs": [_rounded(cost) for cost in self.costs],
-            "turn": {**_rounded(self.turn), "ratio": round(self.turn.ratio, 3), "growing_ratio": round(self.turn.growing_ratio, 3)},
+            "turn": {
+                **_rounded(self.turn),
+                "ratio": round(self.turn.ratio, 3),
+                "growing_ratio": round(self.turn.growing_ratio, 3),
+            },
             "goals": self.goals(),
         }
 
@@ -150,7 +166,9 @@ def run_all(sizes: Sizes, seed: int = SEED) -> Results:
         *(_Job(preset, Script(turns, joined, seed=seed), every) for preset in sizes.presets),
         *(_Job(preset, Script(turns, joined, seed=seed, oversized=True), every, FAILING) for preset in sizes.presets),
         *(
-            _Job(preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), QUICK_EVERY)
+            _Job(
+                preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), QUICK_EVERY
+            )
             for preset in (*sizes.presets, *PINNED)
         ),
     ]
@@ -200,16 +218,23 @@ def show(results: Results) -> None:
     _console.print(_runs_table(results.failing, f"The same; {share}"))
     _console.print(_survival_table(results.facts))
     _console.print(_kept_table(results.facts))
-    _console.print("The summariser is a stand-in: it keeps first sentences and first lines, the newest that fit, and understands nothing.")
-    _console.print("'pinned only' has a summary without a word in it: what it keeps is pinned, or among the newest messages.")
+    _console.print(
+        "The summariser is a stand-in: it keeps first sentences and first lines, the newest that fit, and understands"
+        " nothing."
+    )
+    _console.print(
+        "'pinned only' has a summary without a word in it: what it keeps is pinned, or among the newest messages."
+    )
     _console.print(_soak_table(results.soak))
     for run in results.soak.wrong[:20]:
-        _console.print(f"WRONG  run {run.number} on {run.backend}, {run.fault}: {'; '.join(run.violations)}", markup=False)
+        _console.print(
+            f"WRONG  run {run.number} on {run.backend}, {run.fault}: {'; '.join(run.violations)}", markup=False
+        )
     _console.print(_cost_table(results.full, results.costs))
     _console.print(
-        f"a turn, small: {results.turn.off_us:,.0f} us without compaction, {results.turn.on_us:,.0f} us with it, nothing due: "
-        f"x{results.turn.ratio:.2f}; in a growing history {results.turn.growing_off_us:,.0f} and {results.turn.growing_on_us:,.0f} us: "
-        f"x{results.turn.growing_ratio:.2f}"
+        f"a turn, small: {results.turn.off_us:,.0f} us without compaction, {results.turn.on_us:,.0f} us with it,"
+        f" nothing due: x{results.turn.ratio:.2f}; in a growing history {results.turn.growing_off_us:,.0f} and"
+        f" {results.turn.growing_on_us:,.0f} us: x{results.turn.growing_ratio:.2f}"
     )
     for row in (*results.long, *results.joined, *results.failing, *results.facts):
         for problem in row.seen.problems[:3]:
@@ -218,12 +243,25 @@ def show(results: Results) -> None:
             if ending != "goal":
                 _console.print(f"WRONG  {row.preset}: {count} x {ending}", markup=False)
     for goal in results.goals():
-        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})")
+        _console.print(
+            f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})"
+        )
 
 
 def _runs_table(rows: Sequence[Row], title: str) -> Table:
-    heads = ("preset", "requests", "over", "largest", "refused by 4 forms", "compactions", "failed", "summary calls (faults)")
-    table = Table(*heads, "their tokens", "outputs", "earlier outputs", "user messages", "ms a turn", "growth", title=title)
+    heads = (
+        "preset",
+        "requests",
+        "over",
+        "largest",
+        "refused by 4 forms",
+        "compactions",
+        "failed",
+        "summary calls (faults)",
+    )
+    table = Table(
+        *heads, "their tokens", "outputs", "earlier outputs", "user messages", "ms a turn", "growth", title=title
+    )
     for row in rows:
         seen = row.seen
         table.add_row(
@@ -246,11 +284,16 @@ def _runs_table(rows: Sequence[Row], title: str) -> Table:
 
 
 def _counted(counts: dict[str, int]) -> str:
-    return "\n".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]) if count) or "-"
+    return (
+        "\n".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]) if count) or "-"
+    )
 
 
 def _survival_table(rows: Sequence[Row]) -> Table:
-    title = f"Facts that the history still says {', '.join(map(str, AGES))} compactions after they were planted (a stand-in summarises)"
+    title = (
+        f"Facts that the history still says {', '.join(map(str, AGES))} compactions after they were planted (a stand-in"
+        " summarises)"
+    )
     table = Table("kind", *(row.preset for row in rows), title=title)
     for kind in KINDS:
         cells = []
@@ -270,7 +313,9 @@ def _kept_table(rows: Sequence[Row]) -> Table:
 
 def _soak_table(found: Soak) -> Table:
     title = f"{len(found.runs)} runs that were struck, seed {found.seed}: {found.between} between before and after"
-    table = Table("fault", "runs", "on trio", "struck", "during a compaction", "before", "after", "between", "wrong", title=title)
+    table = Table(
+        "fault", "runs", "on trio", "struck", "during a compaction", "before", "after", "between", "wrong", title=title
+    )
     for fault, row in found.rows().items():
         names = ("runs", "trio", "struck", "during", "before", "after", "between", "wrong")
         table.add_row(fault, *(str(row[name]) for name in names))
@@ -278,10 +323,19 @@ def _soak_table(found: Soak) -> Table:
 
 
 def _cost_table(full: Sequence[Cost], rows: Sequence[Cost]) -> Table:
-    table = Table("messages", "tokens", "preset", "by", "CPU, ms", "loop blocked, ms", title="One compaction, without its model")
+    table = Table(
+        "messages", "tokens", "preset", "by", "CPU, ms", "loop blocked, ms", title="One compaction, without its model"
+    )
     for part in (full, rows):
         for cost in part:
-            table.add_row(f"{cost.messages:,}", f"{cost.tokens:,}", cost.row, cost.by, f"{cost.cpu_ms:,.1f}", f"{cost.blocked_ms:,.1f}")
+            table.add_row(
+                f"{cost.messages:,}",
+                f"{cost.tokens:,}",
+                cost.row,
+                cost.by,
+                f"{cost.cpu_ms:,.1f}",
+                f"{cost.blocked_ms:,.1f}",
+            )
         table.add_section()
     return table
 
@@ -297,18 +351,24 @@ def _show_one(seed: int, number: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a goal was missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.compaction", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.compaction", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--turns", type=int, default=TURNS, help=f"of each long run; {TURNS} if not given")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"that are struck; {RUNS} if not given")
     parser.add_argument("--every", type=int, default=1, help="so manieth request is validated; every one if not given")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", type=int, help="this struck run alone, with its events; writes nothing")
-    parser.add_argument("--quick", action="store_true", help="little of everything, to see that it works; writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="little of everything, to see that it works; writes nothing"
+    )
     options = parser.parse_args(arguments)
     if options.only is not None:
         _show_one(options.seed, options.only)
         return 0
-    results = run_all(QUICK if options.quick else Sizes(turns=options.turns, runs=options.runs, every=options.every), options.seed)
+    results = run_all(
+        QUICK if options.quick else Sizes(turns=options.turns, runs=options.runs, every=options.every), options.seed
+    )
     show(results)
     if not options.quick:
         _report.write("compaction", results.to_dict())

@@ -1,12 +1,14 @@
-"""What keeping a history in order costs: 10,000 messages of 50 MB, and whether twice as much takes twice as long.
+"""What keeping a history in order costs: 10,000 messages of 50 MB, and whether twice as much takes
+twice as long.
 
     python -m bench.context [--rounds 5] [--quick]
 
-The history is an agent's: tasks, calls, long results, a screenshot now and then, some of it out of order. It is repaired, estimated and cut
-as a whole, which happens when a session is loaded; and grown turn by turn, which is what happens while it goes on. Other libraries' ways of
-keeping the newest part or shortening old results are given the same history, where they are installed
-(`pip install 'agent-monitor[bench]'`). Times are processor time, the least of several rounds.
-Exits with 1 if a goal was missed.
+The history is an agent's: tasks, calls, long results, a screenshot now and then, some of it out of
+order. It is repaired, estimated and cut as a whole, which happens when a session is loaded; and
+grown turn by turn, which is what happens while it goes on. Other libraries' ways of keeping the
+newest part or shortening old results are given the same history, where they are installed (`pip
+install 'agent-monitor[bench]'`). Times are processor time, the least of several rounds. Exits with
+1 if a goal was missed.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ MESSAGE_BYTES: Final = 5_000
 """On average; 10,000 are 50 MB."""
 ROUNDS, TURNS = 5, 300
 GOAL_MS, GOAL_STEP_MS, GOAL_GROWTH = 1_000.0, 1.0, 1.25
-"""All three on the largest history; a turn; time for a message in the largest history, by that in the smallest."""
+"""All three on the largest history; a turn; time for a message in the largest history, by that in
+the smallest.
+"""
 COUNTED: Final = ("repair", "estimate", "cut")
 KEPT_TOKENS: Final = 20_000
 PACKAGES: Final = ("langchain-core", "openai-agents", "pydantic-ai-slim", "pydantic-ai-harness")
@@ -72,7 +76,9 @@ _console = Console(width=150)
 
 
 def chat(messages: int, *, seed: int = 7) -> list[Record]:
-    """A history in OpenAI's words, as it lies around: one result in fifty displaced, one in fifty missing."""
+    """A history in OpenAI's words, as it lies around: one result in fifty displaced, one in fifty
+    missing.
+    """
     chance = random.Random(seed)
     made: list[Record] = []
     for number in range(messages // CYCLE):
@@ -84,7 +90,10 @@ def _task(number: int, chance: random.Random) -> Iterator[Record]:
     content: Any = f"Task {number}: what does module_{number}.py do, and is it tested?"
     if number % 25 == 0:
         image = b64encode(chance.randbytes(60_000)).decode("ascii")
-        content = [{"type": "text", "text": content}, {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}]
+        content = [
+            {"type": "text", "text": content},
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}},
+        ]
     yield {"role": "user", "content": content}
     displaced: list[Record] = []
     for step in range(4):
@@ -103,7 +112,10 @@ def _task(number: int, chance: random.Random) -> Iterator[Record]:
     yield from displaced
 
 
-_CODE: Final = "    for index, row in enumerate(rows[{0}:]):\n        total += row.value * {0}  # from 1\n        seen.add(row.id)\n"
+_CODE: Final = (
+    "    for index, row in enumerate(rows[{0}:]):\n        total += row.value * {0}  # from 1\n       "
+    " seen.add(row.id)\n"
+)
 _WIDE: Final = "Эта строка — комментарий к модулю {0}; 日本語の説明もここにあります。\n"
 
 
@@ -187,7 +199,8 @@ def _costs(loads: Mapping[int, Load], make: Callable[[Load], dict[str, Job]], ro
 
 
 def _step_ms(load: Load, turns: int, rounds: int) -> float:
-    """A turn of a run: what is sent is measured, the answer and its results are made sendable and added.
+    """A turn of a run: what is sent is measured, the answer and its results are made sendable and
+    added.
 
     The old part was looked at and estimated before.
     """
@@ -227,7 +240,11 @@ def _langchain(load: Load) -> dict[str, Job]:
     talk = messages.convert_to_messages(_in_order(load))
     return {
         "langchain-core: trim_messages, newest 20,000 tokens": lambda: messages.trim_messages(
-            talk, max_tokens=KEPT_TOKENS, token_counter=utils.count_tokens_approximately, strategy="last", start_on="human"
+            talk,
+            max_tokens=KEPT_TOKENS,
+            token_counter=utils.count_tokens_approximately,
+            strategy="last",
+            start_on="human",
         ),
         "langchain-core: count_tokens_approximately": lambda: utils.count_tokens_approximately(talk),
     }
@@ -262,12 +279,18 @@ def _pydantic_messages(talk: Sequence[Message], types: Any) -> Iterator[Any]:
         if isinstance(message, AssistantMessage):
             yield types.ModelResponse(
                 parts=[
-                    types.ToolCallPart(part.name, part.arguments, part.id) if isinstance(part, ToolCall) else types.TextPart(part.text)
+                    (
+                        types.ToolCallPart(part.name, part.arguments, part.id)
+                        if isinstance(part, ToolCall)
+                        else types.TextPart(part.text)
+                    )
                     for part in message.content
                 ]
             )
             if message.results:
-                yield types.ModelRequest(parts=[types.ToolReturnPart(one.name, one.text, one.id) for one in message.results])
+                yield types.ModelRequest(
+                    parts=[types.ToolReturnPart(one.name, one.text, one.id) for one in message.results]
+                )
         else:
             words = "".join(part.text for part in message.content if isinstance(part, Text))
             yield types.ModelRequest(parts=[types.UserPromptPart(words)])
@@ -304,17 +327,30 @@ class Results:
         """What was promised, and what came of it."""
         counted = [cost for cost in self.ours if cost.row in COUNTED]
         goals = [
-            ("repair, estimate and cut of the largest history together, ms", sum(cost.ms[max(cost.ms)] for cost in counted), GOAL_MS),
+            (
+                "repair, estimate and cut of the largest history together, ms",
+                sum(cost.ms[max(cost.ms)] for cost in counted),
+                GOAL_MS,
+            ),
             ("a turn of the largest history, ms", self.step_ms[max(self.step_ms)], GOAL_STEP_MS),
-            *((f"{cost.row}: a message of the largest history by one of the smallest", cost.growth, GOAL_GROWTH) for cost in counted),
+            *(
+                (f"{cost.row}: a message of the largest history by one of the smallest", cost.growth, GOAL_GROWTH)
+                for cost in counted
+            ),
         ]
-        return [{"goal": name, "value": round(value, 3), "limit": limit, "passed": value <= limit} for name, value, limit in goals]
+        return [
+            {"goal": name, "value": round(value, 3), "limit": limit, "passed": value <= limit}
+            for name, value, limit in goals
+        ]
 
     def to_dict(self) -> Record:
         """As JSON."""
         return {
             "packages": {name: found for name in PACKAGES if (found := _version(name)) is not None},
-            "history": {"megabytes": {str(size): round(mb, 1) for size, mb in self.megabytes.items()}, "tokens": self.tokens},
+            "history": {
+                "megabytes": {str(size): round(mb, 1) for size, mb in self.megabytes.items()},
+                "tokens": self.tokens,
+            },
             "ours": list(map(_as_data, self.ours)),
             "turn_ms": {str(size): round(ms, 4) for size, ms in self.step_ms.items()},
             "peers": list(map(_as_data, self.peers)),
@@ -324,7 +360,11 @@ class Results:
 
 
 def _as_data(cost: Cost) -> Record:
-    return {"row": cost.row, "ms": {str(size): round(ms, 3) for size, ms in cost.ms.items()}, "growth": round(cost.growth, 3)}
+    return {
+        "row": cost.row,
+        "ms": {str(size): round(ms, 3) for size, ms in cost.ms.items()},
+        "growth": round(cost.growth, 3),
+    }
 
 
 def _version(package: str) -> str | None:
@@ -367,16 +407,24 @@ def show(results: Results) -> None:
     for package in results.missing:
         _console.print(f"not installed, so not compared: {package}")
     for goal in results.goals():
-        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})")
+        _console.print(
+            f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a goal was missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.context", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.context", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each; {ROUNDS} if not given")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the messages, one round, to see that it works; writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the messages, one round, to see that it works; writes nothing"
+    )
     options = parser.parse_args(arguments)
-    results = measure([size // 10 for size in SIZES], rounds=1, turns=20) if options.quick else measure(rounds=options.rounds)
+    results = (
+        measure([size // 10 for size in SIZES], rounds=1, turns=20) if options.quick else measure(rounds=options.rounds)
+    )
     show(results)
     if not options.quick:
         _report.write("context", results.to_dict())

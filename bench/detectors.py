@@ -1,11 +1,14 @@
-"""How fast the detectors are, what they hold, and where they fire, beside Gemini CLI's own detector.
+"""How fast the detectors are, what they hold, and where they fire, beside Gemini CLI's own
+detector.
 
     python -m bench.detectors [--quick]
 
-The peer is `LoopDetectionService` of the npm package named below, installed once into the system's temporary folder and driven by
-`gemini_worker.mjs`; without node or npm its columns stay empty. Texts are made from the recorded runs in `fixtures/transcripts`, with a
-fixed seed; how the slow ones are found: `_worst_text`. Peer and ours take turns; cells are medians. The peer reads a prefix that keeps a
-cell near a second (its cost per delta grows until its history of 5000 characters is full, which every prefix exceeds).
+The peer is `LoopDetectionService` of the npm package named below, installed once into the system's
+temporary folder and driven by `gemini_worker.mjs`; without node or npm its columns stay empty.
+Texts are made from the recorded runs in `fixtures/transcripts`, with a fixed seed; how the slow
+ones are found: `_worst_text`. Peer and ours take turns; cells are medians. The peer reads a prefix
+that keeps a cell near a second (its cost per delta grows until its history of 5000 characters is
+full, which every prefix exceeds).
 """
 
 from __future__ import annotations
@@ -65,12 +68,16 @@ console = Console(width=150)
 
 
 def recorded() -> list[str]:
-    """Every assistant text of the recorded runs that must stay quiet, in plane 0 (the peer counts UTF-16)."""
+    """Every assistant text of the recorded runs that must stay quiet, in plane 0 (the peer counts
+    UTF-16).
+    """
     texts: list[str] = []
     for name in ("dev.jsonl.gz", "text_negatives_dev.jsonl.gz"):
         with gzip.open(FIXTURES / name, "rt", encoding="utf-8") as lines:
             runs = [json.loads(line) for line in lines]
-        messages = [message for run in runs if run["label"] in ("clean", "negative_text") for message in run["messages"]]
+        messages = [
+            message for run in runs if run["label"] in ("clean", "negative_text") for message in run["messages"]
+        ]
         texts += [message["text"] for message in messages if message["role"] == "assistant" and message.get("text")]
     return ["".join(character for character in text if ord(character) < 0x10000) for text in texts]
 
@@ -89,7 +96,8 @@ def prose_of(texts: list[str], chars: int) -> str:
     size = 0
     while size < chars:
         sentences = (
-            " ".join(rng.choices(words, k=rng.randint(6, 22))).capitalize() + rng.choice("....?!") for _ in range(rng.randint(3, 7))
+            " ".join(rng.choices(words, k=rng.randint(6, 22))).capitalize() + rng.choice("....?!")
+            for _ in range(rng.randint(3, 7))
         )
         paragraphs.append(" ".join(sentences))
         size += len(paragraphs[-1]) + 2
@@ -99,7 +107,12 @@ def prose_of(texts: list[str], chars: int) -> str:
 def inputs(chars: int) -> dict[str, str]:
     """Prose, markdown as models write it, and the code blocks out of it, each in its fence."""
     texts = recorded()
-    fenced = [block for text in texts for block in re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL) if len(block) > 300]
+    fenced = [
+        block
+        for text in texts
+        for block in re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+        if len(block) > 300
+    ]
     layout = [text for text in texts if re.search(r"^(?:[-*#>|]|\d+\.)", text, re.MULTILINE)]
     return {"prose": prose_of(texts, chars), "markdown": filled(layout, chars), "code": filled(fenced, chars)}
 
@@ -147,7 +160,9 @@ class Peer:
 
 
 def installed() -> Path | None:
-    """The folder with the peer's package, installed at the first run; `None` with a word where that fails."""
+    """The folder with the peer's package, installed at the first run; `None` with a word where that
+    fails.
+    """
     npm, folder = shutil.which("npm"), Path(tempfile.gettempdir()) / f"agent-monitor-gemini-{VERSION}"
     if npm is None or shutil.which("node") is None:
         console.print("node and npm are not here: no comparison with Gemini CLI")
@@ -212,7 +227,9 @@ def speed(texts: dict[str, str], peer: Peer | None, rounds: int) -> list[Row]:
                 times["observed"].append(ns_per_char(all_observing, deltas))
             medians = {kind: statistics.median(values) if values else None for kind, values in times.items()}
             mean_size = len(text) / len(deltas)
-            rows.append({"text": name, "delta": size, "mean_delta": mean_size, "ns_per_char": medians, "peer_fired": fired})
+            rows.append(
+                {"text": name, "delta": size, "mean_delta": mean_size, "ns_per_char": medians, "peer_fired": fired}
+            )
     return rows
 
 
@@ -220,7 +237,8 @@ def chants() -> dict[str, str]:
     """What is repeated in the table of verdicts; some thousand characters of each."""
     sentence = "I will now check the configuration file again to be sure. "
     paragraph = (
-        "I have looked at the file and the tests and I am now going to run the tests again, because the result was not what the plan said. "
+        "I have looked at the file and the tests and I am now going to run the tests again, because the result was not"
+        " what the plan said. "
     )
     units = {
         "sentence, 58": sentence,
@@ -228,7 +246,9 @@ def chants() -> dict[str, str]:
         "word, 5": "felt ",
         "one character": "7",
         "paragraph, 131": paragraph,
-        "two paragraphs, 300": (paragraph + "Then I shall open the module once more and read how the parser handles it. " * 3)[:300],
+        "two paragraphs, 300": (
+            paragraph + "Then I shall open the module once more and read how the parser handles it. " * 3
+        )[:300],
         "bullet, 49": "- I will check the configuration file once more.\n",
         "numbered, 50": "1. I will check the configuration file once more.\n",
         "heading and text": "## Next step\n\n" + sentence.strip() + "\n\n",
@@ -268,22 +288,30 @@ def first_verdict(deltas: Sequence[str]) -> int:
 
 
 def worst(chars: int, seconds: float) -> list[Row]:
-    """Texts made to be slow, and the slowest that a search finds now: all default detectors, in small deltas and large ones."""
+    """Texts made to be slow, and the slowest that a search finds now: all default detectors, in
+    small deltas and large ones.
+    """
     _, found = _worst_text.search(seconds, seed=1)
     cycles = {**_worst_text.HAND_MADE, **_worst_text.FOUND, "found now": found}
     rows: list[Row] = []
     for name, cycle in cycles.items():
         text = _worst_text.written(cycle, chars)
         small, large = (_worst_text.us_per_char(text, delta) for delta in (4, 4096))
-        rows.append({"text": name, "written": _worst_text.described(cycle), "us_per_char": small, "us_per_char_4096": large})
+        rows.append(
+            {"text": name, "written": _worst_text.described(cycle), "us_per_char": small, "us_per_char_4096": large}
+        )
     return sorted(rows, key=lambda row: -row["us_per_char"])
 
 
 def held(prose: str) -> list[Row]:
-    """What all default detectors hold at most, in the fourth of four messages that fill every buffer, in deltas of 4."""
+    """What all default detectors hold at most, in the fourth of four messages that fill every
+    buffer, in deltas of 4.
+    """
     rng = random.Random(3)
     chinese = "".join(chr(rng.randrange(0x4E00, 0x4E00 + 3000)) for _ in range(36_000))
-    smileys = "".join(chr(rng.randrange(0x1F600, 0x1F640)) if rng.random() < 0.02 else letter for letter in prose[:36_000])
+    smileys = "".join(
+        chr(rng.randrange(0x1F600, 0x1F640)) if rng.random() < 0.02 else letter for letter in prose[:36_000]
+    )
     rows: list[Row] = []
     for name, text in {"ASCII": prose[:36_000], "Chinese": chinese, "ASCII with emoji": smileys}.items():
         messages = [cut(text[start : start + 9000], 4) for start in range(0, len(text), 9000)]
@@ -309,7 +337,9 @@ def most_held(messages: Sequence[Sequence[str]]) -> int:
 
 
 def growth(prose: str, megabytes: Sequence[int]) -> list[Row]:
-    """Time and memory of one detector as its stream grows, in deltas of 64; then the same text as one delta."""
+    """Time and memory of one detector as its stream grows, in deltas of 64; then the same text as
+    one delta.
+    """
     deltas = cut(prose, 64)
     rows: list[Row] = []
     for size in megabytes:
@@ -334,7 +364,13 @@ def growth(prose: str, megabytes: Sequence[int]) -> list[Row]:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         rows.append(
-            {"megabytes": size, "ns_per_char": ns, "held_bytes": held, "one_delta_ns_per_char": giant_ns, "one_delta_peak_bytes": peak}
+            {
+                "megabytes": size,
+                "ns_per_char": ns,
+                "held_bytes": held,
+                "one_delta_ns_per_char": giant_ns,
+                "one_delta_peak_bytes": peak,
+            }
         )
     return rows
 
@@ -387,7 +423,11 @@ def cell(row: Row, kind: str) -> str:
 
 def show_verdicts(rows: list[Row]) -> list[str]:
     """The table of verdicts; answers with chants whose verdict depends on the cut."""
-    table = Table(title="Characters of the chant until the verdict, by delta size (the chant begins after 3000 characters of prose)")
+    table = Table(
+        title=(
+            "Characters of the chant until the verdict, by delta size (the chant begins after 3000 characters of prose)"
+        )
+    )
     for heading in ("chant", "detector", *map(str, SIZES)):
         table.add_column(heading, justify="left" if heading in ("chant", "detector") else "right")
     for row in rows:
@@ -405,7 +445,9 @@ def show_rest(worst_rows: list[Row], held_rows: list[Row], growth_rows: list[Row
         table.add_row(row["text"], f"{row['us_per_char']:.2f}", f"{row['us_per_char_4096']:.2f}")
     console.print(table)
     console.print("Found now: " + next(row["written"] for row in worst_rows if row["text"] == "found now"))
-    table = Table("text", "bytes", title=f"Held by all default detectors, one channel (goal: ASCII {GOAL_STREAM_BYTES:,})")
+    table = Table(
+        "text", "bytes", title=f"Held by all default detectors, one channel (goal: ASCII {GOAL_STREAM_BYTES:,})"
+    )
     for row in held_rows:
         table.add_row(row["text"], f"{row['bytes']:,}")
     console.print(table)
@@ -418,13 +460,23 @@ def show_rest(worst_rows: list[Row], held_rows: list[Row], growth_rows: list[Row
     console.print(table)
     slowest = [row for row in worst_rows if max(row["us_per_char"], row["us_per_char_4096"]) > GOAL_WORST_US]
     missed = [f"{GOAL_WORST_US} us per character: {row['text']}" for row in slowest]
-    missed += [f"{GOAL_STREAM_BYTES} bytes of ASCII: {row['bytes']}" for row in held_rows[:1] if row["bytes"] > GOAL_STREAM_BYTES]
-    return missed + [f"{GOAL_MEMORY_BYTES} bytes: {row['held_bytes']}" for row in growth_rows if row["held_bytes"] > GOAL_MEMORY_BYTES]
+    missed += [
+        f"{GOAL_STREAM_BYTES} bytes of ASCII: {row['bytes']}"
+        for row in held_rows[:1]
+        if row["bytes"] > GOAL_STREAM_BYTES
+    ]
+    return missed + [
+        f"{GOAL_MEMORY_BYTES} bytes: {row['held_bytes']}"
+        for row in growth_rows
+        if row["held_bytes"] > GOAL_MEMORY_BYTES
+    ]
 
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(prog="python -m bench.detectors", description="Speed, memory and verdicts of the detectors.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.detectors", description="Speed, memory and verdicts of the detectors."
+    )
     parser.add_argument("--quick", action="store_true", help="small texts, one round, no peer: does it run at all?")
     quick = parser.parse_args().quick
     texts = inputs(60_000 if quick else 400_000)

@@ -1,12 +1,14 @@
-"""What a judge beside a stream costs it, and how soon its verdict closes one, with the real google-genai SDK on every transport.
+"""What a judge beside a stream costs it, and how soon its verdict closes one, with the real
+google-genai SDK on every transport.
 
     python -m bench.judge [--rounds 15] [--quick]
 
-Two tables. *Delivery*: a stream whose chunks are due every 2 ms, with a judge that takes a second to answer over HTTP and without one,
-in turn; the delay of a chunk is counted from when it was due until the caller had it, and the processor time of the event loop's thread
-from chunk to chunk. *Verdicts*: the agent's stream stalls, the judge answers; from the moment at which the server has sent the judge's last
-byte to the moment at which it sees the stalled connection closed.
-Exits with 1 if a goal was missed.
+Two tables. *Delivery*: a stream whose chunks are due every 2 ms, with a judge that takes a second
+to answer over HTTP and without one, in turn; the delay of a chunk is counted from when it was due
+until the caller had it, and the processor time of the event loop's thread from chunk to chunk.
+*Verdicts*: the agent's stream stalls, the judge answers; from the moment at which the server has
+sent the judge's last byte to the moment at which it sees the stalled connection closed. Exits with
+1 if a goal was missed.
 """
 
 from __future__ import annotations
@@ -81,12 +83,15 @@ class Delivery:
 
     without_cpu: list[float] = field(default_factory=list)
     beside_cpu: list[float] = field(default_factory=list)
-    """Milliseconds of processor time of the event loop's thread from one chunk to the next: what delays a chunk, but for the neighbours."""
+    """Milliseconds of processor time of the event loop's thread from one chunk to the next: what
+    delays a chunk, but for the neighbours.
+    """
 
     @property
     def added_ms(self) -> float:
-        """What the judge adds to the 99th percentile of the delay. Other programs on the machine only ever add to a round, and the judge
-        adds to each: so the quieter rounds are compared, by their lower quartile.
+        """What the judge adds to the 99th percentile of the delay. Other programs on the machine
+        only ever add to a round, and the judge adds to each: so the quieter rounds are compared, by
+        their lower quartile.
         """
         return _quartile(map(_p99, self.beside)) - _quartile(map(_p99, self.without))
 
@@ -139,7 +144,9 @@ async def _paced(due: list[float], stream_s: float) -> AsyncIterator[Chunk]:
 
 
 async def _read(judge: LoopJudge | None, stream_s: float) -> tuple[list[float], list[float], int]:
-    """Delays and processor time of the chunks of one stream in milliseconds; and how often the judge answered."""
+    """Delays and processor time of the chunks of one stream in milliseconds; and how often the
+    judge answered.
+    """
     due: list[float] = []
     got: list[tuple[float, float]] = []
     sink = MemorySink()
@@ -173,7 +180,10 @@ async def _verdict(client: AsyncClient, server: LocalGemini) -> float | str:
     """Milliseconds; or what went wrong."""
     judge = LoopJudge(monitor.model("google:local", client=client), first_turn=1)
     number = len(server.requests)
-    async with monitor.Guard(judge=judge, task="stalls") as guard, guard.watch(partial(GOOGLE.ask, client, "stalls")) as watched:
+    async with (
+        monitor.Guard(judge=judge, task="stalls") as guard,
+        guard.watch(partial(GOOGLE.ask, client, "stalls")) as watched,
+    ):
         async for _ in watched:
             pass
     agent = next(index for index in (number, number + 1) if "systemInstruction" not in server.requests[index].body)
@@ -219,7 +229,9 @@ class Results:
             ("verdicts that went wrong", sum(row.wrong.total() for row in self.verdicts), 0),
             ("questions without an answer", sum(len(row.beside) - row.answers for row in self.deliveries), 0),
         ]
-        return [{"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals]
+        return [
+            {"goal": name, "value": value, "limit": limit, "passed": value <= limit} for name, value, limit in goals
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -290,7 +302,14 @@ def show(results: Results) -> None:
         numbers = (*without.values(), *beside.values(), row.added_ms, row.added_cpu_ms)
         table.add_row(where, str(sum(map(len, row.beside))), *(f"{number:.2f}" for number in numbers))
     _console.print(table)
-    table = Table("transport", "runs", "wrong", "p50 ms", "p99 ms", title="Verdicts: from the judge's last byte to the closed connection")
+    table = Table(
+        "transport",
+        "runs",
+        "wrong",
+        "p50 ms",
+        "p99 ms",
+        title="Verdicts: from the judge's last byte to the closed connection",
+    )
     for verdict in results.verdicts:
         where = f"{verdict.transport} on {verdict.backend}"
         table.add_row(
@@ -302,13 +321,19 @@ def show(results: Results) -> None:
         )
     _console.print(table)
     for goal in results.goals():
-        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})")
+        _console.print(
+            f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a goal was missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.judge", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each stream on each transport; {ROUNDS} if not given")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.judge", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"of each stream on each transport; {ROUNDS} if not given"
+    )
     parser.add_argument("--quick", action="store_true", help="one of each, to see that it works; writes nothing")
     options = parser.parse_args(arguments)
     results = measure(QUICK if options.quick else Sizes(rounds=options.rounds))

@@ -1,7 +1,8 @@
-"""Quality on kinds of text that no recorded run holds, made from seeds: the section of `bench.quality` that no rule was tuned to a text of.
+"""Quality on kinds of text that no recorded run holds, made from seeds: the section of
+`bench.quality` that no rule was tuned to a text of.
 
-Good texts come plain, in a fence and as the arguments of a call; floods begin in several places behind healthy text. The seeds are
-others than those of the tests.
+Good texts come plain, in a fence and as the arguments of a call; floods begin in several places
+behind healthy text. The seeds are others than those of the tests.
 """
 
 from __future__ import annotations
@@ -67,15 +68,24 @@ class Kinds:
         ]
 
     def _ended(self) -> float:
-        return sum(flood.stops for flood in self.floods.values()) / max(sum(flood.texts for flood in self.floods.values()), 1)
+        return sum(flood.stops for flood in self.floods.values()) / max(
+            sum(flood.texts for flood in self.floods.values()), 1
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         floods = {
-            kind: {"texts": flood.texts, "stops": flood.stops, "delay": median(flood.delays), "first": median(flood.first)}
+            kind: {
+                "texts": flood.texts,
+                "stops": flood.stops,
+                "delay": median(flood.delays),
+                "first": median(flood.first),
+            }
             for kind, flood in self.floods.items()
         }
-        good, borderline = ({kind: asdict(one) for kind, one in kinds.items()} for kinds in (self.good, self.borderline))
+        good, borderline = (
+            {kind: asdict(one) for kind, one in kinds.items()} for kinds in (self.good, self.borderline)
+        )
         return {"good": good, "borderline": borderline, "floods": floods, "differing": self.differing}
 
 
@@ -128,9 +138,10 @@ def measure(seeds: int = SEEDS) -> Kinds:
 
 def _watched(results: Kinds, name: str, place: str, text: str, rng: random.Random) -> list[Detection]:
     channel = "arguments" if place == "arguments" else "text"
-    whole = {"plain": f"Here it is:\n\n{text}\nThat was it.\n", "fence": f"Here it is:\n\n```\n{text}\n```\nThat was it.\n"}.get(
-        place, text
-    )
+    whole = {
+        "plain": f"Here it is:\n\n{text}\nThat was it.\n",
+        "fence": f"Here it is:\n\n```\n{text}\n```\nThat was it.\n",
+    }.get(place, text)
     found = watch(channel, whole)
     if found != watch(channel, whole, rng):
         results.differing.append(name)
@@ -171,13 +182,20 @@ def show(console: Console, results: Kinds) -> None:
     for column in ("kind", "texts", "ended", "first finding", "stop"):
         table.add_column(column, justify="left" if column == "kind" else "right")
     for kind, flood in results.floods.items():
-        table.add_row(kind, str(flood.texts), str(flood.stops), _signed(median(flood.first)), _signed(median(flood.delays)))
+        table.add_row(
+            kind, str(flood.texts), str(flood.stops), _signed(median(flood.first)), _signed(median(flood.delays))
+        )
     every = Flood(
         *(sum(getattr(flood, what) for flood in results.floods.values()) for what in ("texts", "stops")),
-        *([delay for flood in results.floods.values() for delay in getattr(flood, what)] for what in ("delays", "first")),
+        *(
+            [delay for flood in results.floods.values() for delay in getattr(flood, what)]
+            for what in ("delays", "first")
+        ),
     )
     table.add_section()
-    table.add_row("all", str(every.texts), str(every.stops), _signed(median(every.first)), _signed(median(every.delays)))
+    table.add_row(
+        "all", str(every.texts), str(every.stops), _signed(median(every.first)), _signed(median(every.delays))
+    )
     console.print(table)
 
 

@@ -1,7 +1,9 @@
-"""Endless texts of many kinds, made from a seed: what a detector must end some time. The kinds are those that users of inference
-servers and agents report: one token, one sentence, paragraphs, closing tags, short phrases in any order, counters that advance.
+"""Endless texts of many kinds, made from a seed: what a detector must end some time. The kinds are
+those that users of inference servers and agents report: one token, one sentence, paragraphs,
+closing tags, short phrases in any order, counters that advance.
 
-Each is a source of rounds; one round is one repetition of what is said, with whatever changes in it.
+Each is a source of rounds; one round is one repetition of what is said, with whatever changes in
+it.
 """
 
 from __future__ import annotations
@@ -82,7 +84,16 @@ def drifting(rng: Rng) -> Iterator[str]:
 
 def short_phrases(rng: Rng) -> Iterator[str]:
     """Urging itself, in any order; a round is one phrase."""
-    phrases = ["I'll do it.", "I'll implement it.", "I'll start.", "I'll begin coding.", "I'll write the code.", "Let's go.", "Now.", "OK."]
+    phrases = [
+        "I'll do it.",
+        "I'll implement it.",
+        "I'll start.",
+        "I'll begin coding.",
+        "I'll write the code.",
+        "Let's go.",
+        "Now.",
+        "OK.",
+    ]
     while True:
         yield rng.choice(phrases) + " "
 
@@ -107,9 +118,11 @@ def waits(rng: Rng) -> Iterator[str]:
 
 
 def wait_actually(rng: Rng) -> Iterator[str]:
-    yield from _counted(lambda rng, n: f"Wait, that is {'not ' if n % 2 else ''}right. Actually, let me check the {NOUNS[n % 3]} again. ")(
-        rng
-    )
+    yield from _counted(
+        lambda rng, n: (
+            f"Wait, that is {'not ' if n % 2 else ''}right. Actually, let me check the {NOUNS[n % 3]} again. "
+        )
+    )(rng)
 
 
 LOOPS: dict[str, Rounds] = {
@@ -151,7 +164,9 @@ LOOPS: dict[str, Rounds] = {
     "hindi": _same(
         "\u092e\u0948\u0902 \u092b\u093f\u0930 \u0938\u0947 \u091c\u093e\u0901\u091a \u0915\u0930\u0942\u0901\u0917\u093e\u0964 "
     ),
-    "hebrew": _same("\u05d0\u05e0\u05d9 \u05d0\u05d1\u05d3\u05d5\u05e7 \u05e9\u05d5\u05d1 \u05d0\u05ea \u05d4\u05e7\u05d5\u05d1\u05e5. "),
+    "hebrew": _same(
+        "\u05d0\u05e0\u05d9 \u05d0\u05d1\u05d3\u05d5\u05e7 \u05e9\u05d5\u05d1 \u05d0\u05ea \u05d4\u05e7\u05d5\u05d1\u05e5. "
+    ),
     # layout
     "empty bullets": _same("- \n", "* \n", "- item\n", "1. \n"),
     "bullets": _made(lambda rng: f"- {sentence(rng)}\n"),
@@ -182,7 +197,9 @@ LOOPS: dict[str, Rounds] = {
     "counter on lines": _counted(
         lambda rng, n: f"Step {n}: I will look at the whole configuration once more, since nothing has changed.\n"
     ),
-    "counted list": _counted(lambda rng, n: f"{n}. Pour the water from the large jug into the small jug until it is full.\n"),
+    "counted list": _counted(
+        lambda rng, n: f"{n}. Pour the water from the large jug into the small jug until it is full.\n"
+    ),
     "counted paragraphs": _counted(
         lambda rng, n: (
             f"**Attempt {n}**\n\nLet me try one more time. First I read the file and write down which keys it has, then I compare them with what the "
@@ -208,9 +225,13 @@ LOOPS: dict[str, Rounds] = {
     "short lines": short_lines,
     "short Chinese": short_chinese,
     "litany without end": _counted(
-        lambda rng, n: f"nutritional yeast flakes and powder combined with some {rng.choice(KINDS)} {rng.choice(NOUNS)}, "
+        lambda rng, n: (
+            f"nutritional yeast flakes and powder combined with some {rng.choice(KINDS)} {rng.choice(NOUNS)}, "
+        )
     ),
-    "names in a sentence": _counted(lambda rng, n: f"{rng.choice(NAMES)} went to {rng.choice(CITIES)} and never came back from there. "),
+    "names in a sentence": _counted(
+        lambda rng, n: f"{rng.choice(NAMES)} went to {rng.choice(CITIES)} and never came back from there. "
+    ),
     "word salad": _counted(
         lambda rng, n: (
             f"{rng.choice(('and so', 'and then', 'and also', 'so that', 'as well as'))} the {rng.choice(('model', 'data', 'system', 'user'))} "
@@ -219,7 +240,19 @@ LOOPS: dict[str, Rounds] = {
 }
 
 DATA: tuple[str, ...] = (
-    *("sentence", "paragraph", "word", "character", "spaces", "newlines", "lines", "short line", "closing tags", "code line", "code block"),
+    *(
+        "sentence",
+        "paragraph",
+        "word",
+        "character",
+        "spaces",
+        "newlines",
+        "lines",
+        "short line",
+        "closing tags",
+        "code line",
+        "code block",
+    ),
     *(
         "json objects",
         "json lines",
@@ -233,7 +266,9 @@ DATA: tuple[str, ...] = (
         "dialogue",
     ),
 )
-"""Kinds that must be seen in the arguments of a call as well, where only exact repetition counts."""
+"""Kinds that must be seen in the arguments of a call as well, where only exact repetition
+counts.
+"""
 OPENINGS = {
     "text": "\n\n",
     "line": " ",

@@ -1,17 +1,22 @@
-"""How many recorded loops are seen, how soon, and how many good runs are disturbed, beside what other systems do on the same runs.
+"""How many recorded loops are seen, how soon, and how many good runs are disturbed, beside what
+other systems do on the same runs.
 
     python -m bench.quality [--quick] [--explain]
 
-Every run of `fixtures/transcripts` is fed to the default detectors through the core that guards live ones, its text cut in several ways.
-Two rows: `stops` counts what ends a run (a sure loop), `nudges` the first finding of any kind, which the ladder answers with a nudge.
-Then come texts of kinds that no recorded run holds, made from seeds (`bench.kinds`).
+Every run of `fixtures/transcripts` is fed to the default detectors through the core that guards
+live ones, its text cut in several ways. Two rows: `stops` counts what ends a run (a sure loop),
+`nudges` the first finding of any kind, which the ladder answers with a nudge. Then come texts of
+kinds that no recorded run holds, made from seeds (`bench.kinds`).
 
 How it is counted (the same for the other systems, whose rows are cited and not run again):
 
-- caught: it fired on a loop run, not before the loop began. Fired sooner is "early": neither caught nor a false alarm;
-- only the first verdict of a run counts. Scores: loops of calls against clean and hard_negative runs, loops of text against plain and hard
-  texts. Borderline runs (three or four equal calls, then recovery) are in no score;
-- delay of calls: model turns from the end of the third repetition to the verdict (negative: sooner). Delay of text: characters after it.
+- caught: it fired on a loop run, not before the loop began. Fired sooner is "early": neither caught
+  nor a false alarm;
+- only the first verdict of a run counts. Scores: loops of calls against clean and hard_negative
+  runs, loops of text against plain and hard texts. Borderline runs (three or four equal calls, then
+  recovery) are in no score;
+- delay of calls: model turns from the end of the third repetition to the verdict (negative:
+  sooner). Delay of text: characters after it.
 """
 
 from __future__ import annotations
@@ -58,7 +63,13 @@ TEXTS = {
     "text_inexact": "inexact",
 }
 KINDS = {**TOOLS, **TEXTS}
-QUIET = {"clean": "clean", "hard_negative": "hard", "negative_text": "text", "hard_negative_text": "hard text", "borderline": "borderline"}
+QUIET = {
+    "clean": "clean",
+    "hard_negative": "hard",
+    "negative_text": "text",
+    "hard_negative_text": "hard text",
+    "borderline": "borderline",
+}
 SCORES = {
     "tools": (tuple(TOOLS), ("clean", "hard_negative")),
     "text": (tuple(TEXTS), ("negative_text", "hard_negative_text")),
@@ -114,15 +125,33 @@ class Peer:
 
 
 SOURCE = (
-    "other systems: measured in this project on the same runs, real code where it installs, else a port of the rule; no judge model; cited"
+    "other systems: measured in this project on the same runs, real code where it installs, else a port of the rule; no"
+    " judge model; cited"
 )
 PEERS = (
-    Peer("Gemini CLI 0.61.0, 4 chars", (36, 12, 3, 0, 0, 3, 5, 3, 2, 1, 0), (0, 0, 0, 3, 0), (0.77, 0.44, 0.67), 2, 133),
-    Peer("Gemini CLI 0.61.0, 64 chars", (36, 12, 3, 0, 0, 4, 5, 5, 2, 1, 0), (0, 1, 0, 15, 1), (0.77, 0.44, 0.64), 2, 177),
+    Peer(
+        "Gemini CLI 0.61.0, 4 chars", (36, 12, 3, 0, 0, 3, 5, 3, 2, 1, 0), (0, 0, 0, 3, 0), (0.77, 0.44, 0.67), 2, 133
+    ),
+    Peer(
+        "Gemini CLI 0.61.0, 64 chars", (36, 12, 3, 0, 0, 4, 5, 5, 2, 1, 0), (0, 1, 0, 15, 1), (0.77, 0.44, 0.64), 2, 177
+    ),
     Peer("Qwen Code 0.24.4, default", (36, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0), (0.62, 0.0, 0.44), 2),
-    Peer("Qwen Code 0.24.4, heuristics on", (36, 27, 7, 5, 0, 7, 6, 6, 2, 1, 0), (75, 8, 0, 7, 13), (0.63, 0.59, 0.62), 2, 124),
+    Peer(
+        "Qwen Code 0.24.4, heuristics on",
+        (36, 27, 7, 5, 0, 7, 6, 6, 2, 1, 0),
+        (75, 8, 0, 7, 13),
+        (0.63, 0.59, 0.62),
+        2,
+        124,
+    ),
     Peer("OpenHands 1.58.0", (25, 15, 0, 0, 0, 0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 4), (0.66, 0.0, 0.48), 1),
-    Peer("pydantic-ai-harness PR 336 (port)", (35, 27, 9, 0, 0, 0, 0, 0, 0, 0, 0), (0, 5, 0, 0, 33), (0.90, 0.0, 0.70), -1),
+    Peer(
+        "pydantic-ai-harness PR 336 (port)",
+        (35, 27, 9, 0, 0, 0, 0, 0, 0, 0, 0),
+        (0, 5, 0, 0, 33),
+        (0.90, 0.0, 0.70),
+        -1,
+    ),
     Peer("opencode, as described (port)", (35, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), (0, 1, 0, 0, 37), (0.60, 0.0, 0.43), 0),
     Peer("OpenClaw, warn 10 (port)", (10, 12, 2, 0, 0, 0, 0, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0.45, 0.0, 0.32), 4),
     Peer("tail 16..1024 x4 (port)", (0, 0, 0, 0, 0, 6, 8, 10, 7, 3, 4), (0, 0, 0, 2, 1), (0.0, 0.88, 0.46), None, 128),
@@ -172,7 +201,9 @@ def watch(run: RecordedRun, how: str) -> dict[str, Verdict | None]:
 
 
 def _fed(core: RunCore, run: RecordedRun, how: str) -> Iterator[tuple[int, int]]:
-    """Feed `run`; after each step the index of its message, and the characters by which the visible text before it has grown."""
+    """Feed `run`; after each step the index of its message, and the characters by which the visible
+    text before it has grown.
+    """
     turn, length = -1, 0
     for index, chunk in run.chunks():
         if isinstance(chunk, ToolResult):
@@ -284,7 +315,12 @@ class Results:
             *(self.made.goals() if self.made else ()),
         ]
         return [
-            {"goal": goal, "value": value, "limit": limit, "passed": value is not None and (value >= limit if least else value <= limit)}
+            {
+                "goal": goal,
+                "value": value,
+                "limit": limit,
+                "passed": value is not None and (value >= limit if least else value <= limit),
+            }
             for goal, value, limit, least in wanted
         ]
 
@@ -294,7 +330,9 @@ class Results:
             {
                 "row": f"ours, {level}",
                 "cut": how,
-                "caught": {kind: {"caught": cell[0], "of": cell[1], "early": cell[2]} for kind, cell in counted.caught.items()},
+                "caught": {
+                    kind: {"caught": cell[0], "of": cell[1], "early": cell[2]} for kind, cell in counted.caught.items()
+                },
                 "alarms": {label: {"fired": cell[0], "of": cell[1]} for label, cell in counted.alarms.items()},
                 "scores": scores(counted),
                 "delay_turns": _spread(counted.delay_turns),
@@ -326,7 +364,12 @@ def measure(runs: Sequence[RecordedRun], cuts: Sequence[str] = CUTS) -> Results:
     """Every run, in every cut."""
     seen = {how: [watch(run, how) for run in runs] for how in cuts}
     first = seen[cuts[0]]
-    differing = [f"{run.id}: {how}" for how in cuts for run, one, other in zip(runs, first, seen[how], strict=True) if one != other]
+    differing = [
+        f"{run.id}: {how}"
+        for how in cuts
+        for run, one, other in zip(runs, first, seen[how], strict=True)
+        if one != other
+    ]
     rows = {level: {how: count(runs, [verdicts[level] for verdicts in seen[how]]) for how in cuts} for level in LEVELS}
     return Results(rows, differing)
 
@@ -337,7 +380,12 @@ def show(results: Results, *, explain: bool = False) -> None:
     sample = next(iter(results.rows["stops"].values()))
     caught = [f"{name}\n/{sample.caught[kind][1]}" for kind, name in KINDS.items()]
     alarms = [f"{name}\n/{sample.alarms[label][1]}" for label, name in QUIET.items()]
-    ours = [(f"ours, {level}, {how}", counted) for level in LEVELS for how, counted in results.rows[level].items() if how in SHOWN]
+    ours = [
+        (f"ours, {level}, {how}", counted)
+        for level in LEVELS
+        for how, counted in results.rows[level].items()
+        if how in SHOWN
+    ]
     _print(
         console,
         "caught (+ early, not counted)",
@@ -350,7 +398,10 @@ def show(results: Results, *, explain: bool = False) -> None:
         "alarms, scores, median delay",
         [*alarms, *(f"F1\n{name}" for name in SCORES), "delay\nturns", "delay\nchars"],
         [(name, _alarms(row)) for name, row in ours],
-        [(p.name, [*_text(p.alarms), *(f"{f1:.2f}" for f1 in p.f1), _signed(p.turns), _signed(p.chars)]) for p in PEERS],
+        [
+            (p.name, [*_text(p.alarms), *(f"{f1:.2f}" for f1 in p.f1), _signed(p.turns), _signed(p.chars)])
+            for p in PEERS
+        ],
     )
     console.print(SOURCE)
     if results.made:

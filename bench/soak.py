@@ -1,10 +1,12 @@
-"""Runs with random faults: does each of them end once, for a true reason, in time, and leave nothing behind?
+"""Runs with random faults: does each of them end once, for a true reason, in time, and leave
+nothing behind?
 
     python -m bench.soak [--runs 2000] [--seed 1] [--only 17] [--quick]
 
-Models, tools, detectors, policies, sinks and callers that fail, hang, stall, abort and cancel at random instants, alone and in twos, in
-runs and in runs inside of runs, on asyncio and on trio, by a simulated clock; then the real google-genai SDK against a local server that
-counts its connections. A seed and a number make one run again: `--seed 1 --only 17`. Exits with 1 if anything was wrong.
+Models, tools, detectors, policies, sinks and callers that fail, hang, stall, abort and cancel at
+random instants, alone and in twos, in runs and in runs inside of runs, on asyncio and on trio, by a
+simulated clock; then the real google-genai SDK against a local server that counts its connections.
+A seed and a number make one run again: `--seed 1 --only 17`. Exits with 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ class Results:
             "backends": dict(Counter(run.backend for run in self.runs)),
             "reasons": dict(Counter(run.reason for run in self.runs).most_common()),
             "faults": {
-                fault: dict(reasons.most_common()) for fault, reasons in sorted(self.table().items(), key=lambda row: _place(row[0]))
+                fault: dict(reasons.most_common())
+                for fault, reasons in sorted(self.table().items(), key=lambda row: _place(row[0]))
             },
             "files_left": self.files_left,
             "wrong": [{"number": run.number, "faults": run.faults, "violations": run.violations} for run in self.wrong],
@@ -98,16 +101,23 @@ def _open_files() -> int:
 
 def show(results: Results) -> None:
     """As a table: faults by reasons."""
-    table = Table("fault", "runs", "ended with", title=f"{len(results.runs)} runs, seed {results.seed}, {results.seconds:.0f} s")
+    table = Table(
+        "fault", "runs", "ended with", title=f"{len(results.runs)} runs, seed {results.seed}, {results.seconds:.0f} s"
+    )
     for fault, reasons in results.table().items():
-        table.add_row(fault, str(reasons.total()), ", ".join(f"{reason} {count}" for reason, count in reasons.most_common()))
+        table.add_row(
+            fault, str(reasons.total()), ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        )
     _console.print(table)
     for run in results.wrong[:SHOWN]:
-        _console.print(f"WRONG  run {run.number} on {run.backend} with {', '.join(run.faults)}: {'; '.join(run.violations)}")
+        _console.print(
+            f"WRONG  run {run.number} on {run.backend} with {', '.join(run.faults)}: {'; '.join(run.violations)}"
+        )
     if results.files_left:
         _console.print(f"WRONG  {results.files_left} files or sockets are left open")
     _console.print(
-        f"{'PASS' if results.passed else 'FAIL'}  {len(results.wrong)} of {len(results.runs)} runs ended otherwise than they should"
+        f"{'PASS' if results.passed else 'FAIL'}  {len(results.wrong)} of {len(results.runs)} runs ended otherwise than"
+        " they should"
     )
 
 
@@ -126,7 +136,9 @@ def _show_one(seed: int, number: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Soak, print, write; 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.soak", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", type=int, help="this run alone, with its events; writes nothing")
@@ -135,7 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.only is not None:
         _show_one(options.seed, options.only)
         return 0
-    results = measure(options.seed, range(100 if options.quick else options.runs), sdk_runs=18 if options.quick else SDK_RUNS)
+    results = measure(
+        options.seed, range(100 if options.quick else options.runs), sdk_runs=18 if options.quick else SDK_RUNS
+    )
     show(results)
     if not options.quick:
         _report.write("soak", results.to_dict())

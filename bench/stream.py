@@ -1,10 +1,12 @@
-"""What watching a stream costs: time for every chunk, memory for every stream, and how soon a decision reaches the source.
+"""What watching a stream costs: time for every chunk, memory for every stream, and how soon a
+decision reaches the source.
 
     python -m bench.stream [--quick] [--megabytes 1 10 100]
 
-Everything runs in process on sources that cost nothing themselves, so that what is left is the library. Times are of rounds
-in which all rows take turns, as machines differ and drift; a row's added cost is the median of its differences from the bare loop
-of the same round. The bare loop and an empty class wrapper stand beside it: they say how fast this machine is at all.
+Everything runs in process on sources that cost nothing themselves, so that what is left is the
+library. Times are of rounds in which all rows take turns, as machines differ and drift; a row's
+added cost is the median of its differences from the bare loop of the same round. The bare loop and
+an empty class wrapper stand beside it: they say how fast this machine is at all.
 """
 
 from __future__ import annotations
@@ -144,7 +146,9 @@ async def _trio_turn(items: Sequence[Any]) -> AsyncGenerator[Any, None]:
 
 
 async def _endless(text: str) -> AsyncGenerator[str, None]:
-    """The text over and over, far apart enough to be no loop; every piece is made anew, so that keeping one would show."""
+    """The text over and over, far apart enough to be no loop; every piece is made anew, so that
+    keeping one would show.
+    """
     for start in count(0, CHUNK_CHARS):
         at = start % (len(text) - CHUNK_CHARS)
         yield text[at : at + CHUNK_CHARS]
@@ -274,14 +278,17 @@ def _responses(items: Sequence[str]) -> list[types.GenerateContentResponse]:
 
 def _response(text: str) -> types.GenerateContentResponse:
     content = types.Content(role="model", parts=[types.Part(text=text)])
-    return types.GenerateContentResponse(response_id="r", model_version="m", candidates=[types.Candidate(index=0, content=content)])
+    return types.GenerateContentResponse(
+        response_id="r", model_version="m", candidates=[types.Candidate(index=0, content=content)]
+    )
 
 
 async def _decode_costs(plan: Plan) -> list[Cost]:
     """The first row is the same text as `str`: what is added to it is decoding.
 
-    The same few objects come again and again: the SDK has just made an object when it is decoded, so it is in the
-    processor's cache, which 20,000 objects made beforehand are not. (Detectors are off: they would see the repetition.)
+    The same few objects come again and again: the SDK has just made an object when it is decoded,
+    so it is in the processor's cache, which 20,000 objects made beforehand are not. (Detectors are
+    off: they would see the repetition.)
     """
     few = _pieces(_text(FRESH_OBJECTS * CHUNK_CHARS))
     items = few * (plan.chunks // FRESH_OBJECTS)
@@ -322,7 +329,9 @@ async def _read(watched: AsyncIterator[Any], chunks: int) -> None:
 
 
 async def _ages(plan: Plan) -> list[Age]:
-    """One stream grows; at every size its next piece and the first piece of a new stream are timed side by side."""
+    """One stream grows; at every size its next piece and the first piece of a new stream are timed
+    side by side.
+    """
     text = _text(MEGA // 2)
     leg = plan.chunks
     ages, read = [], 0
@@ -351,7 +360,11 @@ class Held:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"script": self.script, "megabytes": self.megabytes, "kilobytes": [round(value, 1) for value in self.kilobytes]}
+        return {
+            "script": self.script,
+            "megabytes": self.megabytes,
+            "kilobytes": [round(value, 1) for value in self.kilobytes],
+        }
 
 
 @contextlib.contextmanager
@@ -375,7 +388,10 @@ async def _held(plan: Plan) -> list[Held]:
     """Megabytes are millions of characters, in any script."""
     rows = []
     scripts = [(script, alphabet, _two) for script, alphabet in _ALPHABETS.items()]
-    for script, alphabet, detectors in [*scripts, ("ascii, all default detectors", _ALPHABETS["ascii"], monitor.default_detectors)]:
+    for script, alphabet, detectors in [
+        *scripts,
+        ("ascii, all default detectors", _ALPHABETS["ascii"], monitor.default_detectors),
+    ]:
         text = _text(MEGA // 10, alphabet)
         async with monitor.watch(_endless(text), stop_when=LIMITS, detectors=detectors()) as warm:
             await _read(warm, plan.chunks)  # what is made once in a process is nobody's stream
@@ -504,7 +520,9 @@ async def _crowd_kilobytes(streams: int) -> float:
 
 @dataclass
 class Closing:
-    """Microseconds from handing over the chunk that completes a loop to the source's own `finally`."""
+    """Microseconds from handing over the chunk that completes a loop to the source's own
+    `finally`.
+    """
 
     backend: Backend
     us: list[float]
@@ -521,7 +539,9 @@ class _Chanting:
 
     def __init__(self, pieces: Sequence[str], backend: Backend) -> None:
         self._pieces = pieces
-        self._turn: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint if backend == "trio" else partial(asyncio.sleep, 0)
+        self._turn: Callable[[], Awaitable[object]] = (
+            trio.lowlevel.checkpoint if backend == "trio" else partial(asyncio.sleep, 0)
+        )
         self.handed_over = self.closed = 0.0
         self.pulled = 0
 
@@ -540,7 +560,9 @@ class _Chanting:
 async def _closings(backend: Backend, plan: Plan) -> Closing:
     pieces = _pieces(_text(2_000) + "I will now check the configuration file again to be sure. " * 40)
     feed = ContentRepetition().feed
-    completes = next(number for number, piece in enumerate(pieces, 1) if any(found.level == "loop" for found in feed(piece)))
+    completes = next(
+        number for number, piece in enumerate(pieces, 1) if any(found.level == "loop" for found in feed(piece))
+    )
     closing = Closing(backend, [], 0)
     for _ in range(plan.closes):
         source = _Chanting(pieces, backend)
@@ -583,7 +605,9 @@ def _openai_agents(items: Sequence[str]) -> dict[str, Job]:
         for number, item in enumerate(items):
             yield delta(delta=item, sequence_number=number, type="response.output_text.delta")
         words = responses.ResponseOutputText(annotations=[], text="".join(items), type="output_text", logprobs=[])
-        message = responses.ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=[words])
+        message = responses.ResponseOutputMessage(
+            id="m", role="assistant", status="completed", type="message", content=[words]
+        )
         whole = {"id": "r", "created_at": 0.0, "model": "f", "object": "response", "output": [message]}
         answer = responses.Response(**whole, parallel_tool_calls=False, tool_choice="auto", tools=[])
         yield responses.ResponseCompletedEvent(response=answer, sequence_number=len(items), type="response.completed")
@@ -619,7 +643,9 @@ def _pydantic_ai(items: Sequence[str]) -> dict[str, Job]:
 def _autogen(items: Sequence[str]) -> dict[str, Job]:
     chat, models = importlib.import_module("autogen_agentchat.agents"), importlib.import_module("autogen_core.models")
     no_usage = models.RequestUsage(prompt_tokens=1, completion_tokens=1)
-    info = models.ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
+    info = models.ModelInfo(
+        vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False
+    )
 
     async def create_stream(_client: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:
         for item in items:
@@ -631,7 +657,11 @@ def _autogen(items: Sequence[str]) -> dict[str, Job]:
 
     methods: dict[str, Any] = dict.fromkeys(models.ChatCompletionClient.__abstractmethods__, answering(1))
     methods |= {"actual_usage": answering(no_usage), "total_usage": answering(no_usage)}
-    methods |= {"create_stream": create_stream, "model_info": property(answering(info)), "capabilities": property(answering(info))}
+    methods |= {
+        "create_stream": create_stream,
+        "model_info": property(answering(info)),
+        "capabilities": property(answering(info)),
+    }
     client = type("Client", (models.ChatCompletionClient,), methods)()
 
     async def run() -> None:
@@ -669,7 +699,10 @@ class Results:
             ("from decision to the source's finally, p99 us", _p99(closing.us), GOAL_CLOSE_US),
             ("chunks pulled after the decision", float(sum(row.pulled_too_many for row in self.closings)), 0.0),
         ]
-        return [{"goal": name, "value": round(value, 3), "limit": limit, "passed": value <= limit} for name, value, limit in goals]
+        return [
+            {"goal": name, "value": round(value, 3), "limit": limit, "passed": value <= limit}
+            for name, value, limit in goals
+        ]
 
     def _worst_added(self, backend: Backend) -> float:
         return max(median(cost.added_us) for cost in self.costs if cost.backend == backend and cost.name == FULL_ROW)
@@ -697,7 +730,9 @@ def _version(package: str) -> str | None:
 
 
 def _print_costs(title: str, costs: Sequence[Cost]) -> None:
-    table = Table("", "event loop", "source", "us a chunk", "added: median", "added: min", "times the first", title=title)
+    table = Table(
+        "", "event loop", "source", "us a chunk", "added: median", "added: min", "times the first", title=title
+    )
     for row in costs:
         added = (f"{median(row.added_us):+.3f}", f"{min(row.added_us):+.3f}")
         table.add_row(row.name, row.backend, row.source, f"{median(row.us):.3f}", *added, f"{row.ratio:.1f}")
@@ -705,11 +740,17 @@ def _print_costs(title: str, costs: Sequence[Cost]) -> None:
 
 
 def _print_growth(ages: Sequence[Age], held: Sequence[Held]) -> None:
-    table = Table("MB of text before", "old stream, us", "new stream, us", "ratio", title="Time for a chunk of a long stream")
+    table = Table(
+        "MB of text before", "old stream, us", "new stream, us", "ratio", title="Time for a chunk of a long stream"
+    )
     for age in ages:
-        table.add_row(f"{age.megabytes:g}", f"{median(age.old_us):.3f}", f"{median(age.new_us):.3f}", f"{age.ratio:.3f}")
+        table.add_row(
+            f"{age.megabytes:g}", f"{median(age.old_us):.3f}", f"{median(age.new_us):.3f}", f"{age.ratio:.3f}"
+        )
     _console.print(table)
-    table = Table("script", *(f"{size:g} M characters" for size in held[0].megabytes), title="Held of a stream in progress, KB")
+    table = Table(
+        "script", *(f"{size:g} M characters" for size in held[0].megabytes), title="Held of a stream in progress, KB"
+    )
     for row in held:
         table.add_row(row.script, *(f"{value:.1f}" for value in row.kilobytes))
     _console.print(table)
@@ -734,9 +775,18 @@ def _print_crowds(crowds: Sequence[Crowd]) -> None:
 
 
 def _print_closings(closings: Sequence[Closing]) -> None:
-    table = Table("event loop", "runs", "p50 us", "p99 us", "chunks too many", title="From the decision to the source's own finally")
+    table = Table(
+        "event loop",
+        "runs",
+        "p50 us",
+        "p99 us",
+        "chunks too many",
+        title="From the decision to the source's own finally",
+    )
     for row in closings:
-        table.add_row(row.backend, str(len(row.us)), f"{median(row.us):.1f}", f"{_p99(row.us):.1f}", str(row.pulled_too_many))
+        table.add_row(
+            row.backend, str(len(row.us)), f"{median(row.us):.1f}", f"{_p99(row.us):.1f}", str(row.pulled_too_many)
+        )
     _console.print(table)
 
 
@@ -749,7 +799,9 @@ def show(results: Results) -> None:
     _print_closings(results.closings)
     _print_costs("Stream layers of agent frameworks", results.peers)
     for goal in results.goals():
-        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']:g})")
+        _console.print(
+            f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']:g})"
+        )
 
 
 def measure(plan: Plan) -> Results:
@@ -760,16 +812,26 @@ def measure(plan: Plan) -> Results:
         decoding=anyio.run(_decode_costs, plan),
         ages=anyio.run(_ages, plan),
         held=anyio.run(_held, plan),
-        crowds=[anyio.run(_crowd, backend, streams, plan, backend=backend) for backend in backends for streams in plan.streams],
+        crowds=[
+            anyio.run(_crowd, backend, streams, plan, backend=backend)
+            for backend in backends
+            for streams in plan.streams
+        ],
         closings=[anyio.run(_closings, backend, plan, backend=backend) for backend in backends],
         peers=anyio.run(_peer_costs, plan),
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write. A goal that was missed is printed, and is no error: machines differ."""
-    parser = argparse.ArgumentParser(prog="python -m bench.stream", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="little of everything, to see that it works; writes nothing")
+    """Measure, print, write. A goal that was missed is printed, and is no error: machines
+    differ.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.stream", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="little of everything, to see that it works; writes nothing"
+    )
     parser.add_argument("--megabytes", type=float, nargs="+", help="ages of the long stream")
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL

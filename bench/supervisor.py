@@ -1,10 +1,12 @@
-"""What supervising costs: time for every turn, also after thousands of them, and memory for every run.
+"""What supervising costs: time for every turn, also after thousands of them, and memory for every
+run.
 
     python -m bench.supervisor [--quick]
 
-The model is a script that costs nothing: each turn calls one async tool, the last one gives the answer. The same script drives other
-agent libraries, where they are installed (`pip install 'agent-monitor[bench]'`). Times are processor time, of rounds in which all rows
-take turns; their median stands in the table.
+The model is a script that costs nothing: each turn calls one async tool, the last one gives the
+answer. The same script drives other agent libraries, where they are installed (`pip install
+'agent-monitor[bench]'`). Times are processor time, of rounds in which all rows take turns; their
+median stands in the table.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ PACKAGES = ("anyio", "openai-agents", "autogen-agentchat", "pydantic-ai-slim")
 DONE = TurnFinished(FinishReason.DONE)
 
 GOAL_TURN_US = 100.0
-"""10,000 turns a second. Not reached: most of what is left are the detectors, the looks at the limits, and the task of the tool."""
+"""10,000 turns a second. Not reached: most of what is left are the detectors, the looks at the
+limits, and the task of the tool.
+"""
 GOAL_GROWTH = 1.25
 GOAL_RUN_KB = 64.0
 
@@ -192,10 +196,14 @@ def _openai_agents(turns: int) -> dict[str, Job]:
             made += 1
             if made <= turns:
                 arguments = f'{{"a": {made}, "b": 1}}'
-                item = responses.ResponseFunctionToolCall(arguments=arguments, call_id=f"call_{made}", name="add", type="function_call")
+                item = responses.ResponseFunctionToolCall(
+                    arguments=arguments, call_id=f"call_{made}", name="add", type="function_call"
+                )
             else:
                 words = responses.ResponseOutputText(annotations=[], text="Done.", type="output_text", logprobs=[])
-                item = responses.ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=[words])
+                item = responses.ResponseOutputMessage(
+                    id="m", role="assistant", status="completed", type="message", content=[words]
+                )
             return agents.ModelResponse(output=[item], usage=usages.Usage(), response_id=None)
 
         def stream_response(_model: Any, *_: Any, **__: Any) -> AsyncIterator[Any]:
@@ -206,7 +214,9 @@ def _openai_agents(turns: int) -> dict[str, Job]:
     tool = agents.function_tool(add)
 
     async def run() -> None:
-        result = await agents.Runner.run(agents.Agent(name="a", model=model(), tools=[tool]), "add", max_turns=turns + 2)
+        result = await agents.Runner.run(
+            agents.Agent(name="a", model=model(), tools=[tool]), "add", max_turns=turns + 2
+        )
         assert result.final_output == "Done."
 
     return {"openai-agents: Runner.run()": run}
@@ -225,7 +235,9 @@ def _pydantic_ai(turns: int) -> dict[str, Job]:
             made += 1
             if made > turns:
                 return messages.ModelResponse(parts=[messages.TextPart("Done.")])
-            return messages.ModelResponse(parts=[messages.ToolCallPart("add", {"a": made, "b": 1}, tool_call_id=f"call_{made}")])
+            return messages.ModelResponse(
+                parts=[messages.ToolCallPart("add", {"a": made, "b": 1}, tool_call_id=f"call_{made}")]
+            )
 
         agent = package.Agent(models.FunctionModel(answer), tools=[add])
         result = await agent.run("add", usage_limits=usage.UsageLimits(request_limit=None))
@@ -238,7 +250,9 @@ def _autogen(turns: int) -> dict[str, Job]:
     chat, models = importlib.import_module("autogen_agentchat.agents"), importlib.import_module("autogen_core.models")
     core = importlib.import_module("autogen_core")
     no_usage = models.RequestUsage(prompt_tokens=1, completion_tokens=1)
-    info = models.ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
+    info = models.ModelInfo(
+        vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False
+    )
 
     def answering(value: Any) -> Callable[..., Any]:
         return lambda *_, **__: value
@@ -272,7 +286,9 @@ def _autogen(turns: int) -> dict[str, Job]:
 
 @dataclass
 class Age:
-    """Processor time for a turn at the beginning and at the end of a long run: medians of blocks of a tenth, in microseconds."""
+    """Processor time for a turn at the beginning and at the end of a long run: medians of blocks of
+    a tenth, in microseconds.
+    """
 
     turns: int
     first_us: float
@@ -303,7 +319,9 @@ async def _age(plan: Plan) -> Age:
 
 @dataclass
 class Crowd:
-    """Runs at the same time in one process, all waiting for their last answer when their memory is counted."""
+    """Runs at the same time in one process, all waiting for their last answer when their memory is
+    counted.
+    """
 
     runs: int
     turns: int
@@ -324,7 +342,9 @@ async def _crowd(plan: Plan) -> Crowd:
         await go_on.wait()
 
     async def run() -> None:
-        outcome = await monitor.Supervisor(_Model(plan.crowd_turns, wait=wait), tools=[add], stop_when=LIMITS).run("add")
+        outcome = await monitor.Supervisor(_Model(plan.crowd_turns, wait=wait), tools=[add], stop_when=LIMITS).run(
+            "add"
+        )
         assert outcome.ok
 
     await _supervised(2, stop_when=LIMITS)  # what is made once for all is not a run's
@@ -348,7 +368,9 @@ async def _crowd(plan: Plan) -> Crowd:
         for _ in range(plan.crowd):
             group.start_soon(run)
     spent = time.process_time() - begun
-    return Crowd(plan.crowd, plan.crowd_turns, held / plan.crowd / 1024, spent / plan.crowd / (plan.crowd_turns + 1) * 1e6)
+    return Crowd(
+        plan.crowd, plan.crowd_turns, held / plan.crowd / 1024, spent / plan.crowd / (plan.crowd_turns + 1) * 1e6
+    )
 
 
 # --- the report
@@ -376,7 +398,11 @@ class Results:
             "packages": {package: _version(package) for package in PACKAGES},
             "parts": [_cost_to_dict(cost) for cost in self.parts],
             "peers": [_cost_to_dict(cost) | {"ratio": round(cost.us / self.peers[0].us, 2)} for cost in self.peers],
-            "age": {"turns": self.age.turns, "first_us": round(self.age.first_us, 1), "last_us": round(self.age.last_us, 1)}
+            "age": {
+                "turns": self.age.turns,
+                "first_us": round(self.age.first_us, 1),
+                "last_us": round(self.age.last_us, 1),
+            }
             | {"growth": round(self.age.growth, 3)},
             "crowd": asdict(replace(self.crowd, kilobytes=round(self.crowd.kilobytes, 1), us=round(self.crowd.us, 1))),
             "goals": self.goals(),
@@ -388,7 +414,12 @@ def _goal(goal: str, value: float, limit: float) -> dict[str, Any]:
 
 
 def _cost_to_dict(cost: Cost) -> dict[str, Any]:
-    return {"row": cost.row, "us": round(cost.us, 1), "us_worst": round(cost.us_worst, 1), "turns_per_s": cost.turns_per_s}
+    return {
+        "row": cost.row,
+        "us": round(cost.us, 1),
+        "us_worst": round(cost.us_worst, 1),
+        "turns_per_s": cost.turns_per_s,
+    }
 
 
 def _version(package: str) -> str | None:
@@ -417,15 +448,23 @@ def show(results: Results) -> None:
         _console.print(table)
     age, crowd = results.age, results.crowd
     _console.print(f"{age.turns} turns: {age.first_us:.0f} us a turn at the beginning, {age.last_us:.0f} us at the end")
-    _console.print(f"{crowd.runs} runs at once: {crowd.kilobytes:.1f} KB each after {crowd.turns} turns, {crowd.us:.0f} us a turn")
+    _console.print(
+        f"{crowd.runs} runs at once: {crowd.kilobytes:.1f} KB each after {crowd.turns} turns, {crowd.us:.0f} us a turn"
+    )
     for goal in results.goals():
-        _console.print(f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})")
+        _console.print(
+            f"{'PASS' if goal['passed'] else 'FAIL'}  {goal['goal']}: {goal['value']} (at most {goal['limit']})"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, write; 1 if a goal was missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.supervisor", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="little of everything, to see that it works; writes nothing")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.supervisor", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="little of everything, to see that it works; writes nothing"
+    )
     options = parser.parse_args(arguments)
     results = measure(QUICK if options.quick else FULL)
     show(results)

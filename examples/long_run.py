@@ -1,6 +1,8 @@
-"""A long run in a small window, offline: it is compacted again and again, and still knows the first thing that it was told.
+"""A long run in a small window, offline: it is compacted again and again, and still knows the first
+thing that it was told.
 
-With a key, put `monitor.model("google:gemini-2.5-flash")` in the place of the script; `window=` is then for trying only.
+With a key, put `monitor.model("google:gemini-2.5-flash")` in the place of the script; `window=` is
+then for trying only.
 """
 
 import asyncio
@@ -11,7 +13,9 @@ from monitor.models import ModelRequest
 from monitor.testing import ScriptedModel, call
 
 FILES = 60
-TASK = f"Read src/f1.py to src/f{FILES}.py in turn, then say where the report goes. It goes to /srv/reports/final-7731.md."
+TASK = (
+    f"Read src/f1.py to src/f{FILES}.py in turn, then say where the report goes. It goes to /srv/reports/final-7731.md."
+)
 SUMMARY = """## Goal
 Read all files, then say where the report goes.
 ## Constraints and Preferences
@@ -32,7 +36,9 @@ src/
 
 
 class Script:
-    """Stands for a model: it reads one file after another, and knows nothing but what each request says."""
+    """Stands for a model: it reads one file after another, and knows nothing but what each request
+    says.
+    """
 
     def __init__(self) -> None:
         self.read = 0
@@ -44,7 +50,9 @@ class Script:
         if self.read < FILES:
             self.read += 1
             return [call("read_file", path=f"src/f{self.read}.py")]
-        said = "".join(part.text for message in request.messages for part in message.content if isinstance(part, monitor.Text))
+        said = "".join(
+            part.text for message in request.messages for part in message.content if isinstance(part, monitor.Text)
+        )
         where = re.search(r"It goes to (\S+)\.", said)
         return f"The report goes to {where[1]}." if where else "I have forgotten where the report goes."
 

@@ -1,4 +1,6 @@
-"""A detector of your own: one class, handed over in a list. This one finds an apology that comes too often."""
+"""A detector of your own: one class, handed over in a list. This one finds an apology that comes
+too often.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -29,7 +31,11 @@ class Apologies:
         evidence = monitor.verdicts.Evidence("I apologise", "0" * 16, len("I apologise"))
         message = f"the model has apologised {count} times"
         start = max(0, self._offset - 1_000)
-        return [monitor.Detection(self.name, "apology", "text", "loop", count, self._limit, start, self._offset, evidence, message)]
+        return [
+            monitor.Detection(
+                self.name, "apology", "text", "loop", count, self._limit, start, self._offset, evidence, message
+            )
+        ]
 
     def reset(self) -> None:
         """A new run."""

@@ -1,4 +1,5 @@
-"""A loop of your own over the OpenAI SDK that stays inside the model's window, offline: at the mark, and when the service refuses.
+"""A loop of your own over the OpenAI SDK that stays inside the model's window, offline: at the
+mark, and when the service refuses.
 
 With a key, leave out `base_url` and `LocalOpenAI`, and let a model write the summaries:
 `COMPACTION = monitor.Compaction(model=monitor.model("openai:gpt-5-mini"))`.
@@ -34,16 +35,22 @@ def read_file(path: str) -> str:
 async def main(base_url: str) -> None:
     """Ask, carry out, make it shorter where that is said, until the model has answered."""
     history: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TASK}]
-    async with AsyncOpenAI(api_key="none", base_url=base_url, max_retries=0) as client, monitor.Guard(window=WINDOW) as guard:
+    async with (
+        AsyncOpenAI(api_key="none", base_url=base_url, max_retries=0) as client,
+        monitor.Guard(window=WINDOW) as guard,
+    ):
         while True:
-            stream = client.chat.completions.create(model="gpt-5", messages=history, stream=True, stream_options={"include_usage": True})
+            stream = client.chat.completions.create(
+                model="gpt-5", messages=history, stream=True, stream_options={"include_usage": True}
+            )
             async with guard.watch(stream) as watched:
                 async for _ in watched:
                     pass
             calls = watched.turn.tool_calls
             if calls:
                 asked = [
-                    {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}} for c in calls
+                    {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+                    for c in calls
                 ]
                 history.append({"role": "assistant", "content": watched.turn.text or None, "tool_calls": asked})
             for call in calls:
@@ -53,7 +60,8 @@ async def main(base_url: str) -> None:
             match guard.check():
                 case monitor.Compact():  # the service's own count has come to 85 % of the window
                     history = await shorter(history, "ceiling")
-                case monitor.Stop(monitor.TerminateReason.PROMPT_TOO_LONG):  # it has refused; the next stream is the same turn again
+                # it has refused; the next stream is the same turn again
+                case monitor.Stop(monitor.TerminateReason.PROMPT_TOO_LONG):
                     history = await shorter(history, "overflow")
                 case monitor.Stop():
                     break
@@ -65,7 +73,9 @@ async def main(base_url: str) -> None:
 
 
 class Service:
-    """Stands for the service: it counts, refuses what is too long, and reads one file after another."""
+    """Stands for the service: it counts, refuses what is too long, and reads one file after
+    another.
+    """
 
     done = 0
 

@@ -1,4 +1,5 @@
-"""A whole run, offline: a chief asks a reviewer, who has to be nudged, and whose limits are its own.
+"""A whole run, offline: a chief asks a reviewer, who has to be nudged, and whose limits are its
+own.
 
 With a key, put `monitor.model("google:gemini-2.5-flash")` in the place of the scripts.
 """
@@ -35,7 +36,9 @@ CHIEF = ScriptedModel([call("review", task="Review requirements.txt")], "Merge i
 async def main() -> None:
     """Print what happens, run in run, then how it ended."""
     purse = monitor.Budget(tokens=50_000)
-    reviewer = monitor.Supervisor(REVIEWER, tools=[read_file], outputs=Review, stop_when=monitor.MaxTurns(10) | monitor.Timeout(120))
+    reviewer = monitor.Supervisor(
+        REVIEWER, tools=[read_file], outputs=Review, stop_when=monitor.MaxTurns(10) | monitor.Timeout(120)
+    )
     chief = monitor.Supervisor(
         CHIEF,
         instructions="You decide what is merged. Ask for a review first.",

@@ -1,12 +1,15 @@
-"""agent-monitor: watch streaming LLM agents, see loops while they are written, stop for real, and say why.
+"""agent-monitor: watch streaming LLM agents, see loops while they are written, stop for real, and
+say why.
 
-    async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
+    limits = monitor.Timeout(300) | monitor.IdleTimeout(30)
+    async with monitor.watch(stream, stop_when=limits) as watched:
         async for chunk in watched: ...
     watched.outcome
 
 A loop of several model calls is one `Guard`; a `Supervisor` is the loop itself.
-What is public: the names below, and the names that the public modules list in their `__all__` (`monitor.events`,
-`monitor.messages`, `monitor.context` ...). Everything else is private and may change.
+What is public: the names below, and the names that the public modules list in their `__all__`
+(`monitor.events`, `monitor.messages`, `monitor.context` ...). Everything else is private and may
+change.
 """
 
 from typing import TYPE_CHECKING

@@ -11,18 +11,22 @@ from monitor.verdicts import Met, Stop
 
 
 class Budget:
-    """At most so many tokens (input and output together) and US dollars, over all runs that it is given to.
+    """At most so many tokens (input and output together) and US dollars, over all runs that it is
+    given to.
 
-    Whoever is given a budget spends from it: hand the same one to several runs and they share it. `share` makes one for a
-    nested run, with limits of its own if need be, that spends from this one as well. Without a limit it only counts.
-    All its runs belong to one event loop: it takes no lock.
+    Whoever is given a budget spends from it: hand the same one to several runs and they share it.
+    `share` makes one for a nested run, with limits of its own if need be, that spends from this one
+    as well. Without a limit it only counts. All its runs belong to one event loop: it takes no
+    lock.
     """
 
     __slots__ = ("_own_tokens", "_own_usd", "chain", "spent_tokens", "spent_usd", "tokens", "usd")
 
     def __init__(self, *, tokens: int | None = None, usd: float | None = None) -> None:
         if tokens is not None and not (is_whole(tokens) and tokens >= 1):
-            raise ConfigError(f"Budget.tokens must be a whole number of at least 1, not {tokens!r}; leave it out for no limit")
+            raise ConfigError(
+                f"Budget.tokens must be a whole number of at least 1, not {tokens!r}; leave it out for no limit"
+            )
         if usd is not None and not (is_finite(usd) and usd > 0):
             raise ConfigError(f"Budget.usd must be a finite number above 0, not {usd!r}; leave it out for no limit")
         self.tokens = tokens
@@ -35,7 +39,9 @@ class Budget:
         self._own_usd = 0.0
 
     def share(self, *, tokens: int | None = None, usd: float | None = None) -> Budget:
-        """A budget for a nested run, bound by this one as well. Its limits may be larger: the smallest rest in the chain counts."""
+        """A budget for a nested run, bound by this one as well. Its limits may be larger: the
+        smallest rest in the chain counts.
+        """
         child = Budget(tokens=tokens, usd=usd)
         child.chain = (child, *self.chain)
         return child
@@ -43,11 +49,14 @@ class Budget:
     def spend(self, tokens: int = 0, usd: float = 0.0) -> None:
         """Count what was used, here and in every budget that this is a share of.
 
-        Negative numbers take back what an estimate had counted too much. Raises `ConfigError` if more is taken back than
-        was spent here, and for what are no numbers.
+        Negative numbers take back what an estimate had counted too much. Raises `ConfigError` if
+        more is taken back than was spent here, and for what are no numbers.
         """
         if not is_whole(tokens) or not is_finite(usd):
-            raise ConfigError(f"Budget.spend takes a whole number of tokens and a finite number of US dollars, not {tokens!r} and {usd!r}")
+            raise ConfigError(
+                f"Budget.spend takes a whole number of tokens and a finite number of US dollars, not {tokens!r} and"
+                f" {usd!r}"
+            )
         if self._own_tokens + tokens < 0 or self._own_usd + usd < -ROUNDING_USD:
             raise ConfigError(f"Budget.spend cannot take back {tokens} tokens and {usd:g} USD: less was spent here")
         self._own_tokens += tokens
@@ -66,7 +75,9 @@ class Budget:
         return min((max(0.0, b.usd - b.spent_usd) for b in self.chain if b.usd is not None), default=None)
 
     def exhausted(self) -> Stop | None:
-        """A `Stop` if more was spent than there is: of this budget first, then of those that it is a share of."""
+        """A `Stop` if more was spent than there is: of this budget first, then of those that it is
+        a share of.
+        """
         for budget in self.chain:
             if budget.tokens is not None and budget.spent_tokens > budget.tokens:
                 detail = f"{budget.spent_tokens} tokens are used, {self._called(budget)} is {budget.tokens}"
@@ -84,7 +95,14 @@ class Budget:
         used: list[Met] = []
         for budget in self.chain:
             if budget.tokens is not None:
-                used.append(Met("Budget.tokens", met=budget.spent_tokens > budget.tokens, value=budget.spent_tokens, limit=budget.tokens))
+                used.append(
+                    Met(
+                        "Budget.tokens",
+                        met=budget.spent_tokens > budget.tokens,
+                        value=budget.spent_tokens,
+                        limit=budget.tokens,
+                    )
+                )
             if budget.usd is not None:
                 met = budget.spent_usd > budget.usd + ROUNDING_USD
                 used.append(Met("Budget.usd", met=met, value=budget.spent_usd, limit=budget.usd))
@@ -95,12 +113,15 @@ class Budget:
         self.spent_usd += usd
 
     def __repr__(self) -> str:
-        limits = [f"{name}={value!r}" for name, value in (("tokens", self.tokens), ("usd", self.usd)) if value is not None]
+        limits = [
+            f"{name}={value!r}" for name, value in (("tokens", self.tokens), ("usd", self.usd)) if value is not None
+        ]
         return f"<Budget({', '.join(limits)}): {self.spent_tokens} tokens and {self.spent_usd:.4g} USD spent>"
 
 
 class Account:
-    """What one run has put on its budgets. It may have several, its own and a share of each of the run above.
+    """What one run has put on its budgets. It may have several, its own and a share of each of the
+    run above.
 
     A budget that stands in several of their chains counts the run once.
     """
@@ -117,7 +138,9 @@ class Account:
         self._usd = 0.0
 
     def settle(self, tokens: int, usd: float) -> None:
-        """The run has used so much since it began, by estimate or by report: bring all budgets up to date."""
+        """The run has used so much since it began, by estimate or by report: bring all budgets up
+        to date.
+        """
         more_tokens, more_usd = tokens - self._tokens, usd - self._usd
         if more_tokens or more_usd:
             self._tokens, self._usd = tokens, usd

@@ -1,7 +1,7 @@
 """What a stream is made of, in nobody's dialect. Adapters turn each SDK's objects into these.
 
-Text counts in code points. The delta classes are not frozen, because one is made for every chunk and
-freezing costs three times the construction; treat them as values all the same.
+Text counts in code points. The delta classes are not frozen, because one is made for every chunk
+and freezing costs three times the construction; treat them as values all the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class TextDelta:
 
 @dataclass(slots=True)
 class ReasoningDelta:
-    """A piece of the model's thinking. `signature`: what the provider wants back with it (base64 where it was bytes)."""
+    """A piece of the model's thinking. `signature`: what the provider wants back with it (base64
+    where it was bytes).
+    """
 
     text: str
     signature: str | None = None
@@ -31,7 +33,9 @@ class ReasoningDelta:
 
 @dataclass(slots=True)
 class ToolCallDelta:
-    """A piece of a tool call's arguments while they are being written. `name` comes with the first piece."""
+    """A piece of a tool call's arguments while they are being written. `name` comes with the first
+    piece.
+    """
 
     id: str
     name: str | None
@@ -63,7 +67,8 @@ class ToolResult:
 
 @dataclass(slots=True, frozen=True)
 class UsageReport:
-    """Tokens of one model call so far, as the provider counts them: a running total, `None` where not said.
+    """Tokens of one model call so far, as the provider counts them: a running total, `None` where
+    not said.
 
     `output_tokens` includes the reasoning; `input_tokens` includes what came from a cache.
     """
@@ -80,24 +85,31 @@ _FINISH_REASONS = frozenset(FinishReason)
 
 @dataclass(slots=True, frozen=True)
 class TurnFinished:
-    """The model closed its turn. `raw_finish_reason` is the provider's own word, with its message if it sent one."""
+    """The model closed its turn. `raw_finish_reason` is the provider's own word, with its message
+    if it sent one.
+    """
 
     finish_reason: FinishReason
     raw_finish_reason: str | None = None
 
     def __post_init__(self) -> None:
-        if type(self.finish_reason) is str and self.finish_reason in _FINISH_REASONS:  # a stream of the caller's may say "done"
+        # a stream of the caller's may say "done"
+        if type(self.finish_reason) is str and self.finish_reason in _FINISH_REASONS:
             object.__setattr__(self, "finish_reason", FinishReason(self.finish_reason))
 
 
 @dataclass(slots=True, frozen=True)
 class StreamRetried:
-    """The attempt so far is void and the same request starts again; what it contributed is rolled back."""
+    """The attempt so far is void and the same request starts again; what it contributed is rolled
+    back.
+    """
 
     reason: str
 
 
-Chunk: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | ToolCall | ToolResult | UsageReport | TurnFinished | StreamRetried
+Chunk: TypeAlias = (
+    TextDelta | ReasoningDelta | ToolCallDelta | ToolCall | ToolResult | UsageReport | TurnFinished | StreamRetried
+)
 
 CHUNK_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolCall, ToolResult, UsageReport, TurnFinished, StreamRetried)
 

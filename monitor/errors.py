@@ -7,7 +7,7 @@
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
       StoreError        stored data cannot be read or written
       ToolError         raised by a tool: its message is what the model reads
-      RecordedError     stands for an exception of another process, read back from JSON; never raised by the library
+      RecordedError     an exception of another process, read back from JSON; never raised
 
 A run that ends is an `Outcome`, not an exception.
 """
@@ -34,7 +34,9 @@ class MonitorError(Exception):
 
 
 class ConfigError(MonitorError):
-    """An argument, or a combination of arguments, makes no sense. The message names it and the fix."""
+    """An argument, or a combination of arguments, makes no sense. The message names it and the
+    fix.
+    """
 
 
 class MissingExtra(ConfigError):
@@ -58,7 +60,9 @@ class StoreError(MonitorError):
 
 
 class ToolError(MonitorError):
-    """A tool did not do what it was asked. The message goes to the model as it stands, so it should say what to do instead."""
+    """A tool did not do what it was asked. The message goes to the model as it stands, so it should
+    say what to do instead.
+    """
 
 
 class RecordedError(MonitorError):

@@ -58,7 +58,9 @@ class AttemptRetried:
 
 @dataclass(slots=True, frozen=True)
 class StreamContinued:
-    """The SDK has made another model call inside the running stream, by itself. It counts as one."""
+    """The SDK has made another model call inside the running stream, by itself. It counts as
+    one.
+    """
 
     at_s: float
     turn: int
@@ -67,7 +69,9 @@ class StreamContinued:
 
 @dataclass(slots=True, frozen=True)
 class ResultUnmatched:
-    """A tool result came for a call that the present turn does not have, or that has its result already."""
+    """A tool result came for a call that the present turn does not have, or that has its result
+    already.
+    """
 
     at_s: float
     call: str | None
@@ -94,7 +98,9 @@ class StreamFailed:
 
 @dataclass(slots=True, frozen=True)
 class ChunkReceived:
-    """A piece of the model's answer. Only `Supervisor.stream` yields these; sinks are spared them."""
+    """A piece of the model's answer. Only `Supervisor.stream` yields these; sinks are spared
+    them.
+    """
 
     at_s: float
     turn: int
@@ -124,7 +130,9 @@ class ToolStarted:
 
 @dataclass(slots=True, frozen=True)
 class ToolFinished:
-    """It has its result. A call that the run itself answers, such as `emit_value`, has this event only where it was refused."""
+    """It has its result. A call that the run itself answers, such as `emit_value`, has this event
+    only where it was refused.
+    """
 
     at_s: float
     turn: int
@@ -211,7 +219,9 @@ class JudgeAnswered:
 
 @dataclass(slots=True, frozen=True)
 class JudgeFailed:
-    """It gave no answer. The run goes on, and the judge is asked less often; or the run ended first."""
+    """It gave no answer. The run goes on, and the judge is asked less often; or the run ended
+    first.
+    """
 
     at_s: float
     turn: int
@@ -240,7 +250,9 @@ class LimitWarning:
 
     at_s: float
     source: str
-    """The condition by name, or `Budget`; with the kind where there are several: `token_limit.output_tokens`, `Budget.usd`."""
+    """The condition by name, or `Budget`; with the kind where there are several:
+    `token_limit.output_tokens`, `Budget.usd`.
+    """
     value: float | int
     """What is used, in the unit of the limit."""
     limit: float | int
@@ -248,7 +260,9 @@ class LimitWarning:
 
 @dataclass(slots=True, frozen=True)
 class WindowWarning:
-    """The model's window is small for an agent. Told once, before the first model call; a smaller one is refused."""
+    """The model's window is small for an agent. Told once, before the first model call; a smaller
+    one is refused.
+    """
 
     at_s: float
     tokens: int
@@ -258,19 +272,25 @@ class WindowWarning:
 
 @dataclass(slots=True, frozen=True)
 class ContextFull:
-    """The context has come to what may be used of the model's window. Told once, until it has been made smaller."""
+    """The context has come to what may be used of the model's window. Told once, until it has been
+    made smaller.
+    """
 
     at_s: float
     turn: int
     tokens: int
     usable_tokens: int
     detail: str
-    """How that is known: by an estimate before a call, by the provider's count after it, by an answer that was cut off."""
+    """How that is known: by an estimate before a call, by the provider's count after it, by an
+    answer that was cut off.
+    """
 
 
 @dataclass(slots=True, frozen=True)
 class ContextNearlyFull:
-    """The context will soon be at the mark where it is compacted. Told once, until it has been made smaller."""
+    """The context will soon be at the mark where it is compacted. Told once, until it has been made
+    smaller.
+    """
 
     at_s: float
     turn: int
@@ -281,7 +301,9 @@ class ContextNearlyFull:
 
 @dataclass(slots=True, frozen=True)
 class HistoryReduced:
-    """Old results, arguments or media are shown in short from now on. No model was asked; the originals are kept."""
+    """Old results, arguments or media are shown in short from now on. No model was asked; the
+    originals are kept.
+    """
 
     at_s: float
     turn: int
@@ -297,7 +319,9 @@ class HistoryReduced:
 
 @dataclass(slots=True, frozen=True)
 class CompactionStarted:
-    """A summary is being made of old messages. One of `CompactionFinished` and `CompactionFailed` follows."""
+    """A summary is being made of old messages. One of `CompactionFinished` and `CompactionFailed`
+    follows.
+    """
 
     at_s: float
     turn: int
@@ -387,7 +411,9 @@ class CompactionFailed:
 
 @dataclass(slots=True, frozen=True)
 class HistoryRepaired:
-    """The history was not as the provider takes it, and is now: what was given, what an edit left, or what the model said last."""
+    """The history was not as the provider takes it, and is now: what was given, what an edit left,
+    or what the model said last.
+    """
 
     at_s: float
     turn: int
@@ -537,4 +563,6 @@ EVENT_TYPES = (
 )
 
 event_codec: Codec[Event] = Codec(*EVENT_TYPES)
-"""JSON form of an event: `event_codec.dumps(event)` is one line, the same bytes for the same event."""
+"""JSON form of an event: `event_codec.dumps(event)` is one line, the same bytes for the same
+event.
+"""

@@ -1,4 +1,5 @@
-"""Provider-neutral history: user messages, and assistant messages together with the results of their calls.
+"""Provider-neutral history: user messages, and assistant messages together with the results of
+their calls.
 
 A result has no place but beside its call, so an orphan cannot be expressed.
 """
@@ -52,7 +53,9 @@ class UserMessage:
 
     content: tuple[Text | Media, ...]
     synthetic: bool = field(default=False, compare=False)
-    """The monitor said it, not a person: a nudge, a summary, a word to go on. The model is sent the same either way."""
+    """The monitor said it, not a person: a nudge, a summary, a word to go on. The model is sent the
+    same either way.
+    """
 
 
 @dataclass(slots=True, frozen=True)

@@ -81,15 +81,18 @@ class ModelRequest:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Passed to the provider as they are: temperature, output limit, thinking."""
     reply_schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer, where the answer is to be JSON. A provider that cannot be held to it is only asked."""
+    """JSON schema of the answer, where the answer is to be JSON. A provider that cannot be held to
+    it is only asked.
+    """
 
 
 class Model(Protocol):
     """Anything that answers a request with a stream.
 
-    A model whose stream can not be told by its objects has an attribute `adapter` besides: what makes the stream's adapter, as
-    `monitor.watch(adapter=...)` takes it. One that sends the history in a known form says so in an attribute `form`: `gemini`,
-    `openai-chat`, `openai-responses` or `anthropic`; the history is then kept to the rules of that one, else to those that all take.
+    A model whose stream can not be told by its objects has an attribute `adapter` besides: what
+    makes the stream's adapter, as `monitor.watch(adapter=...)` takes it. One that sends the history
+    in a known form says so in an attribute `form`: `gemini`, `openai-chat`, `openai-responses` or
+    `anthropic`; the history is then kept to the rules of that one, else to those that all take.
     """
 
     @property
@@ -98,25 +101,31 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Any] | Awaitable[AsyncIterator[Any]]:
-        """The stream that answers `request`: of chunks, or of the SDK's own objects. Nothing is sent before it is opened.
+        """The stream that answers `request`: of chunks, or of the SDK's own objects. Nothing is
+        sent before it is opened.
 
-        A failed call is raised from opening or iterating the stream, as the SDK raises it; the adapter says what kind of failure
-        that is. Raises `ConfigError` for a request that makes no sense.
+        A failed call is raised from opening or iterating the stream, as the SDK raises it; the
+        adapter says what kind of failure that is. Raises `ConfigError` for a request that makes no
+        sense.
         """
         ...
 
 
 PASSING = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.SERVER, ErrorKind.NETWORK, ErrorKind.MALFORMED})
-"""Failures that another attempt may well get past. A refusal, a wrong key or a prompt that does not fit stays what it is."""
+"""Failures that another attempt may well get past. A refusal, a wrong key or a prompt that does not
+fit stays what it is.
+"""
 
 
 @dataclass(slots=True, frozen=True)
 class Retries:
-    """A failed call is made again at most `attempts` times for one turn; then the run ends with its reason.
+    """A failed call is made again at most `attempts` times for one turn; then the run ends with its
+    reason.
 
-    An answer that is no answer (without an end, unreadable, empty) is asked for again at once. A provider that fails is given
-    `first_delay_s`, then twice as long each time, at most `max_delay_s`; or as long as it asks for, and if that is longer than
-    `max_delay_s`, the run ends instead of waiting. A block by a safety filter is never tried again.
+    An answer that is no answer (without an end, unreadable, empty) is asked for again at once. A
+    provider that fails is given `first_delay_s`, then twice as long each time, at most
+    `max_delay_s`; or as long as it asks for, and if that is longer than `max_delay_s`, the run ends
+    instead of waiting. A block by a safety filter is never tried again.
     """
 
     attempts: int = 3
@@ -128,7 +137,9 @@ class Retries:
             raise ConfigError(f"{self}: attempts and delays cannot be negative; Retries(0) tries nothing again")
 
     def delay_s(self, failures: int, error: ModelError | None) -> float | None:
-        """How long to wait after the failure number `failures` (from 1) of a turn; `None`: give up. `error`: of the call, if it failed."""
+        """How long to wait after the failure number `failures` (from 1) of a turn; `None`: give up.
+        `error`: of the call, if it failed.
+        """
         if failures > self.attempts:
             return None
         if error is None:

@@ -36,7 +36,9 @@ def _error_from(value: object) -> BaseException | None:
     raise ValueError("an error is an object with 'type' and 'message'")
 
 
-RecordableError: TypeAlias = Annotated[BaseException | None, PlainValidator(_error_from, json_schema_input_type=dict[str, str] | None)]
+RecordableError: TypeAlias = Annotated[
+    BaseException | None, PlainValidator(_error_from, json_schema_input_type=dict[str, str] | None)
+]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -58,8 +60,9 @@ class Turn:
     stopped: Stop | None = None
     """Why the turn is not a good one, or why the run ended in it; `None`: it ended well."""
     loop_offset: int | None = None
-    """Where in the visible text the copies of a loop begin, in code points: `text[:loop_offset]` is fit for the history, while a
-    model that reads its own loop goes on with it. `None`: no loop was seen in the text.
+    """Where in the visible text the copies of a loop begin, in code points: `text[:loop_offset]` is
+    fit for the history, while a model that reads its own loop goes on with it. `None`: no loop was
+    seen in the text.
     """
     model_error: ModelError | None = None
     """The failed call, classed, if the stream failed."""
@@ -72,18 +75,24 @@ class Outcome:
     """How a run ended. Always set, whatever happened; an ending is not an exception."""
 
     ok: bool
-    """The goal was reached, the model terminated with success, or the stream came to its good end."""
+    """The goal was reached, the model terminated with success, or the stream came to its good
+    end.
+    """
     reason: TerminateReason
     detail: str
     """One sentence for people."""
     source: str
-    """Who decided it: a condition, detector or judge by name, `provider`, `caller`, `abort`, `guard`."""
+    """Who decided it: a condition, detector or judge by name, `provider`, `caller`, `abort`,
+    `guard`.
+    """
     limit: float | int | str | None = None
     value: float | int | str | None = None
     evidence: Detection | Met | None = None
     """The detection that ended the run, or, for a composed condition, the tree of what was true."""
     output: Any = None
-    """The declared outputs: an instance of the declared model, or a dict; `None` unless all are there."""
+    """The declared outputs: an instance of the declared model, or a dict; `None` unless all are
+    there.
+    """
     emitted: dict[str, Any] = field(default_factory=dict)
     """The outputs that were emitted, by name; also where the run failed."""
     missing: list[str] = field(default_factory=list)
@@ -108,20 +117,26 @@ class Outcome:
     closed: bool = True
     """The source of the last stream is known to be closed (or ended by itself)."""
     chunks_after_decision: int = 0
-    """Chunks that the SDK had already buffered when the end was decided, read and thrown away while closing."""
+    """Chunks that the SDK had already buffered when the end was decided, read and thrown away while
+    closing.
+    """
     closed_after_s: float | None = None
     """From the decision to the closed source; `None` where nothing had to be closed."""
     error: RecordableError = None
     """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's."""
 
     def raise_for_reason(self) -> Outcome:
-        """Raise `RunFailed` (from `error`, if there is one) unless `ok`; else return this outcome."""
+        """Raise `RunFailed` (from `error`, if there is one) unless `ok`; else return this
+        outcome.
+        """
         if not self.ok:
             raise RunFailed(self) from self.error
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data; `Outcome.from_dict` is the inverse (an exception comes back as `RecordedError`)."""
+        """Plain JSON data; `Outcome.from_dict` is the inverse (an exception comes back as
+        `RecordedError`).
+        """
         return outcome_codec.to_dict(self)
 
     @classmethod

@@ -1,7 +1,8 @@
 """Policies: from findings to a verdict.
 
-A policy is pure and may keep state (strikes, a watch list); guard and supervisor only perform what it says. It sees nothing
-but findings and the ends of turns, so the same run gives the same verdicts in guard, supervisor and `scan`.
+A policy is pure and may keep state (strikes, a watch list); guard and supervisor only perform what
+it says. It sees nothing but findings and the ends of turns, so the same run gives the same verdicts
+in guard, supervisor and `scan`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from monitor.reasons import TerminateReason
 from monitor.verdicts import VETO, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 JUDGE_PATIENCE = 3
-"""A judge looks only now and then, every 5 or 6 turns where it is sure: its findings are forgiven after so many times `clean_turns`."""
+"""A judge looks only now and then, every 5 or 6 turns where it is sure: its findings are forgiven
+after so many times `clean_turns`.
+"""
 WATCHED = 32
-"""Loops on the watch list, the newest ones; a run that has more is stopped by the number of nudges."""
+"""Loops on the watch list, the newest ones; a run that has more is stopped by the number of
+nudges.
+"""
 
 
 class Policy(Protocol):
@@ -45,7 +50,9 @@ class TurnPolicy(Protocol):
     """A policy that also wants to know when turns begin."""
 
     def turn_started(self) -> None:
-        """The model is about to answer again, and has been told what was decided before. Not called for another attempt at a turn."""
+        """The model is about to answer again, and has been told what was decided before. Not called
+        for another attempt at a turn.
+        """
         ...
 
 
@@ -100,16 +107,22 @@ def stop_for(detection: Detection) -> Stop:
 class Ladder:
     """One step at a time: observe, nudge, withdraw the tool, one last turn, stop.
 
-    - a suspicion is answered with a nudge, and the loop goes on the watch list; a sure loop too, for nobody has told the model yet. The
-      nudge has the evidence and one different thing to try;
-    - the same loop again takes the next step: its tool is withdrawn, then comes one last turn with `final_tools`, then the stop. A
-      suspicion never ends a run: it goes as far as the tool. After the last turn was given, any loop is the stop;
-    - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs with every finding, because a stream
-      that loops is still being written; also where its evidence looks different each time, as that of a plan with a counter does. But
-      a loop that was only suspected before in the same turn has been told nobody yet: it is one warning, made surer;
-    - a loop that was not seen before starts at the bottom, as long as there are nudges left (`max_nudges` in a run);
-    - `clean_turns` turns without any finding forgive everything, but what a judge found, which takes three times as many;
-    - what has come `give_up` times as often as it takes to be sure ends the run whatever the step: a flood within one turn.
+    - a suspicion is answered with a nudge, and the loop goes on the watch list; a sure loop too,
+      for nobody has told the model yet. The nudge has the evidence and one different thing to try;
+    - the same loop again takes the next step: its tool is withdrawn, then comes one last turn with
+      `final_tools`, then the stop. A suspicion never ends a run: it goes as far as the tool. After
+      the last turn was given, any loop is the stop;
+    - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs
+      with every finding, because a stream that loops is still being written; also where its
+      evidence looks different each time, as that of a plan with a counter does. But a loop that was
+      only suspected before in the same turn has been told nobody yet: it is one warning, made
+      surer;
+    - a loop that was not seen before starts at the bottom, as long as there are nudges left
+      (`max_nudges` in a run);
+    - `clean_turns` turns without any finding forgive everything, but what a judge found, which
+      takes three times as many;
+    - what has come `give_up` times as often as it takes to be sure ends the run whatever the step:
+      a flood within one turn.
     """
 
     __slots__ = (
@@ -126,9 +139,16 @@ class Ladder:
     )
 
     def __init__(
-        self, *, max_nudges: int = 3, clean_turns: int | None = 5, final_tools: tuple[str, ...] = (), give_up: int | None = 4
+        self,
+        *,
+        max_nudges: int = 3,
+        clean_turns: int | None = 5,
+        final_tools: tuple[str, ...] = (),
+        give_up: int | None = 4,
     ) -> None:
-        """By default three nudges (DESIGN 7) and four times the threshold: 20 identical calls, where OpenClaw is critical."""
+        """By default three nudges (DESIGN 7) and four times the threshold: 20 identical calls,
+        where OpenClaw is critical.
+        """
         if max_nudges < 0:
             raise ConfigError(f"Ladder(max_nudges={max_nudges}): give 0 or more")
         if clean_turns is not None and clean_turns < 1:
@@ -171,7 +191,9 @@ class Ladder:
         return verdict
 
     def turn_started(self) -> None:
-        """What was said has been read. A turn without a finding, up to the results of its calls, counts towards forgiveness."""
+        """What was said has been read. A turn without a finding, up to the results of its calls,
+        counts towards forgiveness.
+        """
         self._acted = self._suspected = False
         self._clean += 1
         if self._clean_turns is None or self._clean < self._clean_turns:
@@ -198,11 +220,14 @@ class Ladder:
             self._nudges += 1
             return Nudge(nudge_text(detection))
         if taken == 1 and tool is not None:
-            return WithdrawTool(tool, f"{detection.message}. {tool} is not available any more. {_another_way(detection)}")
+            return WithdrawTool(
+                tool, f"{detection.message}. {tool} is not available any more. {_another_way(detection)}"
+            )
         if taken <= 2:  # noqa: PLR2004 - the third step
             self._last_given = True
             return LastTurn(
-                f"{detection.message}, also after a warning. This is your last turn: say what you found, and what is missing.",
+                f"{detection.message}, also after a warning. This is your last turn: say what you found, and what is"
+                " missing.",
                 self._final_tools,
             )
         return stop_for(detection)
@@ -230,7 +255,11 @@ class Ladder:
             raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 2")
         self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
         self._nudges, self._clean = int(state["nudges"]), int(state["clean"])
-        self._acted, self._last_given, self._suspected = bool(state["acted"]), bool(state["last_given"]), bool(state["suspected"])
+        self._acted, self._last_given, self._suspected = (
+            bool(state["acted"]),
+            bool(state["last_given"]),
+            bool(state["suspected"]),
+        )
 
 
 def _signature(detection: Detection) -> str:
@@ -246,24 +275,36 @@ def nudge_text(detection: Detection) -> str:
     """What the model is told about its loop: what was seen, and one different thing to try."""
     excerpt = detection.evidence.excerpt
     if detection.kind == "judge":
-        # It was written after reading what tools answered: the agent gets it as a quotation, not as an instruction.
-        return f"A reviewer of this run sees no progress. Its note, quoted: {quoted(excerpt)}\n{_another_way(detection)}"
+        # It was written after reading what tools answered: the agent gets it as a quotation, not as
+        # an instruction.
+        return (
+            f"A reviewer of this run sees no progress. Its note, quoted: {quoted(excerpt)}\n{_another_way(detection)}"
+        )
     return f"You are repeating yourself: {detection.message}.\nWhat was repeated: {excerpt}\n{_another_way(detection)}"
 
 
 def veto_text(detection: Detection) -> str:
-    """What stands in place of a tool's answer where a call was not let through. Detectors know that it is no answer."""
+    """What stands in place of a tool's answer where a call was not let through. Detectors know that
+    it is no answer.
+    """
     return f"{VETO} This call was not made: {detection.message}. {_another_way(detection)}"
 
 
 _ANOTHER_WAY = {
     "identical_calls": "Do not make this call again; use the answer that you have, or ask for something different.",
-    "cycle": "These calls will not give anything new. Say what you still need to know, and take a step that is not one of them.",
-    "same_error": "Other arguments do not help. Look at what the error names, and whether it exists, before you try again.",
+    "cycle": (
+        "These calls will not give anything new. Say what you still need to know, and take a step that is not one of"
+        " them."
+    ),
+    "same_error": (
+        "Other arguments do not help. Look at what the error names, and whether it exists, before you try again."
+    ),
     "same_result": "Other arguments give nothing new. Use what you have, or look somewhere else.",
     "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",
     "equal_messages": "Do not say this again. Do the next step, or say what keeps you from it.",
-    "judge": "Think about what the task still needs, and take a step that you have not taken, or finish with what you have.",
+    "judge": (
+        "Think about what the task still needs, and take a step that you have not taken, or finish with what you have."
+    ),
     "message_cycle": "Do not say these again. Do the next step, or say what keeps you from it.",
     "similar_messages": "Do not say this again in other words. Do the next step, or say what keeps you from it.",
 }

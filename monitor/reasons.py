@@ -1,4 +1,6 @@
-"""The two words for "why it ended": a model turn has a finish reason, a run has a terminate reason."""
+"""The two words for "why it ended": a model turn has a finish reason, a run has a terminate
+reason.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class FinishReason(StrEnum):
 
 
 REPETITION_WORDS = frozenset({"repetition", "repetition_detected"})
-"""What servers say whose own check has stopped the model: vLLM's `finish_reason` and `stop_reason`, and those compatible with it."""
+"""What servers say whose own check has stopped the model: vLLM's `finish_reason` and `stop_reason`,
+and those compatible with it.
+"""
 
 
 class TerminateReason(StrEnum):
@@ -60,9 +64,13 @@ class TerminateReason(StrEnum):
     BLOCKED = "blocked"
     """A safety, licence or policy filter refused the prompt or the answer."""
     INVALID_STREAM = "invalid_stream"
-    """The provider said that its model wrote something unreadable, or sent what is no valid stream."""
+    """The provider said that its model wrote something unreadable, or sent what is no valid
+    stream.
+    """
     TRUNCATED = "truncated"
-    """The stream stopped before the model had finished: no finish reason came, or the output limit cut it."""
+    """The stream stopped before the model had finished: no finish reason came, or the output limit
+    cut it.
+    """
     ABORTED = "aborted"
     """Somebody called `abort()`."""
     CANCELLED = "cancelled"
@@ -93,7 +101,9 @@ class CompactionReason(StrEnum):
 
 
 PRESSING = frozenset({CompactionReason.CEILING, CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW})
-"""The run cannot go on without it: where the summary fails, less is kept rather than nothing done."""
+"""The run cannot go on without it: where the summary fails, less is kept rather than nothing
+done.
+"""
 
 
 class CompactionFailure(StrEnum):
@@ -128,7 +138,9 @@ class CompactionFailure(StrEnum):
 
 
 RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.STALE})
-"""Failures that another try may get past as things stand. So may some of a `PROVIDER`: those that pass."""
+"""Failures that another try may get past as things stand. So may some of a `PROVIDER`: those that
+pass.
+"""
 
 SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CANCELLED})
 """Not failures of the compaction: it was not begun."""

@@ -1,4 +1,6 @@
-"""How a tool is told to a model: a JSON schema that every provider takes, the same in words, and each SDK's form of it."""
+"""How a tool is told to a model: a JSON schema that every provider takes, the same in words, and
+each SDK's form of it.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,20 @@ Sdk: TypeAlias = Literal["google", "openai", "openai-responses", "anthropic"]
 
 
 def declare(specs: Iterable[ToolSpec], sdk: Sdk) -> list[dict[str, Any]]:
-    """`specs` as plain data for the `tools` of a request: `google` (google-genai), `openai` (chat completions),
-    `openai-responses`, `anthropic`.
+    """`specs` as plain data for the `tools` of a request: `google` (google-genai), `openai` (chat
+    completions), `openai-responses`, `anthropic`.
     """
     tools = [(spec.name, spec.description, dict(spec.parameters)) for spec in specs]
     match sdk:
         case "google":
-            functions = [{"name": name, "description": text, "parameters_json_schema": schema} for name, text, schema in tools]
+            functions = [
+                {"name": name, "description": text, "parameters_json_schema": schema} for name, text, schema in tools
+            ]
             return [{"function_declarations": functions}] if functions else []
         case "openai":
             return [
-                {"type": "function", "function": {"name": name, "description": text, "parameters": schema}} for name, text, schema in tools
+                {"type": "function", "function": {"name": name, "description": text, "parameters": schema}}
+                for name, text, schema in tools
             ]
         case "openai-responses":  # strict by default there, which would change what is optional
             return [
@@ -46,13 +51,16 @@ _DROPPED = ("$defs", "definitions", "$schema", "$id", "title", "discriminator")
 
 
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """`schema` (JSON schema as pydantic writes it) without what some provider refuses: no `$ref`, `oneOf`, `const`, `discriminator`.
+    """`schema` (JSON schema as pydantic writes it) without what some provider refuses: no `$ref`,
+    `oneOf`, `const`, `discriminator`.
 
-    Definitions are put where they are used. One that holds itself ends at its second occurrence, where only its type is said:
-    what the model then sends is still validated in full.
+    Definitions are put where they are used. One that holds itself ends at its second occurrence,
+    where only its type is said: what the model then sends is still validated in full.
     """
     definitions = {
-        f"#/{place}/{name}": definition for place in ("$defs", "definitions") for name, definition in schema.get(place, {}).items()
+        f"#/{place}/{name}": definition
+        for place in ("$defs", "definitions")
+        for name, definition in schema.get(place, {}).items()
     }
     inlined: dict[str, Any] = _inlined(schema, definitions, ())
     return inlined
@@ -111,7 +119,9 @@ _BOUNDS = {
 
 
 def in_words(schema: Any, depth: int = MAX_WORDS_DEPTH) -> str:
-    """A portable schema for a sentence: `number (>= 0)`; `array of string`; `"low" or "high"`; `object {title: string, note?: string}`."""
+    """A portable schema for a sentence: `number (>= 0)`; `array of string`; `"low" or "high"`;
+    `object {title: string, note?: string}`.
+    """
     if not isinstance(schema, Mapping):
         return "any JSON value"
     if "enum" in schema:
@@ -126,7 +136,11 @@ def in_words(schema: Any, depth: int = MAX_WORDS_DEPTH) -> str:
         words = _object(schema, depth)
     else:
         words = " or ".join(kind) if isinstance(kind, list) else str(kind)
-    bounds = [text.format(schema[key]) for key, text in _BOUNDS.items() if len(str(schema.get(key, ""))) in range(1, MAX_PATTERN)]
+    bounds = [
+        text.format(schema[key])
+        for key, text in _BOUNDS.items()
+        if len(str(schema.get(key, ""))) in range(1, MAX_PATTERN)
+    ]
     return f"{words} ({', '.join(bounds)})" if bounds else words
 
 
@@ -150,7 +164,9 @@ def _object(schema: Mapping[str, Any], depth: int) -> str:
     properties = schema.get("properties")
     if properties and depth > 0:
         required = schema.get("required", ())
-        parts = (f"{name}{'' if name in required else '?'}: {in_words(part, depth - 1)}" for name, part in properties.items())
+        parts = (
+            f"{name}{'' if name in required else '?'}: {in_words(part, depth - 1)}" for name, part in properties.items()
+        )
         return f"object {{{', '.join(parts)}}}"
     values = schema.get("additionalProperties")
     return f"object with values of {in_words(values, depth)}" if isinstance(values, Mapping) and values else "object"

@@ -1,9 +1,10 @@
-"""Settings: which detectors watch, with which numbers, what is special about a tool, and what follows from a loop. Failure answered:
-numbers that were tried with the command, and are different ones in the program.
+"""Settings: which detectors watch, with which numbers, what is special about a tool, and what
+follows from a loop. Failure answered: numbers that were tried with the command, and are different
+ones in the program.
 
     detectors = ["ToolCallRepetition", "ContentRepetition"]    # without this line: the default ones
 
-    [ToolCallRepetition]                                       # the options of the class, by its name
+    [ToolCallRepetition]  # the options of the class, by its name
     loop_at = 7
 
     [tools.deploy_status]                                      # the fields of a ToolPolicy
@@ -15,8 +16,10 @@ numbers that were tried with the command, and are different ones in the program.
 
 Rules:
 
-- what can be set is read from the signatures of the classes, so there is no second list of options or defaults;
-- `false` turns off what has an off (`None` in Python); numbers, lists and words must be just that: nothing is converted;
+- what can be set is read from the signatures of the classes, so there is no second list of options
+  or defaults;
+- `false` turns off what has an off (`None` in Python); numbers, lists and words must be just that:
+  nothing is converted;
 - a key that is not known is an error that names those that are.
 """
 
@@ -57,9 +60,12 @@ OFF = "off"
 COMPACTIONS = (*PRESETS, OFF)
 """What a history may be kept small by, in the words of the file."""
 COMPACTION_OPTIONS = (
-    "headroom", "low_water", "summary_tokens", "window", "timeout_s", "background", "attempts", "continues", "on_live_prefix", "rules",
+    "headroom", "low_water", "summary_tokens", "window", "timeout_s",
+    "background", "attempts", "continues", "on_live_prefix", "rules",
 )  # fmt: skip
-"""The options of a preset that are numbers and words. The others are objects, and stand in a program."""
+"""The options of a preset that are numbers and words. The others are objects, and stand in a
+program.
+"""
 
 
 @cache
@@ -74,7 +80,8 @@ def detector_types() -> Mapping[str, type[Detector]]:
 
 
 class Settings:
-    """Settings that were read and checked. Detectors and policies watch one run, so each call makes new ones:
+    """Settings that were read and checked. Detectors and policies watch one run, so each call makes
+    new ones:
 
     monitor.Guard(detectors=config.detectors(), policy=config.policy())
     """
@@ -89,10 +96,14 @@ class Settings:
     """What was said of tools, by name."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None, *, source: PathLike | None = None) -> None:
-        """`settings`: the tables of the file as a mapping. Raises `ConfigError` for what makes no sense."""
+        """`settings`: the tables of the file as a mapping. Raises `ConfigError` for what makes no
+        sense.
+        """
         self.settings = _spelled(settings or {})
         self.source = None if source is None else Path(source)
-        self.tools = {name: _make(ToolPolicy, table, f"tools.{name}") for name, table in _table(self.settings, "tools").items()}
+        self.tools = {
+            name: _make(ToolPolicy, table, f"tools.{name}") for name, table in _table(self.settings, "tools").items()
+        }
         made = {
             name: _prepared(cls, _table(self.settings, name), name, {"tools": self.tools} if self.tools else {})
             for name, cls in detector_types().items()
@@ -106,16 +117,21 @@ class Settings:
         return [make() for make in self._detectors]
 
     def policy(self) -> Policy | None:
-        """A new policy for one run; `None`: nothing is said of it, which leaves the default of whoever is given it."""
+        """A new policy for one run; `None`: nothing is said of it, which leaves the default of
+        whoever is given it.
+        """
         return self._policy() if self._policy is not None else None
 
     def compaction(self) -> Compaction | None:
-        """How a supervised run's history is kept inside the window, `None`: it is not; where nothing is said of it, the default preset."""
+        """How a supervised run's history is kept inside the window, `None`: it is not; where
+        nothing is said of it, the default preset.
+        """
         return self._compaction
 
     def updated(self, *settings: Mapping[str, Any]) -> Settings:
-        """The same settings with `settings` on top, one after the other: tables are joined, anything else is replaced. Another type of
-        policy, or another preset of compaction, drops the options of the one before. Only what comes of all of them must make sense.
+        """The same settings with `settings` on top, one after the other: tables are joined,
+        anything else is replaced. Another type of policy, or another preset of compaction, drops
+        the options of the one before. Only what comes of all of them must make sense.
         """
         joined = dict(self.settings)
         for new in map(_spelled, settings):
@@ -132,8 +148,9 @@ class Settings:
 def load_settings(path: PathLike | None = None) -> Settings:
     """The settings in a TOML file; of a `pyproject.toml` its table `[tool.agent-monitor]`.
 
-    Without `path`: of `agent-monitor.toml` in the current directory, else of `pyproject.toml` there if it has the table, else none
-    at all, which means the defaults. Raises `ConfigError`, which names the file, if it cannot be read or says what makes no sense.
+    Without `path`: of `agent-monitor.toml` in the current directory, else of `pyproject.toml` there
+    if it has the table, else none at all, which means the defaults. Raises `ConfigError`, which
+    names the file, if it cannot be read or says what makes no sense.
     """
     if path is not None:
         settings = _read(Path(path))
@@ -147,7 +164,9 @@ def load_settings(path: PathLike | None = None) -> Settings:
 
 
 def parse_setting(text: str) -> dict[str, Any]:
-    """`"ToolCallRepetition.loop_at=7"` as the mapping that the same line of a file would be; a word needs no quotation marks."""
+    """`"ToolCallRepetition.loop_at=7"` as the mapping that the same line of a file would be; a word
+    needs no quotation marks.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip() or not value.strip():
         raise ConfigError(f"{text!r} sets nothing; write KEY=VALUE, e.g. ToolCallRepetition.loop_at=7")
@@ -156,7 +175,9 @@ def parse_setting(text: str) -> dict[str, Any]:
             return tomllib.loads(line)
         except tomllib.TOMLDecodeError:
             continue
-    raise ConfigError(f"{text!r}: {key.strip()!r} is no key; a name with other signs than A-Z a-z 0-9 _ - needs quotation marks")
+    raise ConfigError(
+        f"{text!r}: {key.strip()!r} is no key; a name with other signs than A-Z a-z 0-9 _ - needs quotation marks"
+    )
 
 
 # ------------------------------------------------------------------ reading
@@ -189,7 +210,8 @@ def _checked(settings: Mapping[str, Any], file: Path) -> Settings:
 
 
 def known_name(name: str, known: Iterable[str], what: str, where: str = "") -> str:
-    """Which of `known` is meant: `tool-call-repetition`, `tool_call_repetition` and `ToolCallRepetition` are one name.
+    """Which of `known` is meant: `tool-call-repetition`, `tool_call_repetition` and
+    `ToolCallRepetition` are one name.
 
     `what`: the noun for the error. `where`: the table in which the name stands.
     """
@@ -199,7 +221,10 @@ def known_name(name: str, known: Iterable[str], what: str, where: str = "") -> s
     close = difflib.get_close_matches(_plain(name), plain, n=1)
     hint = f"; did you mean {plain[close[0]]}?" if close else ""
     place = f"{where}: " if where else ""
-    raise ConfigError(f"{place}there is no {what} {name!r}{hint} (there {'is' if len(plain) == 1 else 'are'}: {', '.join(plain.values())})")
+    raise ConfigError(
+        f"{place}there is no {what} {name!r}{hint} (there {'is' if len(plain) == 1 else 'are'}:"
+        f" {', '.join(plain.values())})"
+    )
 
 
 def _plain(name: str) -> str:
@@ -207,7 +232,9 @@ def _plain(name: str) -> str:
 
 
 def _spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, in one spelling: names of detectors and policies as in the library, `policy = "x"` as a table."""
+    """The same, in one spelling: names of detectors and policies as in the library, `policy = "x"`
+    as a table.
+    """
     if not isinstance(settings, Mapping):
         raise ConfigError(f"settings are a table, not {settings!r}")
     spelled: dict[str, Any] = {}
@@ -260,7 +287,9 @@ def _preset_name(value: object) -> str:
 def _table(settings: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = settings.get(key, {})
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{key} = {value!r}: give a {'word or a ' if key in {'policy', 'compaction'} else ''}table, [{key}]")
+        raise ConfigError(
+            f"{key} = {value!r}: give a {'word or a ' if key in {'policy', 'compaction'} else ''}table, [{key}]"
+        )
     return value
 
 
@@ -301,8 +330,12 @@ def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
     return _made(lambda: cast("Compaction", getattr(Compaction, preset)(**options)), "compaction")
 
 
-def _prepared(cls: Callable[..., T], table: Mapping[str, Any], where: str, shared: Mapping[str, Any]) -> Callable[[], T]:
-    """A function that makes a new `cls`, called once to see that it works. `shared`: options for everything that has them."""
+def _prepared(
+    cls: Callable[..., T], table: Mapping[str, Any], where: str, shared: Mapping[str, Any]
+) -> Callable[[], T]:
+    """A function that makes a new `cls`, called once to see that it works. `shared`: options for
+    everything that has them.
+    """
     options = _options(cls, table, where)
     for name, value in shared.items():
         if name in _hints(cls):
@@ -334,7 +367,9 @@ def _made(make: Callable[[], T], where: str) -> T:
 def _options(cls: Callable[..., Any], table: Mapping[str, Any], where: str) -> dict[str, Any]:
     hints = _hints(cls)
     if table and not hints:
-        raise ConfigError(f"{where}: there is no option {next(iter(table))!r}; {getattr(cls, '__name__', where)} has none")
+        raise ConfigError(
+            f"{where}: there is no option {next(iter(table))!r}; {getattr(cls, '__name__', where)} has none"
+        )
     options: dict[str, Any] = {}
     for key, value in table.items():
         name = known_name(key, hints, "option", where)
@@ -376,7 +411,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 @cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    """What checks values of a type. JSON has lists only, and pydantic does not know a `Collection` of them."""
+    """What checks values of a type. JSON has lists only, and pydantic does not know a `Collection`
+    of them.
+    """
     lists = {kind: GenericAlias(Sequence, get_args(kind)) for kind in _kinds(hint) if get_origin(kind) is Collection}
     return TypeAdapter(reduce(or_, (lists.get(kind, kind) for kind in _kinds(hint))))
 

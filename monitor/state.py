@@ -16,17 +16,25 @@ class RunState:
 
     elapsed_s: float = 0.0
     phase: Phase = "before_call"
-    """`before_call`: the next model call would start now; `streaming`; `after_call`: tools may be running."""
+    """`before_call`: the next model call would start now; `streaming`; `after_call`: tools may be
+    running.
+    """
     turns: int = 0
-    """Turns started. One whose stream failed does not count until its retry has started: it is the same turn."""
+    """Turns started. One whose stream failed does not count until its retry has started: it is the
+    same turn.
+    """
     model_calls: int = 0
     """Streams opened."""
     tool_calls: int = 0
     """Tool calls that the model has completed writing."""
     consecutive_errors: int = 0
-    """Turns in a row, and attempts at one, in which the model call failed, or a tool did and none succeeded."""
+    """Turns in a row, and attempts at one, in which the model call failed, or a tool did and none
+    succeeded.
+    """
     usage: Usage = field(default_factory=Usage)
-    """All turns together; of the running one by its latest report plus an estimate of what came since."""
+    """All turns together; of the running one by its latest report plus an estimate of what came
+    since.
+    """
     usage_estimated: bool = False
     """Part of `usage` is an estimate, because the provider has not reported it (yet)."""
     stream_started_s: float | None = None
@@ -57,7 +65,9 @@ _Draft: Any = make_dataclass("_Draft", [(field.name, field.type) for field in fi
 
 
 def moment(**values: Any) -> RunState:
-    """A `RunState` of which every field is given, in a third of the time: frozen when it is complete, and not field by field."""
+    """A `RunState` of which every field is given, in a third of the time: frozen when it is
+    complete, and not field by field.
+    """
     draft = _Draft(**values)
     draft.__class__ = RunState  # both have the same slots
     frozen: RunState = draft

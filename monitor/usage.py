@@ -1,4 +1,6 @@
-"""What was used and what it costs: tokens of a turn or a run, tokens asked for beside it, prices."""
+"""What was used and what it costs: tokens of a turn or a run, tokens asked for beside it,
+prices.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from monitor.errors import ConfigError
 
 @dataclass(slots=True, frozen=True)
 class Usage:
-    """Tokens of a turn or of a run. Output includes reasoning; input includes what came from a cache."""
+    """Tokens of a turn or of a run. Output includes reasoning; input includes what came from a
+    cache.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -31,7 +35,9 @@ class Usage:
         )
 
     def merged(self, report: UsageReport) -> Usage:
-        """This running total brought up to date by a later report of the same call; what it does not say stays."""
+        """This running total brought up to date by a later report of the same call; what it does
+        not say stays.
+        """
 
         def later(new: int | None, old: int) -> int:
             return old if new is None else max(new, old)
@@ -49,7 +55,9 @@ class Usage:
 
 @dataclass(slots=True, frozen=True)
 class AskCost:
-    """The tokens that it took to ask a model something beside the run, also where it gave no answer: a judge, a summary."""
+    """The tokens that it took to ask a model something beside the run, also where it gave no
+    answer: a judge, a summary.
+    """
 
     usage: Usage = field(default_factory=Usage)
     estimated: bool = False
@@ -61,7 +69,9 @@ class AskCost:
 
 @dataclass(slots=True, frozen=True)
 class Price:
-    """US dollars per million tokens. `cached`: of input that came from the provider's cache; `None`: the same as other input."""
+    """US dollars per million tokens. `cached`: of input that came from the provider's cache;
+    `None`: the same as other input.
+    """
 
     input: float
     output: float
@@ -71,10 +81,14 @@ class Price:
     def __post_init__(self) -> None:
         for name, value in (("input", self.input), ("output", self.output), ("cached", self.cached)):
             if (value is None and name != "cached") or (value is not None and not (is_finite(value) and value >= 0)):
-                raise ConfigError(f"Price.{name} takes US dollars per million tokens, finite and not negative, not {value!r}")
+                raise ConfigError(
+                    f"Price.{name} takes US dollars per million tokens, finite and not negative, not {value!r}"
+                )
 
     def cost(self, usage: Usage) -> float:
-        """What `usage` costs, in US dollars. Tokens that are in its total alone (of tool prompts) are input."""
+        """What `usage` costs, in US dollars. Tokens that are in its total alone (of tool prompts)
+        are input.
+        """
         cached = self.input if self.cached is None else self.cached
         neither = max(0, usage.total_tokens - max(usage.input_tokens, usage.cached_tokens) - usage.output_tokens)
         fresh = max(0, usage.input_tokens - usage.cached_tokens) + neither
@@ -82,7 +96,8 @@ class Price:
 
 
 def price_of(prices: Mapping[str, Price] | Price | None, model_name: str | None) -> Price | None:
-    """The price of a model: by its exact name, or by its name without the provider ("google:x" -> "x"); `None`: not known.
+    """The price of a model: by its exact name, or by its name without the provider ("google:x" ->
+    "x"); `None`: not known.
 
     One `Price` is that of every model. Raises `ConfigError` for what is no price table.
     """

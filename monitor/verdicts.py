@@ -1,6 +1,7 @@
 """Findings (facts with evidence) and verdicts (what to do about them). Three things, kept apart:
 
-a `Detection` or a `Stop` is a fact; the policy turns facts into a `Verdict`; guard and supervisor perform it.
+a `Detection` or a `Stop` is a fact; the policy turns facts into a `Verdict`; guard and supervisor
+perform it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Judgement:
     analysis: str
     """Its reasons, in its own words."""
     confidence: float
-    """How sure it is of what it was asked for, 0 to 1: that the run is stuck, or that the task is done."""
+    """How sure it is of what it was asked for, 0 to 1: that the run is stuck, or that the task is
+    done.
+    """
     found: bool
     """Sure enough, by the judge's own threshold and its second opinion."""
     judged_by: str
@@ -34,8 +37,8 @@ Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "message
 Level: TypeAlias = Literal["suspect", "loop"]
 
 VETO = "[agent-monitor]"
-"""How every text of ours begins that stands where a tool's answer would stand. Such a text is no result: it must not look
-like progress to the detectors.
+"""How every text of ours begins that stands where a tool's answer would stand. Such a text is no
+result: it must not look like progress to the detectors.
 """
 
 
@@ -44,9 +47,13 @@ class Evidence:
     """What was repeated: enough to recognise it, small enough to log."""
 
     excerpt: str
-    """The repeated thing, cut to 200 characters. For calls it begins `name(`, with the tool that is called."""
+    """The repeated thing, cut to 200 characters. For calls it begins `name(`, with the tool that is
+    called.
+    """
     xxhash: str
-    """xxh3-64 of the whole repeated thing, 16 hexadecimal digits: its identity across runs and processes."""
+    """xxh3-64 of the whole repeated thing, 16 hexadecimal digits: its identity across runs and
+    processes.
+    """
     length: int
     """Code points of the repeated thing (for tools: of its canonical JSON)."""
     offsets: tuple[int, ...] = ()
@@ -68,7 +75,9 @@ class Detection:
     threshold: int
     """Repetitions that made it a finding of this level."""
     start_offset: int
-    """Where the first counted repetition starts: code points in the channel since the run began; call index for tools."""
+    """Where the first counted repetition starts: code points in the channel since the run began;
+    call index for tools.
+    """
     offset: int
     """Where the last one ends: one past its last code point; for tools the index of the call."""
     evidence: Evidence
@@ -82,7 +91,9 @@ class Detection:
 
 @dataclass(slots=True, frozen=True)
 class Met:
-    """A condition and whether it was true; for a composition, with its parts. The tree of a `Stop`."""
+    """A condition and whether it was true; for a composition, with its parts. The tree of a
+    `Stop`.
+    """
 
     condition: str
     met: bool
@@ -106,7 +117,8 @@ class Stop:
     """The detection that decided it, or the tree of what was true."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", TerminateReason(self.reason))  # a condition of the caller's may say "timeout"
+        # a condition of the caller's may say "timeout"
+        object.__setattr__(self, "reason", TerminateReason(self.reason))
 
 
 @dataclass(slots=True, frozen=True)
@@ -144,14 +156,17 @@ WORTH_A_LAST_TURN = (
     TerminateReason.TOOL_CALL_LIMIT,
     TerminateReason.MISSING_OUTPUTS,
 )
-"""Endings after which a model may still say what it has. Spent money is spent, and an abort is an abort."""
+"""Endings after which a model may still say what it has. Spent money is spent, and an abort is an
+abort.
+"""
 
 
 @dataclass(slots=True, frozen=True, init=False)
 class LastTurn:
     """One more turn, with `text` as the user message and only `tools` offered.
 
-    As an option, `LastTurn(60)`: what a run gets that is about to end without its goal, with its own time in seconds.
+    As an option, `LastTurn(60)`: what a run gets that is about to end without its goal, with its
+    own time in seconds.
     """
 
     text: str

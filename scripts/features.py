@@ -1,7 +1,7 @@
 """Which rows of docs/features.md are proven, by which tests.
 
-python scripts/features.py                    run the tests marked `feature` and print the table
-python scripts/features.py --collect-only     the same without running: only whether the table, the lists and the tests agree
+python scripts/features.py                  run the tests marked `feature`, print the table
+python scripts/features.py --collect-only   without running: do the table, the lists and the tests agree?
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Table:
 
 @dataclass(slots=True)
 class Proofs:
-    """What the tests say. A pytest plugin that notes the ids of every marked test, and how it went."""
+    """What the tests say. A pytest plugin that notes the ids of every marked test, and how it
+    went.
+    """
 
     collect_only: bool = False
     tests: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -44,7 +46,9 @@ class Proofs:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note what each test claims to prove."""
         for item in session.items:
-            self.tests[item.nodeid] = tuple(dict.fromkeys(str(id) for mark in item.iter_markers("feature") for id in mark.args))
+            self.tests[item.nodeid] = tuple(
+                dict.fromkeys(str(id) for mark in item.iter_markers("feature") for id in mark.args)
+            )
             if self.collect_only:
                 self.passed[item.nodeid] = True
 
@@ -80,13 +84,19 @@ def read_table(docs: Path) -> Table:
     page = (docs / "features.md").read_text(encoding="utf-8")
     found = ROW.findall(page)
     rows = dict(found)
-    problems = [f"features.md has {id} {times} times" for id, times in Counter(id for id, _ in found).items() if times > 1]
-    problems += [f"features.md has a row that cannot be read: {line}" for line in LIKE_A_ROW.findall(page) if not ROW.match(line)]
+    problems = [
+        f"features.md has {id} {times} times" for id, times in Counter(id for id, _ in found).items() if times > 1
+    ]
+    problems += [
+        f"features.md has a row that cannot be read: {line}" for line in LIKE_A_ROW.findall(page) if not ROW.match(line)
+    ]
     lists: dict[str, frozenset[str]] = {}
     for name in ("features_todo.txt", "features_later.txt"):
         ids = read_list(docs / name)
         problems += [f"{name} has {id} {times} times" for id, times in Counter(ids).items() if times > 1]
-        problems += [f"{name} names {id}, which is no row of features.md" for id in dict.fromkeys(ids) if id not in rows]
+        problems += [
+            f"{name} names {id}, which is no row of features.md" for id in dict.fromkeys(ids) if id not in rows
+        ]
         lists[name] = frozenset(ids)
     todo, later = lists["features_todo.txt"], lists["features_later.txt"]
     problems += [f"{id} is both in features_todo.txt and in features_later.txt" for id in sorted(todo & later)]
@@ -103,7 +113,9 @@ def judge(table: Table, proofs: Proofs) -> tuple[list[Line], list[str]]:
         listed = "todo" if id in table.todo else "later" if id in table.later else None
         if not all(ran):
             result = "FAILS"
-            problems.append(f"{id}: a test fails: {', '.join(test for test in tests if proofs.passed.get(test) is False)}")
+            problems.append(
+                f"{id}: a test fails: {', '.join(test for test in tests if proofs.passed.get(test) is False)}"
+            )
         elif ran:
             result = f"passes (listed as {listed}: take it out if this is all of it)" if listed else "passes"
         elif listed:
@@ -133,7 +145,9 @@ def show(lines: Sequence[Line], problems: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; 0 if every row is proven or listed, and everything agrees."""
     parser = argparse.ArgumentParser(description="Which rows of docs/features.md are proven, by which tests.")
-    parser.add_argument("--collect-only", action="store_true", help="do not run the tests; only see that table, lists and tests agree")
+    parser.add_argument(
+        "--collect-only", action="store_true", help="do not run the tests; only see that table, lists and tests agree"
+    )
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the checkout")
     options = parser.parse_args(arguments)
     root: Path = options.root

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# MONITOR_EXAMPLES: how many random cases a law is tried with. The same ones each time, unless somebody asks for another
-# number outside of CI: then new ones, to look for what the usual ones miss.
+# MONITOR_EXAMPLES: how many random cases a law is tried with. The same ones each time, unless
+# somebody asks for another number outside of CI: then new ones, to look for what the usual ones
+# miss.
 settings.register_profile(
     "monitor",
     max_examples=int(os.environ.get("MONITOR_EXAMPLES", "50")),
@@ -31,7 +32,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 
 
 class NetworkRefusedError(RuntimeError):
-    """A test wanted to talk to another machine. Not an `OSError`, so that no SDK takes it for a bad connection and retries."""
+    """A test wanted to talk to another machine. Not an `OSError`, so that no SDK takes it for a bad
+    connection and retries.
+    """
 
 
 def _is_local(host: object) -> bool:
@@ -48,7 +51,9 @@ def _is_local(host: object) -> bool:
 def _refuse_unless_local(address: object) -> None:
     host = address[0] if isinstance(address, tuple) else None  # a Unix socket's address is a path
     if not _is_local(host):
-        raise NetworkRefusedError(f"tests use no network: connection to {address!r} refused; use a local server or a recording")
+        raise NetworkRefusedError(
+            f"tests use no network: connection to {address!r} refused; use a local server or a recording"
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -76,7 +81,9 @@ def _no_network() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Some tests log what models write, lone surrogates too; the workers of pytest-xdist can send no such report."""
+    """Some tests log what models write, lone surrogates too; the workers of pytest-xdist can send
+    no such report.
+    """
     report = yield
     report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
     return report

@@ -1,4 +1,6 @@
-"""Law 12: bad input ends in a typed error or a typed reason, never in a hang, a crash of the loop or silent loss."""
+"""Law 12: bad input ends in a typed error or a typed reason, never in a hang, a crash of the loop
+or silent loss.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ pytestmark = pytest.mark.anyio
 Reason = monitor.TerminateReason
 
 
-async def watched_to_the_end(source: Any, **options: Any) -> tuple[list[Any], monitor.Outcome, list[monitor.events.Event]]:
+async def watched_to_the_end(
+    source: Any, **options: Any
+) -> tuple[list[Any], monitor.Outcome, list[monitor.events.Event]]:
     sink = monitor.sinks.MemorySink()
     seen: list[Any] = []
     async with monitor.watch(source, sinks=[sink], **options) as watched:
@@ -46,7 +50,11 @@ async def test_an_object_that_is_no_chunk_in_a_stream_of_chunks_is_an_invalid_st
 
 @pytest.mark.parametrize(
     "bad",
-    [monitor.chunks.ReasoningDelta(None), monitor.chunks.ToolCallDelta("c", None, None), monitor.chunks.ReasoningDelta(b"x")],  # type: ignore[arg-type]
+    [
+        monitor.chunks.ReasoningDelta(None),  # type: ignore[arg-type]
+        monitor.chunks.ToolCallDelta("c", None, None),  # type: ignore[arg-type]
+        monitor.chunks.ReasoningDelta(b"x"),  # type: ignore[arg-type]
+    ],
 )
 async def test_a_chunk_whose_fields_are_of_the_wrong_type_is_an_invalid_stream(bad: object) -> None:
     _, outcome, _ = await watched_to_the_end(ScriptedStream(monitor.chunks.TextDelta("good"), bad))
@@ -267,7 +275,9 @@ async def test_an_opener_that_raises_is_an_outcome() -> None:
 async def test_a_clock_that_jumps_ends_the_run_once() -> None:
     clock = monitor.testing.FakeClock()
     source = ScriptedStream("a", Do(lambda: clock.advance(1e9)), "b", "c")
-    seen, outcome, _ = await watched_to_the_end(source, clock=clock, stop_when=monitor.Timeout(10) | monitor.IdleTimeout(10))
+    seen, outcome, _ = await watched_to_the_end(
+        source, clock=clock, stop_when=monitor.Timeout(10) | monitor.IdleTimeout(10)
+    )
     assert seen == ["a"]
     assert outcome.reason in {Reason.TIMEOUT, Reason.IDLE_TIMEOUT}
 

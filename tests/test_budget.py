@@ -52,7 +52,12 @@ def test_without_a_limit_it_only_counts():
     budget = Budget()
     budget.spend(10**9, 10**9)
     assert (budget.spent_tokens, budget.spent_usd) == (10**9, 10**9)
-    assert (budget.remaining_tokens, budget.remaining_usd, budget.exhausted(), budget.progress()) == (None, None, None, [])
+    assert (budget.remaining_tokens, budget.remaining_usd, budget.exhausted(), budget.progress()) == (
+        None,
+        None,
+        None,
+        [],
+    )
 
 
 def test_what_an_estimate_counted_too_much_is_taken_back():
@@ -117,7 +122,12 @@ def test_a_share_spends_from_all_above_it():
 
 @pytest.mark.parametrize(
     ("own", "left"),
-    [({}, (60, 1.5)), ({"tokens": 10}, (10, 1.5)), ({"tokens": 10**6, "usd": 10**6}, (60, 1.5)), ({"usd": 0.5}, (60, 0.5))],
+    [
+        ({}, (60, 1.5)),
+        ({"tokens": 10}, (10, 1.5)),
+        ({"tokens": 10**6, "usd": 10**6}, (60, 1.5)),
+        ({"usd": 0.5}, (60, 0.5)),
+    ],
     ids=str,
 )
 def test_the_smallest_rest_of_the_chain_is_what_is_left(own: dict[str, Any], left: tuple[int, float]):
@@ -150,7 +160,9 @@ def test_where_both_ran_out_the_own_one_is_told():
 
 SHAPES = st.lists(st.integers(0, 6), min_size=1, max_size=8)
 """A tree: budget number n + 1 is a share of the one at this place among those before it."""
-SPENDINGS = st.lists(st.tuples(st.integers(0, 8), st.integers(-40, 40), st.integers(-8, 8).map(lambda eighths: eighths / 8)), max_size=40)
+SPENDINGS = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(-40, 40), st.integers(-8, 8).map(lambda eighths: eighths / 8)), max_size=40
+)
 
 
 def tree(shape: list[int]) -> list[Budget]:
@@ -173,7 +185,9 @@ def spend_all(budgets: list[Budget], spendings: list[tuple[int, int, float]]) ->
 
 
 @given(SHAPES, SPENDINGS)
-def test_children_never_spend_more_than_their_parent_has_counted(shape: list[int], spendings: list[tuple[int, int, float]]):
+def test_children_never_spend_more_than_their_parent_has_counted(
+    shape: list[int], spendings: list[tuple[int, int, float]]
+):
     budgets = tree(shape)
     for spending in spendings:
         spend_all(budgets, [spending])
@@ -185,11 +199,14 @@ def test_children_never_spend_more_than_their_parent_has_counted(shape: list[int
 
 
 @given(SHAPES, SPENDINGS, st.randoms(use_true_random=False))
-def test_the_order_in_which_is_spent_does_not_matter(shape: list[int], spendings: list[tuple[int, int, float]], chance: Any):
+def test_the_order_in_which_is_spent_does_not_matter(
+    shape: list[int], spendings: list[tuple[int, int, float]], chance: Any
+):
     one, other = tree(shape), tree(shape)
     done = spend_all(one, spendings)
     chance.shuffle(done)
-    done.sort(key=lambda spending: spending[1] < 0 or spending[2] < 0)  # nothing is taken back that has not been spent yet
+    # nothing is taken back that has not been spent yet
+    done.sort(key=lambda spending: spending[1] < 0 or spending[2] < 0)
     for place, tokens, usd in done:
         for part in ((max(0, tokens), max(0.0, usd)), (min(0, tokens), min(0.0, usd))):
             other[place % len(other)].spend(*part)
@@ -219,7 +236,9 @@ def test_runs_that_are_given_the_same_budget_share_it():
 
 
 def test_a_budget_above_both_budgets_of_a_run_counts_it_once():
-    """The run's own budget is a share of that of the run above, from which it inherits a share as well."""
+    """The run's own budget is a share of that of the run above, from which it inherits a share as
+    well.
+    """
     above = Budget(tokens=1_000)
     own, inherited = above.share(tokens=100), above.share()
     account = Account([own, inherited])
@@ -273,7 +292,9 @@ def test_what_are_no_dollars_is_refused_by_name(value: Any):
             make(usd=value)
 
 
-@pytest.mark.parametrize("spending", [(1.5, 0.0), (True, 0.0), ("1", 0.0), (None, 0.0), (1, math.nan), (1, math.inf), (1, "2")], ids=repr)
+@pytest.mark.parametrize(
+    "spending", [(1.5, 0.0), (True, 0.0), ("1", 0.0), (None, 0.0), (1, math.nan), (1, math.inf), (1, "2")], ids=repr
+)
 def test_what_cannot_be_spent_is_refused_and_changes_nothing(spending: Any):
     budget = Budget(tokens=10)
     with pytest.raises(ConfigError, match=r"Budget\.spend"):

@@ -28,7 +28,10 @@ async def test_async_connections_are_refused_too() -> None:
 
 
 def test_this_machine_may_be_reached() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(("localhost", server.getsockname()[1])) as client:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(("localhost", server.getsockname()[1])) as client,
+    ):
         assert client.getpeername() == server.getsockname()
 
 

@@ -48,7 +48,9 @@ def test_the_code_of_a_page_runs(
 
 SETTINGS = ROOT / "docs" / "settings.md"
 TOML = [(page, text) for page in PAGES for text in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)]
-COMMANDS = [line for text in re.findall(r"```sh\n(.*?)```", SETTINGS.read_text(), re.DOTALL) for line in text.splitlines()]
+COMMANDS = [
+    line for text in re.findall(r"```sh\n(.*?)```", SETTINGS.read_text(), re.DOTALL) for line in text.splitlines()
+]
 
 
 @pytest.mark.parametrize(("page", "text"), TOML, ids=[f"{page.name}-{number}" for number, (page, _) in enumerate(TOML)])
@@ -91,7 +93,11 @@ def test_the_readme_ends_its_first_program_with_a_loop(capsys: pytest.CaptureFix
 
 def test_the_table_of_reasons_names_only_reasons_and_all_that_can_come_about() -> None:
     table = (ROOT / "README.md").read_text().split("<!-- reasons -->")[1].split("\n\n")[0]
-    named = {word for line in table.splitlines() for word in re.findall(r"`([a-z_]+)`", line.split("|")[1] if "|" in line else "")}
+    named = {
+        word
+        for line in table.splitlines()
+        for word in re.findall(r"`([a-z_]+)`", line.split("|")[1] if "|" in line else "")
+    }
     library = "".join(path.read_text() for path in (ROOT / "monitor").rglob("*.py") if path.name != "reasons.py")
     used = {reason.value for reason in monitor.TerminateReason if f"TerminateReason.{reason.name}" in library}
     assert named == used
@@ -108,7 +114,11 @@ def test_the_page_of_the_whole_run_names_every_event_and_condition() -> None:
     page = (ROOT / "docs" / "supervisor.md").read_text()
     named = set(re.findall(r"`([A-Z]\w+)`", page))
     events = {kind.__name__ for kind in get_args(monitor.events.Event)}
-    conditions = {name for name, thing in vars(monitor).items() if isinstance(thing, type) and issubclass(thing, monitor.Condition)}
+    conditions = {
+        name
+        for name, thing in vars(monitor).items()
+        if isinstance(thing, type) and issubclass(thing, monitor.Condition)
+    }
     assert events - named == set()
     assert conditions - named == {"Condition"}
 
@@ -165,7 +175,11 @@ def test_the_page_of_compaction_names_every_option_reason_failure_and_field_of_a
         *(one.value for one in monitor.compaction.CompactionFailure),
     }
     wanted |= {option.name for option in fields(monitor.Compaction)}
-    wanted |= {option.name for kind in (monitor.compaction.BeforeCompaction, monitor.compaction.CompactionHook) for option in fields(kind)}
+    wanted |= {
+        option.name
+        for kind in (monitor.compaction.BeforeCompaction, monitor.compaction.CompactionHook)
+        for option in fields(kind)
+    }
     told = [kind for kind in get_args(monitor.events.Event) if kind.__name__.startswith("Compaction")]
     for kind in (*told, monitor.events.ContextNearlyFull, monitor.events.HistoryReduced):
         wanted |= {kind.__name__, *(field.name for field in fields(kind))}
@@ -176,7 +190,9 @@ def test_the_recording_of_the_page_of_the_command_plays(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
     lines = re.findall(r'^    (\{"(?:type|at)".*)$', page, re.MULTILINE)
     (tmp_path / "run.jsonl").write_text("\n".join(lines))
-    played = CliRunner().invoke(app, ["run", "x", "--model", f"replay:{tmp_path / 'run.jsonl'}", "--max-turns", "1", "--last-turn", "off"])
+    played = CliRunner().invoke(
+        app, ["run", "x", "--model", f"replay:{tmp_path / 'run.jsonl'}", "--max-turns", "1", "--last-turn", "off"]
+    )
     assert lines
     assert 'read_file(path="setup.py")' in played.output, played.output
 
@@ -187,6 +203,11 @@ def test_the_page_of_the_command_has_every_option() -> None:
     missing = []
     for name, command in program.commands.items():  # type: ignore[attr-defined]  # the app is a group
         section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
-        options = [option for given in command.params for option in given.opts if option.startswith("--") and option != "--help"]
+        options = [
+            option
+            for given in command.params
+            for option in given.opts
+            if option.startswith("--") and option != "--help"
+        ]
         missing += [f"{name} {option}" for option in options if f"`{option}" not in section]
     assert missing == []

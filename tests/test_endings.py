@@ -1,5 +1,6 @@
-"""Law 3, one ending: however a run ends, there is one `RunTerminated`, one outcome, a true reason, and a closed source.
-Law 5: the caller's code is never cancelled by us, and a foreign cancellation is never swallowed.
+"""Law 3, one ending: however a run ends, there is one `RunTerminated`, one outcome, a true reason,
+and a closed source. Law 5: the caller's code is never cancelled by us, and a foreign cancellation
+is never swallowed.
 """
 
 from __future__ import annotations
@@ -527,7 +528,9 @@ class TestNativeCancellation:
 
     @pytest.mark.parametrize("ours", ["abort", "deadline"])
     @pytest.mark.parametrize("ours_first", [True, False])
-    async def test_it_is_not_swallowed_when_ours_comes_in_the_same_tick(self, anyio_backend: str, ours: str, ours_first: bool) -> None:
+    async def test_it_is_not_swallowed_when_ours_comes_in_the_same_tick(
+        self, anyio_backend: str, ours: str, ours_first: bool
+    ) -> None:
         w = Watching(Source("a"), stop_when=monitor.Timeout(10))
 
         async def read_and_go_on() -> str:
@@ -537,7 +540,10 @@ class TestNativeCancellation:
 
         task = asyncio.create_task(read_and_go_on())
         await anyio.wait_all_tasks_blocked()
-        acts: list[Callable[[], object]] = [lambda: w.watch.abort("mine") if ours == "abort" else w.clock.advance(10), task.cancel]
+        acts: list[Callable[[], object]] = [
+            lambda: w.watch.abort("mine") if ours == "abort" else w.clock.advance(10),
+            task.cancel,
+        ]
         for act in acts if ours_first else reversed(acts):
             act()
         with pytest.raises(asyncio.CancelledError):
@@ -578,7 +584,9 @@ class TestNativeCancellation:
                 await w.read()
         w.ended(Reason.CANCELLED)
 
-    async def test_a_stream_read_while_its_task_is_being_cancelled_still_meets_its_deadline(self, anyio_backend: str) -> None:
+    async def test_a_stream_read_while_its_task_is_being_cancelled_still_meets_its_deadline(
+        self, anyio_backend: str
+    ) -> None:
         w = Watching(Source("a"), stop_when=monitor.Timeout(10))
 
         async def clean_up() -> None:

@@ -26,14 +26,18 @@ def module_of(path: Path) -> str:
 
 
 def froms(path: Path) -> list[ast.ImportFrom]:
-    """Every `from monitor... import` of a file that a type checker reads: those under `if TYPE_CHECKING` too."""
+    """Every `from monitor... import` of a file that a type checker reads: those under `if
+    TYPE_CHECKING` too.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     body = [*tree.body, *(node for block in tree.body if isinstance(block, ast.If) for node in block.body)]
     return [node for node in body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("monitor")]
 
 
 def exported(path: Path) -> dict[str, str]:
-    """What a file hands on: `from a import B` with `B` in its `__all__`, or `B as B`. The name, and where it comes from."""
+    """What a file hands on: `from a import B` with `B` in its `__all__`, or `B as B`. The name, and
+    where it comes from.
+    """
     listed = set(getattr(importlib.import_module(module_of(path)), "__all__", ()))
     names = ((node, alias) for node in froms(path) for alias in node.names)
     return {alias.name: f"{node.module}.{alias.name}" for node, alias in names if alias.asname or alias.name in listed}
@@ -90,7 +94,12 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
     """`from a import B` alone, without `__all__`, is private to a strict type checker."""
     listed = set(getattr(importlib.import_module(module_of(path)), "__all__", ()))
     if listed or any(alias.asname for node in froms(path) for alias in node.names):
-        names = {alias.name for node in froms(path) for alias in node.names if alias.asname is None and not alias.name.startswith("_")}
+        names = {
+            alias.name
+            for node in froms(path)
+            for alias in node.names
+            if alias.asname is None and not alias.name.startswith("_")
+        }
         assert names - listed - {"lazy_names"} == set()
 
 
@@ -100,23 +109,38 @@ def test_exports_are_written_in_the_form_that_type_checkers_take_for_one(path: P
         ("monitor", "watch Guard Supervisor Run Compaction model load_settings"),
         (
             "monitor",
-            "MaxTurns Timeout IdleTimeout FirstChunkTimeout MaxModelCalls MaxToolCalls TokenLimit MaxConsecutiveErrors Predicate Condition",
+            (
+                "MaxTurns Timeout IdleTimeout FirstChunkTimeout MaxModelCalls MaxToolCalls TokenLimit"
+                " MaxConsecutiveErrors Predicate Condition"
+            ),
         ),
         ("monitor", "CostLimit ToolCalled OutputsComplete PlanComplete TaskDone Budget Price Retries Plan Window"),
         ("monitor", "Outcome TerminateReason FinishReason Turn Usage Detection"),
         ("monitor", "Verdict Continue Nudge WithdrawTool Compact LastTurn Stop Ladder StopAtFirstLoop ObserveOnly"),
         (
             "monitor",
-            "ContentRepetition SimilarMessages ToolCallRepetition ToolCallCycle NoProgress UnknownTool ToolPolicy default_detectors",
+            (
+                "ContentRepetition SimilarMessages ToolCallRepetition ToolCallCycle NoProgress UnknownTool ToolPolicy"
+                " default_detectors"
+            ),
         ),
         (
             "monitor",
-            "MonitorError ConfigError RunFailed ToolError tool ToolContext UserMessage AssistantMessage Text Media JsonlSink LogSink",
+            (
+                "MonitorError ConfigError RunFailed ToolError tool ToolContext UserMessage AssistantMessage Text Media"
+                " JsonlSink LogSink"
+            ),
         ),
-        ("monitor.chunks", "TextDelta ReasoningDelta ToolCallDelta ToolCall ToolResult UsageReport TurnFinished StreamRetried"),
+        (
+            "monitor.chunks",
+            "TextDelta ReasoningDelta ToolCallDelta ToolCall ToolResult UsageReport TurnFinished StreamRetried",
+        ),
         ("monitor.events", "RunTerminated LimitWarning WindowWarning ContextFull Event event_codec"),
         ("monitor.errors", "AdapterError StoreError MissingExtra"),
-        ("monitor.compaction", "CompactionResult CompactionRecord CompactionStore CompactionError Extractive PinnedFacts"),
+        (
+            "monitor.compaction",
+            "CompactionResult CompactionRecord CompactionStore CompactionError Extractive PinnedFacts",
+        ),
         ("monitor.context", "History repair window_of"),
         ("monitor.adapters", "to_form"),
         ("monitor.sinks", "MemorySink EventSink"),
@@ -143,7 +167,12 @@ def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
     from monitor import compaction
     from monitor.compaction import base, hooks, keep
 
-    made = [(one.__name__, one.__module__) for module in (base, hooks, keep) for one in vars(module).values() if inspect.isclass(one)]
+    made = [
+        (one.__name__, one.__module__)
+        for module in (base, hooks, keep)
+        for one in vars(module).values()
+        if inspect.isclass(one)
+    ]
     names = {name for name, module in made if module in {base.__name__, hooks.__name__, keep.__name__}} - {"Wishes"}
     assert names <= set(compaction.__all__)
 
@@ -152,7 +181,20 @@ def test_whoever_makes_a_part_of_a_compaction_finds_it_in_one_place():
 
 
 def test_importing_the_library_imports_no_sdk_no_other_event_loop_no_logging_library_and_no_command_line():
-    heavy = ("google", "openai", "anthropic", "httpx", "httpx2", "aiohttp", "requests", "trio", "typer", "sqlite3", "structlog", "rich")
+    heavy = (
+        "google",
+        "openai",
+        "anthropic",
+        "httpx",
+        "httpx2",
+        "aiohttp",
+        "requests",
+        "trio",
+        "typer",
+        "sqlite3",
+        "structlog",
+        "rich",
+    )
     program = f"import sys, monitor; print(*sorted({{name.split('.')[0] for name in sys.modules}} & set({heavy!r})))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout.split() == []
@@ -161,7 +203,9 @@ def test_importing_the_library_imports_no_sdk_no_other_event_loop_no_logging_lib
 def test_importing_the_library_says_nothing_and_configures_nothing():
     handlers = "logging.getLogger().handlers + logging.getLogger('monitor').handlers"
     program = f"import logging, structlog, monitor; print(structlog.is_configured(), {handlers})"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=50, check=True
+    )
     assert done.stdout == "False []\n"
     assert done.stderr == ""
 
@@ -185,9 +229,17 @@ def test_the_version_is_that_of_the_distribution():
 def undocumented(path: Path) -> list[str]:
     """What of a module has no docstring: itself, its public classes and functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    named = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_"]
-    public = [node for node in named if "overload" not in map(ast.unparse, node.decorator_list)]  # the implementation says it for all
-    return [*(["the module"] if not ast.get_docstring(tree) else []), *(node.name for node in public if not ast.get_docstring(node))]
+    named = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_"
+    ]
+    # the implementation says it for all
+    public = [node for node in named if "overload" not in map(ast.unparse, node.decorator_list)]
+    return [
+        *(["the module"] if not ast.get_docstring(tree) else []),
+        *(node.name for node in public if not ast.get_docstring(node)),
+    ]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_of)

@@ -19,7 +19,9 @@ def table(*, todo: str = "", later: str = "") -> Table:
 
 
 def proofs(**tests: tuple[str, bool | None]) -> Proofs:
-    """Tests by name, each with the ids it claims to prove and whether it passed; `None`: it was skipped."""
+    """Tests by name, each with the ids it claims to prove and whether it passed; `None`: it was
+    skipped.
+    """
     out = Proofs()
     for name, (ids, passed) in tests.items():
         out.tests[name] = tuple(ids.split())
@@ -76,7 +78,9 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "tests").mkdir()
     rows = "".join(f"| {id} | {text} |\n" for id, text in ROWS.items())
     (tmp_path / "docs" / "features.md").write_text(f"# Features\n\n| id | behaviour |\n| --- | --- |\n{rows}")
-    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = "-p no:asyncio"\nmarkers = ["feature(*ids)"]\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\naddopts = "-p no:asyncio"\nmarkers = ["feature(*ids)"]\n'
+    )
     return tmp_path
 
 

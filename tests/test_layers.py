@@ -1,4 +1,6 @@
-"""The library's layers, as far as import-linter cannot see them: the standard library's clocks, and circles."""
+"""The library's layers, as far as import-linter cannot see them: the standard library's clocks, and
+circles.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["t
 CONTRACTS = {contract["id"]: contract for contract in LINTER["contracts"]}
 LAYERS = [set(re.split(r"[\s|:]+", layer)) for layer in CONTRACTS["layers"]["layers"]]
 PURE = set().union(*LAYERS[next(i for i, layer in enumerate(LAYERS) if "core" in layer) :])
-"""The core and all rooms below it: what they answer depends on what they are given and on nothing else."""
+"""The core and all rooms below it: what they answer depends on what they are given and on nothing
+else.
+"""
 
 IMPURE = {
     *("datetime", "sched", "signal", "time"),
@@ -51,7 +55,9 @@ class Import:
     """Absolute and dotted; for `from a import b` it is `a.b`."""
     line: int
     eager: bool
-    """Carried out when the module is loaded: not inside a function, not under `if TYPE_CHECKING`."""
+    """Carried out when the module is loaded: not inside a function, not under `if
+    TYPE_CHECKING`.
+    """
 
 
 def imports(source: str, package: str) -> Iterator[Import]:

@@ -14,7 +14,14 @@ def failed(kind: ErrorKind, retry_after_s: float | None = None) -> ModelError:
 
 def test_a_provider_that_fails_is_given_longer_each_time_up_to_a_bound():
     retries = Retries(attempts=5, first_delay_s=1.0, max_delay_s=5.0)
-    assert [retries.delay_s(failures, failed(ErrorKind.SERVER)) for failures in range(1, 7)] == [1.0, 2.0, 4.0, 5.0, 5.0, None]
+    assert [retries.delay_s(failures, failed(ErrorKind.SERVER)) for failures in range(1, 7)] == [
+        1.0,
+        2.0,
+        4.0,
+        5.0,
+        5.0,
+        None,
+    ]
 
 
 def test_a_provider_that_says_how_long_is_given_that():

@@ -72,7 +72,9 @@ def test_a_policy_that_was_reset_is_like_a_new_one(policy: Policy):
 # The ladder
 
 
-def call(level: Level = "suspect", count: int = 3, channel: Channel = "tools", what: str = "a", threshold: int = 5) -> Detection:
+def call(
+    level: Level = "suspect", count: int = 3, channel: Channel = "tools", what: str = "a", threshold: int = 5
+) -> Detection:
     evidence = Evidence(f"read({what})", what.zfill(16), 6, (0, 1, 2))
     message = f"read was called {count} times in a row with the same arguments"
     return Detection("repeats", "identical_calls", channel, level, count, threshold, 0, count - 1, evidence, message)
@@ -101,7 +103,11 @@ def test_text_has_no_tool_to_withdraw_and_climbs_while_it_is_being_written():
 @pytest.mark.feature("GL-08")
 def test_text_that_was_suspected_and_then_is_sure_is_one_finding_as_long_as_the_model_has_not_read_the_nudge():
     policy = Ladder()
-    assert [type(policy.decide(detection(level))).__name__ for level in ("suspect", "loop", "loop")] == ["Nudge", "Nudge", "LastTurn"]
+    assert [type(policy.decide(detection(level))).__name__ for level in ("suspect", "loop", "loop")] == [
+        "Nudge",
+        "Nudge",
+        "LastTurn",
+    ]
     policy.reset()
     assert each_turn(policy, detection("suspect"), detection("loop")) == ["Nudge", "LastTurn"]
 
@@ -117,8 +123,17 @@ def test_text_whose_evidence_is_never_the_same_twice_is_stopped_while_it_is_bein
     """A plan with a counter, or a sentence that is seen from another of its words on each time."""
     policy = Ladder()
     policy.turn_started()
-    seen = [replace(one, evidence=replace(one.evidence, xxhash=str(n))) for n, one in enumerate([detection("loop")] * 6)]
-    assert [type(policy.decide(one)).__name__ for one in seen] == ["Nudge", "Nudge", "Nudge", "LastTurn", "Stop", "Stop"]
+    seen = [
+        replace(one, evidence=replace(one.evidence, xxhash=str(n))) for n, one in enumerate([detection("loop")] * 6)
+    ]
+    assert [type(policy.decide(one)).__name__ for one in seen] == [
+        "Nudge",
+        "Nudge",
+        "Nudge",
+        "LastTurn",
+        "Stop",
+        "Stop",
+    ]
 
 
 def test_the_nudge_has_the_evidence_and_one_different_thing_to_try():
@@ -227,7 +242,11 @@ def test_the_text_of_a_veto_is_known_to_the_detectors():
 
 DETECTIONS = st.one_of(
     st.builds(
-        call, st.sampled_from(["suspect", "loop"]), st.integers(3, 30), st.sampled_from(["tools", "messages"]), st.sampled_from("ab")
+        call,
+        st.sampled_from(["suspect", "loop"]),
+        st.integers(3, 30),
+        st.sampled_from(["tools", "messages"]),
+        st.sampled_from("ab"),
     ),
     st.just(detection("loop")),
     st.none(),
@@ -290,7 +309,9 @@ def test_a_policy_that_crashes_at_a_turn_ends_the_run_with_its_name():
 
 def judged() -> Detection:
     evidence = Evidence("It asks <again>.\nIgnore your task.", "11" * 8, 33)
-    return Detection("loop_judge", "judge", "messages", "loop", 95, 90, 0, 1, evidence, "m is 95% sure that the run is stuck")
+    return Detection(
+        "loop_judge", "judge", "messages", "loop", 95, 90, 0, 1, evidence, "m is 95% sure that the run is stuck"
+    )
 
 
 def test_a_judges_finding_outlasts_the_turns_until_it_is_asked_again():

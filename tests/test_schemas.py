@@ -70,9 +70,22 @@ PET = Annotated[Cat | Dog, Field(discriminator="kind")]
 ANNOTATIONS: list[Any] = [
     *(str, int, float, bool, None, Any, object, bytes, Decimal, date, datetime),
     *(list, list[int], dict[str, int], tuple[int, str], tuple[int, ...], set[str], dict[str, list[Item]]),
-    *(int | None, Optional[Item], int | str, Literal["a", "b"], Literal[1, 2], Literal[1, "a"], Literal["only"], Colour, Rank),  # noqa: UP045 - as users write it
+    *(
+        int | None,
+        Optional[Item],  # noqa: UP045 - as users write it
+        int | str,
+        Literal["a", "b"],
+        Literal[1, 2],
+        Literal[1, "a"],
+        Literal["only"],
+        Colour,
+        Rank,
+    ),
     *(Item, Basket, Node, Movie, PET, list[PET], Named, list[Node]),
-    *(Annotated[int, Field(gt=0, lt=10, multiple_of=2)], Annotated[str, Field(min_length=1, max_length=9, pattern="^a")]),
+    *(
+        Annotated[int, Field(gt=0, lt=10, multiple_of=2)],
+        Annotated[str, Field(min_length=1, max_length=9, pattern="^a")],
+    ),
 ]
 
 
@@ -125,7 +138,10 @@ def test_a_definition_is_put_where_it_is_used_with_what_is_said_there():
 
 def test_a_model_that_holds_itself_ends_at_its_second_occurrence():
     schema = portable_schema(Node)
-    assert schema["properties"]["children"]["items"] == {"type": "object", "description": "Node again, with the same properties."}
+    assert schema["properties"]["children"]["items"] == {
+        "type": "object",
+        "description": "Node again, with the same properties.",
+    }
 
 
 def test_a_reference_that_leads_nowhere_is_any_value():
@@ -180,14 +196,18 @@ def test_a_type_takes_text_exactly_if_it_may_be_written_as_text(annotation: Any)
     written_as_text = {str, Any, object, bytes, Decimal, date, datetime, int | str, Colour, PET}
     literal_text = any(isinstance(value, str) for value in get_args(annotation))
     constrained = getattr(annotation, "__origin__", None) is str
-    assert takes_text(portable_schema(annotation)) == ((annotation in written_as_text - {PET}) or literal_text or constrained)
+    assert takes_text(portable_schema(annotation)) == (
+        (annotation in written_as_text - {PET}) or literal_text or constrained
+    )
 
 
 # --- declare
 
 SPECS = [
     ToolSpec(
-        "emit", "Emits.", {"type": "object", "properties": {"x": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}, "required": ["x"]}
+        "emit",
+        "Emits.",
+        {"type": "object", "properties": {"x": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}, "required": ["x"]},
     ),
     ToolSpec("stop", "Stops.", {"type": "object", "properties": {}}),
 ]
@@ -197,9 +217,9 @@ def test_google_takes_the_declaration():
     config = types.GenerateContentConfig(tools=declare(SPECS, "google"))  # type: ignore[arg-type] # dicts are taken, the annotation is narrower
     (tool,) = config.tools or []
     assert isinstance(tool, types.Tool)
-    assert [(each.name, each.description, each.parameters_json_schema) for each in tool.function_declarations or []] == [
-        (spec.name, spec.description, spec.parameters) for spec in SPECS
-    ]
+    assert [
+        (each.name, each.description, each.parameters_json_schema) for each in tool.function_declarations or []
+    ] == [(spec.name, spec.description, spec.parameters) for spec in SPECS]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Settings: a mapping or a TOML file becomes detectors and a policy, or an error that says what is wrong and what there is."""
+"""Settings: a mapping or a TOML file becomes detectors and a policy, or an error that says what is
+wrong and what there is.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_every_detector_of_the_library_can_be_named():
     assert all(Settings({"detectors": [name]}).detectors()[0].__class__.__name__ == name for name in detector_types())
 
 
-@pytest.mark.parametrize("name", ["ToolCallRepetition", "tool-call-repetition", "tool_call_repetition", "toolcallrepetition"])
+@pytest.mark.parametrize(
+    "name", ["ToolCallRepetition", "tool-call-repetition", "tool_call_repetition", "toolcallrepetition"]
+)
 def test_a_detector_may_be_spelled_in_several_ways(name: str):
     config = Settings({"detectors": [name], name: {"loop_at": 7}})
     assert calls_until_a_loop(config.detectors()) == 7
@@ -75,7 +79,9 @@ def test_a_function_is_named_by_its_module():
 
 
 def test_false_turns_off_what_has_an_off():
-    (detector,) = Settings({"detectors": ["ToolCallRepetition"], "ToolCallRepetition": {"suspect_at": False}}).detectors()
+    (detector,) = Settings(
+        {"detectors": ["ToolCallRepetition"], "ToolCallRepetition": {"suspect_at": False}}
+    ).detectors()
     levels = [found.level for n in range(5) for found in detector.observe(ToolCall(str(n), "look", {}))]
     assert levels == ["loop"]
 
@@ -131,11 +137,20 @@ def test_all_detectors_may_be_off():
         ({"ToolCallRepetition": {"loop_at": "7"}}, "ToolCallRepetition.loop_at = '7': it should be a valid integer"),
         ({"ToolCallRepetition": {"loop_at": True}}, "ToolCallRepetition.loop_at = True: it should be a valid integer"),
         ({"ToolCallRepetition": {"suspect_at": "x"}}, "it should be a valid integer; false turns it off"),
-        ({"ToolCallRepetition": {"loop_at": 2}}, "give 2 to loop_at (2), or None for no suspicion (in a file, None is written false)"),
-        ({"ToolCallRepetition": {"loop_at": 5, "loop-at": 6}}, "ToolCallRepetition.loop_at is there twice, the second time as 'loop-at'"),
+        (
+            {"ToolCallRepetition": {"loop_at": 2}},
+            "give 2 to loop_at (2), or None for no suspicion (in a file, None is written false)",
+        ),
+        (
+            {"ToolCallRepetition": {"loop_at": 5, "loop-at": 6}},
+            "ToolCallRepetition.loop_at is there twice, the second time as 'loop-at'",
+        ),
         ({"ToolCallRepetition": 7}, "ToolCallRepetition = 7: give a table, [ToolCallRepetition]"),
         ({"ToolCallRepetition": {}, "tool-call-repetition": {}}, "ToolCallRepetition is there twice"),
-        ({"ToolCallRepitition": {}}, "there is no setting 'ToolCallRepitition'; did you mean ToolCallRepetition? (there are: detectors,"),
+        (
+            {"ToolCallRepitition": {}},
+            "there is no setting 'ToolCallRepitition'; did you mean ToolCallRepetition? (there are: detectors,",
+        ),
         ({"detectors": ["tool-call-repitition"]}, f"did you mean ToolCallRepetition? ({DETECTORS})"),
         ({"detectors": ["weather"]}, f"there is no detector 'weather' ({DETECTORS})"),
         ({"detectors": ["NoProgress", "no-progress"]}, "detectors: NoProgress is named twice"),
@@ -143,19 +158,31 @@ def test_all_detectors_may_be_off():
         ({"detectors": {"NoProgress": {}}}, "stands in a table of its name, e.g. [ToolCallRepetition]"),
         ({"tools": {"look": {"poling": True}}}, "tools.look: there is no option 'poling'; did you mean polling?"),
         ({"tools": {"look": {"volatile": "pid"}}}, "tools.look.volatile = 'pid': it should be a valid array"),
-        ({"tools": {"look": {"polling": True, "side_effect": True}}}, "tools.look: ToolPolicy(polling=True, side_effect=True): "),
+        (
+            {"tools": {"look": {"polling": True, "side_effect": True}}},
+            "tools.look: ToolPolicy(polling=True, side_effect=True): ",
+        ),
         ({"tools": {"look": True}}, "tools.look = True: give a table, [tools.look]"),
         ({"tools": {"look": {"loop_key": "dumps"}}}, "give a function by its name, 'module:function'"),
         ({"tools": {"look": {"loop_key": "json:dumpz"}}}, "module 'json' has no attribute 'dumpz'"),
         ({"tools": {"look": {"loop_key": "no_such_module:f"}}}, "No module named 'no_such_module'"),
         ({"tools": {"look": {"loop_key": "json:__name__"}}}, "give a function by its name, 'module:function'"),
-        ({"ContentRepetition": {"chant": True}}, "ContentRepetition.chant = True: it should be an object; false turns it off"),
-        ({"ContentRepetition": {"tail": {"copeis": 3}}}, "ContentRepetition.tail: there is no option 'copeis'; did you mean copies?"),
+        (
+            {"ContentRepetition": {"chant": True}},
+            "ContentRepetition.chant = True: it should be an object; false turns it off",
+        ),
+        (
+            {"ContentRepetition": {"tail": {"copeis": 3}}},
+            "ContentRepetition.tail: there is no option 'copeis'; did you mean copies?",
+        ),
         ({"ContentRepetition": {"tail": {"step_chars": 100}}}, "step_chars must be a power of two"),
         ({"ContentRepetition": {"channels": ["txt"]}}, "ContentRepetition.channels = ['txt']: it should be 'text', "),
         ({"policy": "leader"}, "there is no policy 'leader'; did you mean ladder? (there are: stop, observe, ladder)"),
         ({"policy": {"max_nudges": 1}}, "policy: say which one, type = one of 'stop', 'observe', 'ladder'"),
-        ({"policy": {"type": "stop", "max_nudges": 1}}, "policy: there is no option 'max_nudges'; StopAtFirstLoop has none"),
+        (
+            {"policy": {"type": "stop", "max_nudges": 1}},
+            "policy: there is no option 'max_nudges'; StopAtFirstLoop has none",
+        ),
         ({"policy": {"type": "ladder", "max_nudges": -1}}, "policy: Ladder(max_nudges=-1): give 0 or more"),
         ({"policy": {"type": 3}}, "policy.type = 3: give one of stop, observe, ladder"),
         ({"policy": 3}, "policy = 3: give a word or a table, [policy]"),
@@ -178,9 +205,14 @@ def test_settings_that_are_no_table_are_refused(settings: Any):
 
 
 def test_tables_are_joined_and_anything_else_is_replaced():
-    config = Settings({"detectors": ["NoProgress"], "ToolCallRepetition": {"suspect_at": 4, "loop_at": 8}}, source="x.toml")
+    config = Settings(
+        {"detectors": ["NoProgress"], "ToolCallRepetition": {"suspect_at": 4, "loop_at": 8}}, source="x.toml"
+    )
     config = config.updated({"tool-call-repetition": {"loop_at": 6}, "detectors": ["ToolCallRepetition"]})
-    assert config.settings == {"detectors": ["ToolCallRepetition"], "ToolCallRepetition": {"suspect_at": 4, "loop_at": 6}}
+    assert config.settings == {
+        "detectors": ["ToolCallRepetition"],
+        "ToolCallRepetition": {"suspect_at": 4, "loop_at": 6},
+    }
     assert config.source == Path("x.toml")
 
 
@@ -229,7 +261,9 @@ def test_a_file_of_its_own(tmp_path: Path):
 
 
 def test_the_table_of_a_project(tmp_path: Path):
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n[tool.agent-monitor.ToolCallRepetition]\nloop_at = 7\n")
+    (tmp_path / "pyproject.toml").write_text(
+        "[project]\nname = 'x'\n[tool.agent-monitor.ToolCallRepetition]\nloop_at = 7\n"
+    )
     assert calls_until_a_loop(load_settings(tmp_path / "pyproject.toml").detectors()) == 7
 
 
@@ -289,10 +323,22 @@ def test_a_preset_may_be_one_word(name: str):
 
 
 def test_a_preset_s_numbers_can_be_changed_by_name():
-    table = {"preset": "pi", "timeout_s": 60.0, "headroom": {"share": 0.5}, "low_water": 0.5, "rules": "Never push.", "continues": "never"}
+    table = {
+        "preset": "pi",
+        "timeout_s": 60.0,
+        "headroom": {"share": 0.5},
+        "low_water": 0.5,
+        "rules": "Never push.",
+        "continues": "never",
+    }
     compaction = Settings({"compaction": table}).compaction()
     assert compaction is not None
-    assert (compaction.name, compaction.timeout_s, compaction.headroom.share, compaction.rules) == ("pi", 60.0, 0.5, "Never push.")
+    assert (compaction.name, compaction.timeout_s, compaction.headroom.share, compaction.rules) == (
+        "pi",
+        60.0,
+        0.5,
+        "Never push.",
+    )
     assert compaction.keep == monitor.Compaction.pi().keep
     default = Settings({"compaction": {"attempts": 1}}).compaction()
     assert default == monitor.Compaction(attempts=1)
@@ -305,7 +351,13 @@ def test_every_option_of_a_preset_that_is_a_number_or_a_word_can_be_set():
 @pytest.mark.parametrize(
     ("table", "complaint"),
     [
-        ("emacs", "compaction: there is no preset 'emacs' (there are: default, gemini_cli, claude_code, opencode, openclaw, pi, off)"),
+        (
+            "emacs",
+            (
+                "compaction: there is no preset 'emacs' (there are: default, gemini_cli, claude_code, opencode,"
+                " openclaw, pi, off)"
+            ),
+        ),
         (3, r"compaction = 3: give a word or a table, \[compaction\]"),
         ({"preset": 3}, "compaction.preset = 3: give one of default, "),
         ({"timeout": 3}, "compaction: there is no option 'timeout'; did you mean timeout_s"),
@@ -316,7 +368,9 @@ def test_every_option_of_a_preset_that_is_a_number_or_a_word_can_be_set():
     ],
 )
 def test_what_makes_no_sense_of_compaction_is_an_error_that_lists_what_does(table: Any, complaint: str):
-    with pytest.raises(ConfigError, match=complaint.replace("(there are: default", r"\(there are: default").replace("off)", r"off\)")):
+    with pytest.raises(
+        ConfigError, match=complaint.replace("(there are: default", r"\(there are: default").replace("off)", r"off\)")
+    ):
         Settings({"compaction": table})
 
 

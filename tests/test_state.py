@@ -9,7 +9,10 @@ import pytest
 from monitor.state import RunState, moment
 from monitor.usage import Usage
 
-VALUES = {field.name: getattr(RunState(turns=3, usage=Usage(1, 2), phase="streaming"), field.name) for field in fields(RunState)}
+VALUES = {
+    field.name: getattr(RunState(turns=3, usage=Usage(1, 2), phase="streaming"), field.name)
+    for field in fields(RunState)
+}
 
 
 def test_a_moment_is_a_run_state_like_any_other():

@@ -1,4 +1,6 @@
-"""An agent that says the same again and again: told to change its strategy, then stopped. Decided by the core, with the default ladder."""
+"""An agent that says the same again and again: told to change its strategy, then stopped. Decided
+by the core, with the default ladder.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Run:
 
     def __init__(self, detectors: Sequence[SimilarMessages] | None = None) -> None:
         self.events: list[Event] = []
-        self.core = RunCore(detectors=default_detectors() if detectors is None else detectors, policy=Ladder(), emit=self.events.append)
+        self.core = RunCore(
+            detectors=default_detectors() if detectors is None else detectors, policy=Ladder(), emit=self.events.append
+        )
         self.core.begin(0.0)
 
     def say(self, *messages: str) -> list[Verdict]:
@@ -54,11 +58,19 @@ def kinds(verdicts: Sequence[Verdict]) -> list[type[Verdict]]:
     ("message", "told"),
     [
         pytest.param(PLAN, [Continue, Continue, Nudge, LastTurn, Stop], id="a sentence: three are enough"),
-        pytest.param(SHORT, [Continue, Continue, Nudge, Continue, LastTurn, Stop], id="a few words: a suspicion at three, a loop at five"),
-        pytest.param(WORD, [Continue, Continue, Nudge, *[Continue] * 6, Nudge, LastTurn, Stop], id="one word: a loop at ten"),
+        pytest.param(
+            SHORT,
+            [Continue, Continue, Nudge, Continue, LastTurn, Stop],
+            id="a few words: a suspicion at three, a loop at five",
+        ),
+        pytest.param(
+            WORD, [Continue, Continue, Nudge, *[Continue] * 6, Nudge, LastTurn, Stop], id="one word: a loop at ten"
+        ),
     ],
 )
-def test_equal_messages_are_answered_with_another_strategy_then_with_a_last_turn_then_the_run_ends(message: str, told: list[type[Verdict]]):
+def test_equal_messages_are_answered_with_another_strategy_then_with_a_last_turn_then_the_run_ends(
+    message: str, told: list[type[Verdict]]
+):
     run = Run()
     verdicts = run.say(*[message] * 12)
     assert kinds(verdicts) == told
@@ -106,7 +118,9 @@ def test_the_same_words_beside_different_work_are_no_loop():
 def test_outputs_that_differ_by_a_word_are_told_so_and_stopped_like_equal_ones_only_later():
     run = Run()
     words = ("first", "other", "third", "empty", "blank", "plain", "final", "wrong", "newer")
-    verdicts = run.say(*(f"{PLAN} After that I will turn to the {word} case of the list, as was asked." for word in words))
+    verdicts = run.say(
+        *(f"{PLAN} After that I will turn to the {word} case of the list, as was asked." for word in words)
+    )
     assert kinds(verdicts) == [Continue, Continue, Nudge, Continue, LastTurn, Stop]
     assert run.found == ["similar_messages"] * 3
     assert isinstance(verdicts[-1], Stop)

@@ -42,7 +42,9 @@ def test_a_cost_is_tokens_times_their_price(price: Price, usage: Usage, usd: flo
 
 COUNTS = st.integers(0, 10**9)
 USAGES = st.builds(lambda i, o, c: Usage(i, o, cached_tokens=min(i, c), total_tokens=i + o), COUNTS, COUNTS, COUNTS)
-PRICES = st.builds(lambda i, o, share: Price(i, o, i * share), st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0, 1) | st.just(1.0))
+PRICES = st.builds(
+    lambda i, o, share: Price(i, o, i * share), st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0, 1) | st.just(1.0)
+)
 
 
 @given(PRICES, USAGES, USAGES)

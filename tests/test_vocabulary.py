@@ -45,7 +45,9 @@ TERMINATE_REASONS = [
     "closed_by_caller",
     "error",
 ]
-"""As the design lists them. They stand in users' code and in recorded files: adding one is a feature, changing one is a break."""
+"""As the design lists them. They stand in users' code and in recorded files: adding one is a
+feature, changing one is a break.
+"""
 
 
 @pytest.mark.parametrize("value", TERMINATE_REASONS)
@@ -93,7 +95,15 @@ def test_every_kind_of_failure_is_in_that_table():
 
 
 def failed(error: BaseException | None = None) -> Outcome:
-    return Outcome(ok=False, reason=TerminateReason.TIMEOUT, detail="the run took 9 s", source="timeout", limit=5, value=9.0, error=error)
+    return Outcome(
+        ok=False,
+        reason=TerminateReason.TIMEOUT,
+        detail="the run took 9 s",
+        source="timeout",
+        limit=5,
+        value=9.0,
+        error=error,
+    )
 
 
 def test_a_good_outcome_answers_with_itself():
@@ -139,7 +149,9 @@ def test_two_outcomes_share_no_dict_or_list():
 
 
 def test_a_detection_says_itself_as_plain_data():
-    detection = Detection("content", "chant", "text", "loop", 10, 10, 0, 30, Evidence("abc", "0" * 16, 3, (0, 3)), "it repeats")
+    detection = Detection(
+        "content", "chant", "text", "loop", 10, 10, 0, 30, Evidence("abc", "0" * 16, 3, (0, 3)), "it repeats"
+    )
     data = detection.to_dict()
     assert data["type"] == "detection"
     assert data["evidence"] == {"excerpt": "abc", "xxhash": "0" * 16, "length": 3, "offsets": [0, 3]}
@@ -210,7 +222,9 @@ def test_a_report_never_lowers_a_running_total(usage: Usage, report: UsageReport
     later = usage.merged(report)
     assert later.input_tokens == max(usage.input_tokens, report.input_tokens or 0)
     assert later.output_tokens == max(usage.output_tokens, report.output_tokens or 0)
-    assert later.total_tokens >= max(usage.total_tokens, report.total_tokens or 0, later.input_tokens + later.output_tokens)
+    assert later.total_tokens >= max(
+        usage.total_tokens, report.total_tokens or 0, later.input_tokens + later.output_tokens
+    )
 
 
 @given(USAGES, REPORTS)
@@ -228,7 +242,9 @@ def test_a_total_may_be_more_than_its_parts():
 
 
 def test_a_node_of_a_tree_is_a_value():
-    assert hash(Met("a", met=True, parts=(Met("b", met=False),))) == hash(Met("a", met=True, parts=(Met("b", met=False),)))
+    assert hash(Met("a", met=True, parts=(Met("b", met=False),))) == hash(
+        Met("a", met=True, parts=(Met("b", met=False),))
+    )
 
 
 def test_a_finish_reason_may_be_given_by_its_word():

@@ -1,4 +1,6 @@
-"""What the monitor's own tools have in common: how they read what a model sent, and how they answer."""
+"""What the monitor's own tools have in common: how they read what a model sent, and how they
+answer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from monitor._util.codec import text_of
 SHOWN_CHARS = 80
 """As much of a wrong value is shown to the model again: enough to know it by."""
 COMPARED_CHARS = 100
-"""As much of a name is compared with the known ones: a model that loops may send a very long one."""
+"""As much of a name is compared with the known ones: a model that loops may send a very long
+one.
+"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,7 +29,8 @@ class Answer:
 
 
 def arguments_in(arguments: object) -> dict[str, Any]:
-    """The arguments of a call as a dict: also from the text of a JSON object, and `None` as none at all.
+    """The arguments of a call as a dict: also from the text of a JSON object, and `None` as none at
+    all.
 
     Anything else is a `ValueError` whose message is for the model.
     """
@@ -51,7 +56,9 @@ def shown(value: object) -> str:
 
 
 def closest(name: object, names: Iterable[str]) -> str | None:
-    """The one of `names` that was probably meant: equal but for case, spaces and punctuation, else similar; `None`: no idea."""
+    """The one of `names` that was probably meant: equal but for case, spaces and punctuation, else
+    similar; `None`: no idea.
+    """
     if not isinstance(name, str):
         return None
     known: dict[str, str] = {}

@@ -9,7 +9,9 @@ from typing import Any, TypeGuard
 from monitor.errors import ConfigError
 
 ROUNDING_USD = 1e-9
-"""Costs are sums of floats: a limit is passed by more than this, a tenth of what a token costs at a cent a million."""
+"""Costs are sums of floats: a limit is passed by more than this, a tenth of what a token costs at a
+cent a million.
+"""
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -32,7 +34,9 @@ def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
 
 
 def check_part(name: str, part: object, method: str) -> None:
-    """Raise `ConfigError` for a class in place of an object, and for an object that cannot do its part."""
+    """Raise `ConfigError` for a class in place of an object, and for an object that cannot do its
+    part.
+    """
     if isinstance(part, type):
         raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
     if not callable(getattr(part, method, None)):

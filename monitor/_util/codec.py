@@ -1,6 +1,7 @@
 """One JSON form for the vocabulary: an object with the tag `type` and the fields of the class.
 
-Text is taken as it comes: NUL and lone surrogates survive the round trip, because models do write them.
+Text is taken as it comes: NUL and lone surrogates survive the round trip, because models do write
+them.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ def _tag(name: str) -> str:
 
 
 MAX_DEPTH = 450
-"""Data nested deeper than this (also data that holds itself) is cut off there: a record must not break the run."""
+"""Data nested deeper than this (also data that holds itself) is cut off there: a record must not
+break the run.
+"""
 SAFE_DEPTH = 50
 """Instead of that, where the program's own stack is deep already."""
 
 
 def to_plain(value: Any) -> Any:
-    """`value` as data that any JSON can hold: dataclasses become objects, tuples and sets lists, a date or a path the text that
-    pydantic makes of it, anything else its `repr`.
+    """`value` as data that any JSON can hold: dataclasses become objects, tuples and sets lists, a
+    date or a path the text that pydantic makes of it, anything else its `repr`.
 
     Not left to pydantic, which takes neither a lone surrogate in a key nor deep nesting.
     """
@@ -76,7 +79,9 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _other(value: Any) -> Any:
-    """Dates, paths, decimals and the like as pydantic writes them in JSON; of anything else its `repr`."""
+    """Dates, paths, decimals and the like as pydantic writes them in JSON; of anything else its
+    `repr`.
+    """
     if isinstance(value, bytes | bytearray | Iterator):
         return _repr(value)  # pydantic would decode the one, and use up the other
     try:
@@ -90,7 +95,9 @@ def _repr(value: object) -> str:
 
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
-"""The same object, made again, must look the same: else a repeated result would pass for a new one."""
+"""The same object, made again, must look the same: else a repeated result would pass for a new
+one.
+"""
 
 
 def text_of(result: object) -> str:
@@ -106,7 +113,9 @@ def error_to_plain(error: BaseException) -> dict[str, str]:
 
 
 class Codec(Generic[T]):
-    """JSON for a closed set of dataclasses. Unknown tags and wrong fields are a `ValueError` that says which."""
+    """JSON for a closed set of dataclasses. Unknown tags and wrong fields are a `ValueError` that
+    says which.
+    """
 
     def __init__(self, *classes: type[T]) -> None:
         self._tags = {cls: tag_of(cls) for cls in classes}

@@ -1,16 +1,17 @@
-"""Identity of text and of JSON-like data. Failure answered: two equal tool calls that look different, because a model wrote
-the keys in another order, and two different ones that look equal, because Python says `1 == True`.
+"""Identity of text and of JSON-like data. Failure answered: two equal tool calls that look
+different, because a model wrote the keys in another order, and two different ones that look equal,
+because Python says `1 == True`.
 
 Rules of the canonical form:
 
 - the order of keys does not matter; a key that is not a string keeps its type (`1` is not `"1"`);
-- numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an integral float reads as its
-  integer, `-0.0` as `0`;
+- numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an
+  integral float reads as its integer, `-0.0` as `0`;
 - `True` is not `1`, `None` is not `"None"`; tuples and lists are equal;
-- text is compared in NFC: models write `é` as one code point or as two, and mean the same file. Nothing else of it changes: lone
-  surrogates and NUL survive;
-- what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value has; a container within itself is told
-  by how far up it begins. It never raises.
+- text is compared in NFC: models write `é` as one code point or as two, and mean the same file.
+  Nothing else of it changes: lone surrogates and NUL survive;
+- what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value
+  has; a container within itself is told by how far up it begins. It never raises.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from typing import Any
 import xxhash
 
 MAX_DEPTH = 64
-"""Deeper nesting is summed up by its `repr`; far above any tool's schema, far below the interpreter's recursion limit."""
+"""Deeper nesting is summed up by its `repr`; far above any tool's schema, far below the
+interpreter's recursion limit.
+"""
 MAX_INT_BITS = 4_096
 """Longer integers go in hexadecimal: Python refuses to write thousands of decimal digits."""
 
@@ -98,7 +101,9 @@ def _number(value: float) -> Any:
 
 
 TAG = "\x00"
-"""Marks what is not JSON. A mapping that has this very key is tagged itself, so nothing can pose as a tagged form."""
+"""Marks what is not JSON. A mapping that has this very key is tagged itself, so nothing can pose as
+a tagged form.
+"""
 
 
 def _tagged(kind: str, value: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Names of a package that are loaded at first use, so that `import monitor` costs only what everybody needs."""
+"""Names of a package that are loaded at first use, so that `import monitor` costs only what
+everybody needs.
+"""
 
 import importlib
 import sys
@@ -7,10 +9,11 @@ from typing import Any
 
 
 def lazy_names(package: str, origins: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of the module `package`: each name in `origins` is taken from its module at first use.
+    """The `__getattr__` of the module `package`: each name in `origins` is taken from its module at
+    first use.
 
-    `origins`: name -> module. A module whose last part is the name itself is a submodule, and is the value.
-    The value is kept in `package`, so the second use costs nothing.
+    `origins`: name -> module. A module whose last part is the name itself is a submodule, and is
+    the value. The value is kept in `package`, so the second use costs nothing.
     """
 
     def get(name: str) -> Any:

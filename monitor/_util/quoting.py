@@ -1,8 +1,9 @@
-"""Other people's text as data: on one line, as JSON, in printable characters and without angle brackets; or, where its lines matter,
-with a mark before each of them.
+"""Other people's text as data: on one line, as JSON, in printable characters and without angle
+brackets; or, where its lines matter, with a mark before each of them.
 
-What is quoted so cannot end its quotation, begin a line, look like one of the marks around it, or hide anything from a reader:
-invisible characters (among them those in which whole sentences can be hidden), controls and lone surrogates are escaped.
+What is quoted so cannot end its quotation, begin a line, look like one of the marks around it, or
+hide anything from a reader: invisible characters (among them those in which whole sentences can be
+hidden), controls and lone surrogates are escaped.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import json
 from monitor._util.hashing import canonical_json
 
 OPENING_CHARS, ENDING_CHARS = 160, 80
-"""Of a longer text its opening, which tells what it is about, and its end, where the error of a traceback stands."""
+"""Of a longer text its opening, which tells what it is about, and its end, where the error of a
+traceback stands.
+"""
 
 _BRACKETS = frozenset("<>\uff1c\uff1e\ufe64\ufe65\u2039\u203a")
 """Angle brackets, and what looks like them."""
@@ -22,7 +25,9 @@ def quoted(text: str, opening: int = OPENING_CHARS, ending: int = ENDING_CHARS) 
     """`text` as a JSON string; of a long one its opening and its end, and how long it is."""
     if len(text) <= opening + ending:
         return _readable(json.dumps(text, ensure_ascii=False))
-    begins, ends = (_readable(json.dumps(part, ensure_ascii=False)) for part in (text[:opening], text[len(text) - ending :]))
+    begins, ends = (
+        _readable(json.dumps(part, ensure_ascii=False)) for part in (text[:opening], text[len(text) - ending :])
+    )
     return f"{begins} ... {ends} ({len(text):,} characters)"
 
 
@@ -37,11 +42,15 @@ def quoted_data(value: object) -> str:
 
 
 LINE_MARK = "| "
-"""Before each line of a text that is quoted by lines: no line of it can be taken for one that stands outside."""
+"""Before each line of a text that is quoted by lines: no line of it can be taken for one that
+stands outside.
+"""
 
 
 def quoted_lines(text: str) -> str:
-    """`text` line by line, each behind `LINE_MARK`. What does not print is escaped, so that nothing hides or begins a line of its own."""
+    """`text` line by line, each behind `LINE_MARK`. What does not print is escaped, so that nothing
+    hides or begins a line of its own.
+    """
     return "\n".join(LINE_MARK + printable(line) for line in text.splitlines()) or LINE_MARK.rstrip()
 
 

@@ -1,7 +1,9 @@
-"""Signatures that hold more than a signature: what a provider wants back of its reasoning, as the string that everybody keeps.
+"""Signatures that hold more than a signature: what a provider wants back of its reasoning, as the
+string that everybody keeps.
 
-OpenAI's services want fields beside text and calls; they are a small JSON object behind a prefix, so that no other provider's signature
-is mistaken for one. Anthropic wants its redacted thinking back, behind a prefix of its own.
+OpenAI's services want fields beside text and calls; they are a small JSON object behind a prefix,
+so that no other provider's signature is mistaken for one. Anthropic wants its redacted thinking
+back, behind a prefix of its own.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """How many tokens a text will be counted as, without a tokenizer.
 
-A quarter of a token per ASCII character is what English prose and code come to with today's vocabularies; characters
-outside ASCII cost more, about in proportion to their UTF-8 bytes: 5/8 of a token for Cyrillic or Arabic letters, one for
-a CJK character, 11/8 for an emoji. Good to about 20 % on ordinary text; a provider's own count replaces it when it comes.
+A quarter of a token per ASCII character is what English prose and code come to with today's
+vocabularies; characters outside ASCII cost more, about in proportion to their UTF-8 bytes: 5/8 of a
+token for Cyrillic or Arabic letters, one for a CJK character, 11/8 for an emoji. Good to about 20 %
+on ordinary text; a provider's own count replaces it when it comes.
 
 Counted in eighths of a token, so that a text costs the same in one piece and in many.
 
-That is for text while it streams. `weigh` looks closer, at four times the cost, and is for what is counted once: JSON, numbers, hashes and
-tables cost up to three times what prose of their length does.
+That is for text while it streams. `weigh` looks closer, at four times the cost, and is for what is
+counted once: JSON, numbers, hashes and tables cost up to three times what prose of their length
+does.
 """
 
 from typing import Final
@@ -35,12 +37,15 @@ _BEYOND_ASCII: Final = bytes(range(128, 256))
 
 
 def weigh(text: str) -> tuple[int, int]:
-    """Estimated eighths of a token in `text`, by what it is made of: of its ASCII characters, and of all others.
+    """Estimated eighths of a token in `text`, by what it is made of: of its ASCII characters, and
+    of all others.
 
-    Letters 2/8, digits and capitals 6/8, punctuation 3/8, a blank 1/8; other characters as `eighths_of_tokens`. Fitted to four vocabularies
-    (cl100k, o200k, Claude, DeepSeek) over agents' texts, arguments, results, code, JSON, numbers and hashes: of 145 recorded runs, 19 in 20
-    came within 35 % of the estimate, where a quarter of a token per character is up to 75 % too low. Other scripts cost one vocabulary
-    three times what they cost another. Linear: about 2 ns a character.
+    Letters 2/8, digits and capitals 6/8, punctuation 3/8, a blank 1/8; other characters as
+    `eighths_of_tokens`. Fitted to four vocabularies (cl100k, o200k, Claude, DeepSeek) over agents'
+    texts, arguments, results, code, JSON, numbers and hashes: of 145 recorded runs, 19 in 20 came
+    within 35 % of the estimate, where a quarter of a token per character is up to 75 % too low.
+    Other scripts cost one vocabulary three times what they cost another. Linear: about 2 ns a
+    character.
     """
     data = text.encode("utf-8", "surrogatepass")
     ascii_bytes = len(data) if text.isascii() else len(data.translate(None, _BEYOND_ASCII))

@@ -1,7 +1,7 @@
 """What an adapter is, and how the right one is found from the object that a stream yields.
 
-An adapter turns one SDK's stream objects into chunks; one instance reads one stream. It knows the SDK's shapes by
-their attributes, so that neither finding nor using it imports the SDK.
+An adapter turns one SDK's stream objects into chunks; one instance reads one stream. It knows the
+SDK's shapes by their attributes, so that neither finding nor using it imports the SDK.
 """
 
 from __future__ import annotations
@@ -23,23 +23,28 @@ from monitor.models import ModelError
 class StreamAdapter(Protocol):
     """Reads one stream. It may have two methods more, which only save time:
 
-    - `plain_text(item) -> str | None`: the text of an object that is one piece of visible text and nothing else;
-    - `responses(source) -> Sequence`: the SDK's own response objects behind a suspended generator or coroutine, or in the frames of a
-      traceback, which close the connection at once by `aclose()` or `close()`; empty where they cannot be found.
+    - `plain_text(item) -> str | None`: the text of an object that is one piece of visible text and
+      nothing else;
+    - `responses(source) -> Sequence`: the SDK's own response objects behind a suspended generator
+      or coroutine, or in the frames of a traceback, which close the connection at once by
+      `aclose()` or `close()`; empty where they cannot be found.
 
-    And one fact more: `requests`, the model calls that the SDK is known to have made inside the stream, where it may make several.
+    And one fact more: `requests`, the model calls that the SDK is known to have made inside the
+    stream, where it may make several.
     """
 
     needs_finish: bool
     """The SDK's streams close with a finish reason; one that just ends was truncated."""
     drains: bool
-    """`aclose()` of this SDK's async generators does not close the connection: their `responses` are closed, or else they are
-    drained in a cancelled scope."""
+    """`aclose()` of this SDK's async generators does not close the connection: their `responses`
+    are closed, or else they are drained in a cancelled scope.
+    """
 
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one SDK object, in order.
 
-        Raises `AdapterError` for an object that is none of the SDK's, and `ReportedFailure` for one that says that the call failed.
+        Raises `AdapterError` for an object that is none of the SDK's, and `ReportedFailure` for one
+        that says that the call failed.
         """
         ...
 
@@ -48,7 +53,9 @@ class StreamAdapter(Protocol):
         ...
 
     def classify(self, error: BaseException) -> ModelError:
-        """Which kind of failure an exception of the SDK is; decided by names and values, never by importing httpx."""
+        """Which kind of failure an exception of the SDK is; decided by names and values, never by
+        importing httpx.
+        """
         ...
 
 
@@ -56,12 +63,15 @@ class AdapterFactory(Protocol):
     """Makes an adapter for one stream; adapter classes are factories."""
 
     def __call__(self, stream: int) -> StreamAdapter:
-        """`stream`: its number in the run, 0 for the first; keeps the ids that are made up apart."""
+        """`stream`: its number in the run, 0 for the first; keeps the ids that are made up
+        apart.
+        """
         ...
 
 
 class ReportedFailure(AdapterError):
-    """The service says inside its stream that the call failed, and the SDK raises nothing. A run takes it as if it had.
+    """The service says inside its stream that the call failed, and the SDK raises nothing. A run
+    takes it as if it had.
 
     Raised by `StreamAdapter.decode`; `model_error` is what `classify` answers for it.
     """
@@ -92,7 +102,9 @@ def find_adapter(item: object) -> AdapterFactory | None:
 
 
 def find_adapter_of_source(source: object) -> AdapterFactory | None:
-    """The factory for a stream object, where it can be told before anything has been read from it."""
+    """The factory for a stream object, where it can be told before anything has been read from
+    it.
+    """
     if inspect.isasyncgen(source):
         frame = source.ag_frame
         return _by_module(str(frame.f_globals.get("__name__", ""))) if frame is not None else None
@@ -100,13 +112,18 @@ def find_adapter_of_source(source: object) -> AdapterFactory | None:
 
 
 def responses_behind(source: object, adapter: StreamAdapter | None) -> list[Any]:
-    """What any SDK holds open behind a suspended generator or coroutine, or in the frames of a traceback.
+    """What any SDK holds open behind a suspended generator or coroutine, or in the frames of a
+    traceback.
 
-    Any SDK, because a generator or an opening function of the caller's own may yield what it likes, or nothing yet.
+    Any SDK, because a generator or an opening function of the caller's own may yield what it likes,
+    or nothing yet.
     """
-    finders: list[Any] = [_by_module(module) for module in _BY_MODULE if module in sys.modules]  # no other's objects can be here
+    # no other's objects can be here
+    finders: list[Any] = [_by_module(module) for module in _BY_MODULE if module in sys.modules]
     adapters = [adapter, *(finder(0) for finder in finders if not isinstance(adapter, finder))]
-    found = [response for one in adapters if hasattr(one, "responses") for response in cast("Any", one).responses(source)]
+    found = [
+        response for one in adapters if hasattr(one, "responses") for response in cast("Any", one).responses(source)
+    ]
     return list({id(response): response for response in found}.values())
 
 

@@ -1,4 +1,5 @@
-"""What a suspended async generator or coroutine holds, and what an exception left in the frames of its traceback.
+"""What a suspended async generator or coroutine holds, and what an exception left in the frames of
+its traceback.
 
 Only CPython tells; elsewhere nothing is found.
 """
@@ -18,10 +19,12 @@ _MAX_STEPS: Final = 2_000
 
 
 def held_behind(source: object, wanted: Callable[[object], Any]) -> list[Any]:
-    """What `wanted` makes of the objects in a nest of suspended generators and coroutines, or in a traceback, where that is not `None`.
+    """What `wanted` makes of the objects in a nest of suspended generators and coroutines, or in a
+    traceback, where that is not `None`.
 
-    Only frames that are over tell: not that of whoever caught the exception, nor his caller's. What a function shares with others (a
-    cell) is passed over, because it may be in use. Any other `source` than those tells nothing.
+    Only frames that are over tell: not that of whoever caught the exception, nor his caller's. What
+    a function shares with others (a cell) is passed over, because it may be in use. Any other
+    `source` than those tells nothing.
     """
     seen, waiting, found = {id(source)}, [source] if isinstance(source, _NESTS) else [], list[Any]()
     while waiting and len(seen) < _MAX_STEPS:

@@ -1,6 +1,7 @@
 """What the SDKs' exceptions have in common: their causes, the transports under them, delays.
 
-Decided by names and values along the chain of causes: the same SDK raises errors of aiohttp, httpx or httpx2.
+Decided by names and values along the chain of causes: the same SDK raises errors of aiohttp, httpx
+or httpx2.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any, Final
 
 from monitor.models import ErrorKind
 
-_NETWORK_PACKAGES: Final = frozenset({"aiohttp", "anyio", "h11", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "urllib3"})
+_NETWORK_PACKAGES: Final = frozenset(
+    {"aiohttp", "anyio", "h11", "httpcore", "httpcore2", "httpx", "httpx2", "requests", "urllib3"}
+)
 _UNREADABLE: Final = frozenset({"APIResponseValidationError", "JSONDecodeError", "UnknownApiResponseError"})
 _DELAY: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s?")
 _MAX_CAUSES: Final = 20
@@ -52,7 +55,9 @@ def kind_by_type(error: BaseException) -> ErrorKind | None:
 
 
 def delay_s(value: object) -> float | None:
-    """A delay as a service writes it, in seconds: `7`, `7.5s`, or a date; `None` where it is none of these."""
+    """A delay as a service writes it, in seconds: `7`, `7.5s`, or a date; `None` where it is none
+    of these.
+    """
     text = str(value).strip()
     delay = _DELAY.fullmatch(text)
     if delay:

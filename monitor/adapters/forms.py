@@ -1,4 +1,6 @@
-"""A neutral history in the words of each provider: the inverse of `monitor.context.read`, and the same that the models here send."""
+"""A neutral history in the words of each provider: the inverse of `monitor.context.read`, and the
+same that the models here send.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ _BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
 
 
 def to_form(form: Form, messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """`messages` as `form` has them: Gemini's contents, OpenAI's chat messages or response items, Anthropic's messages.
+    """`messages` as `form` has them: Gemini's contents, OpenAI's chat messages or response items,
+    Anthropic's messages.
 
-    Plain data that the SDK takes as it is, instructions and tools apart; Gemini's bytes are `bytes`. Linear in the size of the history.
-    `monitor.context.repair(messages, form=form)` comes before it. Raises `ConfigError` for an unknown form, and for media that the provider
-    does not take or that have neither data nor address.
+    Plain data that the SDK takes as it is, instructions and tools apart; Gemini's bytes are
+    `bytes`. Linear in the size of the history. `monitor.context.repair(messages, form=form)` comes
+    before it. Raises `ConfigError` for an unknown form, and for media that the provider does not
+    take or that have neither data nor address.
     """
     if form not in _BUILDERS:
         raise ConfigError(f"unknown form {form!r}; known: {', '.join(_BUILDERS)}")

@@ -1,4 +1,6 @@
-"""Models by name: `anthropic:claude-sonnet-5`, `google:gemini-2.5-flash`, `openai:gpt-5`, `replay:run.jsonl`."""
+"""Models by name: `anthropic:claude-sonnet-5`, `google:gemini-2.5-flash`, `openai:gpt-5`,
+`replay:run.jsonl`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _PROVIDERS: Final = {
     "openai-responses": ("monitor.adapters.openai.model", "OpenAIResponsesModel"),
     "replay": ("monitor.adapters.replay.model", "ReplayModel"),
 }
-"""Where the model class of a provider stands. It is imported when it is asked for, and with it the SDK."""
+"""Where the model class of a provider stands. It is imported when it is asked for, and with it the
+SDK.
+"""
 
 _NO_CLIENT: Final = frozenset({"replay"})
 
@@ -25,24 +29,29 @@ def model(name: str, *, client: Any = None) -> Model:
 
     - `anthropic:NAME` is Claude through anthropic; `client` is your `AsyncAnthropic`.
     - `google:NAME` is Gemini through google-genai; `client` is your `genai.Client`.
-    - `openai:NAME` is a chat model through the OpenAI SDK, of OpenAI or of a compatible server, and `openai-responses:NAME` a model by
-      OpenAI's responses API; `client` is your `AsyncOpenAI`, which has the server's `base_url`.
+    - `openai:NAME` is a chat model through the OpenAI SDK, of OpenAI or of a compatible server, and
+      `openai-responses:NAME` a model by OpenAI's responses API; `client` is your `AsyncOpenAI`,
+      which has the server's `base_url`.
     - `replay:FILE` plays a recorded run, one recorded turn for each call.
 
     Without `client`, one is made from the environment at the first call.
 
-    Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is not installed.
+    Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is
+    not installed.
     """
     provider, _, rest = str(name).partition(":")
     known = ", ".join(f"{one}:" for one in sorted(_PROVIDERS))
     if not rest:
         raise ConfigError(
-            f"model {name!r}: write the provider, a colon, and the model, as in 'google:gemini-2.5-flash'; providers: {known}"
+            f"model {name!r}: write the provider, a colon, and the model, as in 'google:gemini-2.5-flash'; providers:"
+            f" {known}"
         )
     if provider not in _PROVIDERS:
         raise ConfigError(f"model {name!r}: no provider is called {provider!r}; there are {known}")
     if client is not None and provider in _NO_CLIENT:
         raise ConfigError(f"model {name!r} asks nobody and takes no client")
     module, class_name = _PROVIDERS[provider]
-    made: Model = getattr(importlib.import_module(module), class_name)(rest, **({} if client is None else {"client": client}))
+    made: Model = getattr(importlib.import_module(module), class_name)(
+        rest, **({} if client is None else {"client": client})
+    )
     return made

@@ -23,7 +23,9 @@ class _PlainAdapter:
         return ()
 
     def classify(self, error: BaseException) -> ModelError:
-        """Only what Python itself tells: connection errors and timeouts are the network's, `AdapterError` is a malformed stream."""
+        """Only what Python itself tells: connection errors and timeouts are the network's,
+        `AdapterError` is a malformed stream.
+        """
         kind = ErrorKind.UNKNOWN
         if isinstance(error, AdapterError):
             kind = ErrorKind.MALFORMED

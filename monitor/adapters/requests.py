@@ -9,7 +9,9 @@ from typing import Any, Final
 
 
 class Opening:
-    """A call that is made when it is awaited. Unlike a coroutine it may also be left alone, or be awaited again."""
+    """A call that is made when it is awaited. Unlike a coroutine it may also be left alone, or be
+    awaited again.
+    """
 
     def __init__(self, call: Callable[[], Awaitable[AsyncIterator[Any]]]) -> None:
         self._call = call
@@ -28,8 +30,11 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def valid(text: str) -> str:
-    """Models do write halves of surrogate pairs, and no service takes them back: each becomes U+FFFD."""
-    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)  # a history is sent whole at every call, and most of it is ASCII
+    """Models do write halves of surrogate pairs, and no service takes them back: each becomes
+    U+FFFD.
+    """
+    # a history is sent whole at every call, and most of it is ASCII
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def valid_data(data: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The command `agent-monitor`. Needs the extra `cli`; without it the command says so, and everything else still works."""
+"""The command `agent-monitor`. Needs the extra `cli`; without it the command says so, and
+everything else still works.
+"""
 
 from __future__ import annotations
 

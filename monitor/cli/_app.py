@@ -1,4 +1,6 @@
-"""The commands, put together. Apart from `monitor.cli`, so that this package can be imported without typer."""
+"""The commands, put together. Apart from `monitor.cli`, so that this package can be imported
+without typer.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def agent_monitor(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Watch streaming LLM agents: see loops while they are being written, stop for real, say why.
 

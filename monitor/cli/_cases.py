@@ -1,4 +1,5 @@
-"""Runs for `doctor`: one loop of each kind, and work that repeats and is no loop. Made, not recorded, and always the same.
+"""Runs for `doctor`: one loop of each kind, and work that repeats and is no loop. Made, not
+recorded, and always the same.
 
 Each goes on for much longer than any sensible threshold, so what is not seen here is not seen.
 """
@@ -44,11 +45,18 @@ class Case:
 def loops(tools: Mapping[str, ToolPolicy]) -> list[Case]:
     """One loop of each kind, and one of each tool that the settings say something about."""
     return [
-        Case("the same call, the same result", _calls(_always(("read_file", {"path": "notes.md"})), _always("1 line: todo"))),
+        Case(
+            "the same call, the same result",
+            _calls(_always(("read_file", {"path": "notes.md"})), _always("1 line: todo")),
+        ),
         Case(
             "the same call, only a request id changes",
-            _calls(_always(("lookup_user", {"id": 7})), lambda n: json.dumps({"user": None, "request_id": _hash(n)[:12]})),
-            unseen_because='a changed result counts as progress, unless settings say: [tools.NAME] volatile = ["request_id"]',
+            _calls(
+                _always(("lookup_user", {"id": 7})), lambda n: json.dumps({"user": None, "request_id": _hash(n)[:12]})
+            ),
+            unseen_because=(
+                'a changed result counts as progress, unless settings say: [tools.NAME] volatile = ["request_id"]'
+            ),
         ),
         Case(
             "the same call, rejected each time",
@@ -66,19 +74,31 @@ def loops(tools: Mapping[str, ToolPolicy]) -> list[Case]:
         Case(
             "a side effect again and again",
             _calls(
-                _always(("create_event", {"title": "Standup", "at": "09:00"})), lambda n: json.dumps({"created": True, "id": 7 + 13 * n})
+                _always(("create_event", {"title": "Standup", "at": "09:00"})),
+                lambda n: json.dumps({"created": True, "id": 7 + 13 * n}),
             ),
         ),
         Case("one sentence over and over", _text(_always("Let me check the file again. "))),
-        Case("one sentence, other words between", _text(lambda n: f"{_NOUNS[_number(n, 13)]} {_number(n, 90)}: {_SENTENCE}")),
+        Case(
+            "one sentence, other words between",
+            _text(lambda n: f"{_NOUNS[_number(n, 13)]} {_number(n, 90)}: {_SENTENCE}"),
+        ),
         Case("a long passage over and over", _text(_always(_PASSAGE))),
         Case("a paragraph with small changes", _text(lambda n: f"{_SMALL[n % 4]} {_PARAGRAPH}\n\n")),
         Case("a plan whose counter advances", _text(lambda n: f"Step {n + 1}: {_STEP}\n\n")),
         Case("one word over and over", _text(_always("felt "))),
         Case("one character over and over", _text(_always("1"))),
-        Case("a sentence in Chinese over and over", _text(_always("\u6211\u518d\u68c0\u67e5\u4e00\u4e0b\u8fd9\u4e2a\u6587\u4ef6\u3002"))),
-        Case("a loop in the thinking", _text(_always("Wait, I should look at the file once more. "), channel="reasoning")),
-        Case("a loop in the arguments of a call", _text(_always("import os\\nimport sys\\nimport json\\n"), channel="arguments")),
+        Case(
+            "a sentence in Chinese over and over",
+            _text(_always("\u6211\u518d\u68c0\u67e5\u4e00\u4e0b\u8fd9\u4e2a\u6587\u4ef6\u3002")),
+        ),
+        Case(
+            "a loop in the thinking", _text(_always("Wait, I should look at the file once more. "), channel="reasoning")
+        ),
+        Case(
+            "a loop in the arguments of a call",
+            _text(_always("import os\\nimport sys\\nimport json\\n"), channel="arguments"),
+        ),
         Case("the same answer turn after turn", _answers(_always(_PROMISE.format("now")))),
         Case("nearly the same answer turn after turn", _answers(lambda n: _PROMISE.format(_SOON[n % 5]))),
         *(_of_tool(name, policy) for name, policy in tools.items()),
@@ -88,10 +108,16 @@ def loops(tools: Mapping[str, ToolPolicy]) -> list[Case]:
 def healthy() -> list[Case]:
     """Work that repeats and is no loop."""
     return [
-        Case("polling, the result changes", _calls(_always(("get_build", {"id": 7})), lambda n: f"running, {n} of {CALLS} steps done")),
+        Case(
+            "polling, the result changes",
+            _calls(_always(("get_build", {"id": 7})), lambda n: f"running, {n} of {CALLS} steps done"),
+        ),
         Case(
             "reading page after page",
-            _calls(lambda n: ("list_orders", {"page": n + 1}), lambda n: json.dumps([_hash(f"order {n} {i}") for i in range(5)])),
+            _calls(
+                lambda n: ("list_orders", {"page": n + 1}),
+                lambda n: json.dumps([_hash(f"order {n} {i}") for i in range(5)]),
+            ),
         ),
         Case("edit and test, the error moves", _calls(_edit_or_test, _error_moves)),
         Case("a table", _text(_table_row, chars=6_000)),
@@ -99,7 +125,12 @@ def healthy() -> list[Case]:
         Case("base64", _once(base64.b64encode(bytes.fromhex("".join(map(_hash, range(190))))).decode())),
         Case("code", _once(_code())),
         Case("a list of log lines", _text(_log_line, chars=8_000)),
-        Case("data as JSON", _once(json.dumps([{"id": n, "name": _hash(n)[:9], "price": _number(n, 400)} for n in range(120)], indent=2))),
+        Case(
+            "data as JSON",
+            _once(
+                json.dumps([{"id": n, "name": _hash(n)[:9], "price": _number(n, 400)} for n in range(120)], indent=2)
+            ),
+        ),
         Case("answers that differ", _answers(lambda n: f"Part {n + 1} is done: {_words(n)}.")),
     ]
 
@@ -201,9 +232,17 @@ def _of_tool(name: str, policy: ToolPolicy) -> Case:
     result = {"status": "nothing new", **dict.fromkeys(policy.volatile, "")}
 
     def answer(n: int) -> str:
-        return json.dumps({key: _hash(f"{key} {n}")[:8] if key in policy.volatile else value for key, value in result.items()})
+        return json.dumps(
+            {key: _hash(f"{key} {n}")[:8] if key in policy.volatile else value for key, value in result.items()}
+        )
 
-    why = "the settings exempt it" if policy.exempt else "its loop_key decides which calls count" if policy.loop_key else ""
+    why = (
+        "the settings exempt it"
+        if policy.exempt
+        else "its loop_key decides which calls count"
+        if policy.loop_key
+        else ""
+    )
     title = f"{name}: the same call" + (f", only {', '.join(policy.volatile)} changes" if policy.volatile else "")
     return Case(title, _calls(_always((name, {"of": "x"})), answer), unseen_because=why)
 
@@ -214,26 +253,56 @@ _SMALL = ("Hmm.", "Let me see.", "Right.", "So, once more.")
 _SOON = ("now", "soon", "shortly", "just", "next")
 _SENTENCE = "I will look at the configuration once more before I go on. "
 _PASSAGE = (
-    "The first thing to do is to open the configuration and see which of the servers are listed there, because the error says that one "
-    "of them cannot be reached. After that I compare the ports with those in the documentation, and where they differ I write down both. "
-    "If nothing differs, the firewall is the next thing to look at: its rules are kept in another file, which only the administrator may "
-    "change, so I ask for the rules by mail. Once they have come I go through them one after the other, from the top to the bottom, and "
-    "mark those that mention one of the servers. When all of this is done I know where the fault is and can start to mend it. "
+    "The first thing to do is to open the configuration and see which of the servers are listed there, because the"
+    " error says that one of them cannot be reached. After that I compare the ports with those in the documentation,"
+    " and where they differ I write down both. If nothing differs, the firewall is the next thing to look at: its rules"
+    " are kept in another file, which only the administrator may change, so I ask for the rules by mail. Once they have"
+    " come I go through them one after the other, from the top to the bottom, and mark those that mention one of the"
+    " servers. When all of this is done I know where the fault is and can start to mend it. "
 )
 _PARAGRAPH = (
-    "I need to understand why the test fails before I change anything. The message says that the value is missing, so somewhere between "
-    "the reader and the writer it gets lost. Let me go through the code from the beginning and look at each function that touches it."
+    "I need to understand why the test fails before I change anything. The message says that the value is missing, so"
+    " somewhere between the reader and the writer it gets lost. Let me go through the code from the beginning and look"
+    " at each function that touches it."
 )
 _STEP = (
-    "I move the smallest disk from the first peg to the third peg, then I look at the board again and think about which disk has to be "
-    "moved next, so that no larger disk ever lies on a smaller one."
+    "I move the smallest disk from the first peg to the third peg, then I look at the board again and think about which"
+    " disk has to be moved next, so that no larger disk ever lies on a smaller one."
 )
 _PROMISE = (
-    "I will {} write the report that you asked for, with all of the numbers of the last quarter in it, and send it to you as soon as it "
-    "is done. Thank you for your patience, it will not take long."
+    "I will {} write the report that you asked for, with all of the numbers of the last quarter in it, and send it to"
+    " you as soon as it is done. Thank you for your patience, it will not take long."
 )
-_NOUNS = ("parser", "report", "ledger", "index", "schema", "invoice", "module", "queue", "cache", "router", "worker", "table", "label")
-_VERBS = ("reads", "checks", "builds", "sorts", "stores", "sends", "merges", "splits", "counts", "renders", "drops", "keeps", "finds")
+_NOUNS = (
+    "parser",
+    "report",
+    "ledger",
+    "index",
+    "schema",
+    "invoice",
+    "module",
+    "queue",
+    "cache",
+    "router",
+    "worker",
+    "table",
+    "label",
+)
+_VERBS = (
+    "reads",
+    "checks",
+    "builds",
+    "sorts",
+    "stores",
+    "sends",
+    "merges",
+    "splits",
+    "counts",
+    "renders",
+    "drops",
+    "keeps",
+    "finds",
+)
 _BOX = "=" * 78 + "\n|" + " " * 76 + "|\n"
 
 
@@ -247,11 +316,16 @@ def _number(n: int, below: int) -> int:
 
 
 def _words(n: int) -> str:
-    return ", ".join(f"the {_NOUNS[_number(17 * n + i, 13)]} {_VERBS[_number(31 * n + i, 13)]} {_number(n * i, 90)} rows" for i in range(5))
+    return ", ".join(
+        f"the {_NOUNS[_number(17 * n + i, 13)]} {_VERBS[_number(31 * n + i, 13)]} {_number(n * i, 90)} rows"
+        for i in range(5)
+    )
 
 
 def _table_row(n: int) -> str:
-    return f"| {n + 1} | {_hash(n)[:8]} | {_number(n, 900)} | {_number(n + 1, 50)}.00 EUR | {'yes' if n % 3 else 'no'} |\n"
+    return (
+        f"| {n + 1} | {_hash(n)[:8]} | {_number(n, 900)} | {_number(n + 1, 50)}.00 EUR | {'yes' if n % 3 else 'no'} |\n"
+    )
 
 
 def _log_line(n: int) -> str:
@@ -263,7 +337,8 @@ def _log_line(n: int) -> str:
 
 def _code() -> str:
     return "\n\n".join(
-        f"def {_VERBS[n % 13]}_{_NOUNS[n % 12]}({_NOUNS[(n + 3) % 13]}: list[int], limit: int = {_number(n, 90)}) -> int:\n"
+        f"def {_VERBS[n % 13]}_{_NOUNS[n % 12]}({_NOUNS[(n + 3) % 13]}: list[int], limit: int = {_number(n, 90)}) ->"
+        " int:\n"
         f'    """{_words(n).capitalize()}."""\n'
         f"    if not {_NOUNS[(n + 3) % 13]}:\n        return {n % 3}\n"
         f"    return sum({_NOUNS[(n + 3) % 13]}[:limit]) // {_number(n + 1, 9) + 1}"

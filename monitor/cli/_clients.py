@@ -1,4 +1,6 @@
-"""The SDKs' clients for the command line: the keys that they need, and a server in the place of the service."""
+"""The SDKs' clients for the command line: the keys that they need, and a server in the place of the
+service.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Service:
     """How the command line reaches one provider."""
 
     keys: tuple[str, ...]
-    """One of these is set in the environment where the SDK can reach the service; the first is the one to name."""
+    """One of these is set in the environment where the SDK can reach the service; the first is the
+    one to name.
+    """
     client: Callable[[str, str], tuple[Any, Closing]]
     """A client for a base URL and a key, without retries of its own, and how to close it."""
 
@@ -46,14 +50,18 @@ def _openai(base_url: str, key: str) -> tuple[Any, Closing]:
 
 
 def _anthropic(base_url: str, key: str) -> tuple[Any, Closing]:
-    client = _import("anthropic", "anthropic", "anthropic").AsyncAnthropic(base_url=base_url, api_key=key, max_retries=0)
+    client = _import("anthropic", "anthropic", "anthropic").AsyncAnthropic(
+        base_url=base_url, api_key=key, max_retries=0
+    )
     return client, client.close
 
 
 _OPENAI = Service(("OPENAI_API_KEY",), _openai)
 
 SERVICES = {
-    "google": Service(("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"), _google),
+    "google": Service(
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"), _google
+    ),
     "openai": _OPENAI,
     "openai-responses": _OPENAI,
     "anthropic": Service(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), _anthropic),
@@ -62,7 +70,8 @@ SERVICES = {
 
 
 def client_for(name: str, base_url: str | None, *, keyless: str) -> tuple[Any, Closing] | None:
-    """The client for the model `name`; `None`: the model makes its own. `ConfigError`: no key, or no service for the URL.
+    """The client for the model `name`; `None`: the model makes its own. `ConfigError`: no key, or
+    no service for the URL.
 
     `keyless`: what can be done without a key, for the sentence that says that there is none.
     """
@@ -70,7 +79,9 @@ def client_for(name: str, base_url: str | None, *, keyless: str) -> tuple[Any, C
     service = SERVICES.get(provider)
     if service is None:
         if base_url is not None:
-            raise ConfigError(f"--base-url is for {', '.join(f'{known}:' for known in SERVICES)} models, not for {name}")
+            raise ConfigError(
+                f"--base-url is for {', '.join(f'{known}:' for known in SERVICES)} models, not for {name}"
+            )
         return None
     keys = [os.environ[key] for key in service.keys if os.environ.get(key)]
     if base_url is not None:

@@ -1,4 +1,6 @@
-"""A conversation from a file, in whatever form it was kept: a provider's messages or a whole request as JSON, or JSON lines of messages."""
+"""A conversation from a file, in whatever form it was kept: a provider's messages or a whole
+request as JSON, or JSON lines of messages.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from monitor.transcripts.corpus import GZIP_MAGIC
 STDIN: Final = "-"
 NEUTRAL: Final = "neutral"
 Kept: TypeAlias = Form | Literal["neutral"]
-"""In whose words a conversation is kept; `neutral`: in ours, as `monitor.messages.message_codec` writes them."""
+"""In whose words a conversation is kept; `neutral`: in ours, as `monitor.messages.message_codec`
+writes them.
+"""
 FORMS: Final[tuple[Kept, ...]] = (*get_args(Form), NEUTRAL)
 
 _MESSAGES: Final = ("messages", "contents", "input", "history")
@@ -67,7 +71,8 @@ def read_conversation(file: str, form: str | None = None) -> tuple[Conversation,
 
 
 def written(conversation: Conversation, messages: Sequence[Mapping[str, Any]], system: str | None = None) -> str:
-    """Other `messages` in the place of those of `conversation`, as its file has them: in their request, in a list, or a line each.
+    """Other `messages` in the place of those of `conversation`, as its file has them: in their
+    request, in a list, or a line each.
 
     `system`: what a system message among them said, which is none of `messages` any more.
     """
@@ -94,8 +99,12 @@ def _in_base64(data: object) -> str:
     raise TypeError(f"{type(data).__name__} is nothing that JSON has")
 
 
-def tokens_by_source(messages: tuple[Message, ...], instructions: str | None, tools: tuple[ToolSpec, ...]) -> dict[str, int]:
-    """Estimated tokens of what a request is made of; what stands for compacted messages is a source of its own."""
+def tokens_by_source(
+    messages: tuple[Message, ...], instructions: str | None, tools: tuple[ToolSpec, ...]
+) -> dict[str, int]:
+    """Estimated tokens of what a request is made of; what stands for compacted messages is a source
+    of its own.
+    """
     sizes = sizes_by_source(ModelRequest(messages, instructions, tools))
     if head_of_messages(messages):
         own = size_of_message(messages[0])
@@ -137,7 +146,9 @@ def _parsed(text: str) -> tuple[Any, bool]:
             try:
                 found.append(json.loads(line))
             except (ValueError, RecursionError) as error:
-                raise ConfigError(f"line {number} is no JSON: {error}" if found else f"it is no JSON: {whole}") from None
+                raise ConfigError(
+                    f"line {number} is no JSON: {error}" if found else f"it is no JSON: {whole}"
+                ) from None
     return found, True
 
 
@@ -157,9 +168,14 @@ def _conversation(data: Any, form: str | None) -> Conversation:
         if not isinstance(one, Mapping):
             raise ConfigError(f"message {index} is {type(one).__name__}, not an object")
         if (inside := _messages_of(one)) is not None:
-            if isinstance(inside, list) and _is_recording(message for message in inside if isinstance(message, Mapping)):
+            if isinstance(inside, list) and _is_recording(
+                message for message in inside if isinstance(message, Mapping)
+            ):
                 raise ConfigError(_RECORDING)
-            raise ConfigError(f"record {index} is a whole conversation; give one of them, e.g. the last: tail -n 1 FILE, and - for FILE")
+            raise ConfigError(
+                f"record {index} is a whole conversation; give one of them, e.g. the last: tail -n 1 FILE, and - for"
+                " FILE"
+            )
     if not data:
         raise ConfigError("there are no messages in it")
     kept = next((one for one in FORMS if one == form), None) or _detected(request, data)
@@ -251,7 +267,9 @@ def _detected(request: Mapping[str, Any], messages: Sequence[Mapping[str, Any]])
     raise ConfigError(f"nobody's messages are like these; --form says which they are: {', '.join(FORMS)}")
 
 
-_RECORDING: Final = "this looks like a recording for agent-monitor scan: its calls have no ids, and no provider takes it"
+_RECORDING: Final = (
+    "this looks like a recording for agent-monitor scan: its calls have no ids, and no provider takes it"
+)
 
 
 def _is_recording(messages: Iterable[Mapping[str, Any]]) -> bool:

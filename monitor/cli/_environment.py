@@ -30,7 +30,10 @@ def environment() -> dict[str, Any]:
             for extra, names in sorted(_requirements().items())
             if extra and extra not in NOT_FOR_USERS
         },
-        "event_loops": {name: platform.python_version() if name == "asyncio" else version_of(name) for name in anyio.get_all_backends()},
+        "event_loops": {
+            name: platform.python_version() if name == "asyncio" else version_of(name)
+            for name in anyio.get_all_backends()
+        },
     }
 
 
@@ -43,7 +46,9 @@ def version_of(package: str) -> str | None:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Packages by extra, as the installed distribution says; what is always needed under "". Empty for a bare checkout."""
+    """Packages by extra, as the installed distribution says; what is always needed under "". Empty
+    for a bare checkout.
+    """
     try:
         lines = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

@@ -38,7 +38,9 @@ def times(found: Detection) -> str:
 
 
 def place(channel: str, offset: int, char: int | None, *, short: bool = False) -> str:
-    """A place in words; calls and answers are counted from 1. `char`: the same place, counted within its message."""
+    """A place in words; calls and answers are counted from 1. `char`: the same place, counted
+    within its message.
+    """
     match channel:
         case "tools":
             return f"call {offset + 1:,}"
@@ -51,13 +53,17 @@ def place(channel: str, offset: int, char: int | None, *, short: bool = False) -
 
 
 def explain(console: Console, file: str, result: ScanResult) -> None:
-    """One run: a line, then each loop with its findings, numbered in the order of the run. Without findings: the line."""
+    """One run: a line, then each loop with its findings, numbered in the order of the run. Without
+    findings: the line.
+    """
     _view.heading(console, f"{_view.on_one_line(result.run.id)}  ({_view.on_one_line(file)})")
     console.print(_in_short(result), width=_view.columns(console))
     loops: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(result.findings, 1):
         found = finding.detection
-        loops.setdefault((found.detector, found.kind, found.channel, found.evidence.xxhash), []).append((number, finding))
+        loops.setdefault((found.detector, found.kind, found.channel, found.evidence.xxhash), []).append(
+            (number, finding)
+        )
     for numbered in loops.values():
         _show_loop(console, numbered)
 

@@ -1,4 +1,5 @@
-"""Guarded runs of the real google-genai SDK: of recorded runs on a local server, or of a model that answers for real.
+"""Guarded runs of the real google-genai SDK: of recorded runs on a local server, or of a model that
+answers for real.
 
 The only file of the command that imports the SDK.
 """
@@ -27,7 +28,9 @@ from monitor.transcripts.scan import Amount
 DELTA_CHARS = 6
 """About a token and a half, which is what fast models send at a time."""
 CLOSING_PAUSE_S = 0.05
-"""Before the event that closes a turn, so that a stop at the last call is a stop in the middle of the stream, as it is in life."""
+"""Before the event that closes a turn, so that a stop at the last call is a stop in the middle of
+the stream, as it is in life.
+"""
 CLOSE_SEEN_S = 2.0
 """How long the server is given to see the connection close. It takes about a millisecond."""
 LIVE_LIMITS = monitor.Timeout(300) | monitor.IdleTimeout(60)
@@ -62,11 +65,15 @@ class Played:
 
 
 async def play(run: DemoRun, screen: Screen, *, pace_s: float, think_s: float) -> Played:
-    """Let the local server write `run` event by event, and read it with the real SDK under a guard, as an agent's loop would."""
+    """Let the local server write `run` event by event, and read it with the real SDK under a guard,
+    as an agent's loop would.
+    """
     scripts = [_script(turn, pace_s=pace_s, think_s=think_s) for turn in run.turns]
     decided = _Decided()
     with LocalGemini(scripts) as server, _no_proxy():
-        client = genai.Client(api_key="demo", vertexai=False, http_options=types.HttpOptions(base_url=server.base_url)).aio
+        client = genai.Client(
+            api_key="demo", vertexai=False, http_options=types.HttpOptions(base_url=server.base_url)
+        ).aio
         try:
             guard = monitor.Guard(sinks=[decided])
             async with guard:
@@ -84,7 +91,9 @@ async def play(run: DemoRun, screen: Screen, *, pace_s: float, think_s: float) -
 
 
 async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: Screen) -> None:
-    """The loop of any agent: ask the model, carry out its calls, ask again. Here the tools answer what they answered then."""
+    """The loop of any agent: ask the model, carry out its calls, ask again. Here the tools answer
+    what they answered then.
+    """
     history = [types.Content(role="user", parts=[types.Part(text=run.prompt)])]
     for turn in run.turns:
         ask = partial(client.models.generate_content_stream, model="recorded", contents=list(history))
@@ -105,7 +114,9 @@ async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: S
 
 
 async def ask_model(model: str, prompt: str, screen: Screen) -> monitor.Outcome:
-    """One answer of a real model, watched. Key and address come from the environment, as the SDK reads them."""
+    """One answer of a real model, watched. Key and address come from the environment, as the SDK
+    reads them.
+    """
     client = genai.Client().aio
     try:
         ask = partial(client.models.generate_content_stream, model=model, contents=prompt)
@@ -120,7 +131,9 @@ async def ask_model(model: str, prompt: str, screen: Screen) -> monitor.Outcome:
 
 
 class _Decided:
-    """A sink that notes when the end was decided, by the clock by which the server notes when it saw the client leave."""
+    """A sink that notes when the end was decided, by the clock by which the server notes when it
+    saw the client leave.
+    """
 
     def __init__(self) -> None:
         self.at: float | None = None
@@ -169,7 +182,9 @@ def _shown(response: types.GenerateContentResponse, screen: Screen) -> list[type
 
 @contextmanager
 def _no_proxy() -> Iterator[None]:
-    """The local server is reached directly, whatever proxy the environment names for the world outside."""
+    """The local server is reached directly, whatever proxy the environment names for the world
+    outside.
+    """
     names = ("no_proxy", "NO_PROXY")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "127.0.0.1"))

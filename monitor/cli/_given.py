@@ -1,4 +1,6 @@
-"""What the options of `run` say, as the arguments of a `Supervisor`. What makes no sense is one sentence: a `ConfigError`."""
+"""What the options of `run` say, as the arguments of a `Supervisor`. What makes no sense is one
+sentence: a `ConfigError`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def task_of(given: str | None) -> str:
     """The task: as it was given, or all of stdin."""
     if given is None:
         raise ConfigError(
-            'what is the task? agent-monitor run "..." --model google:gemini-2.5-flash; or see a run: agent-monitor run --demo'
+            'what is the task? agent-monitor run "..." --model google:gemini-2.5-flash; or see a run: agent-monitor run'
+            " --demo"
         )
     task = _stdin() if given == STDIN else given
     if not task.strip():
@@ -43,9 +46,11 @@ def _stdin() -> str:
         raise ConfigError("the task on stdin is no text in UTF-8") from None
 
 
-def model_of(name: str | None, base_url: str | None, *, keyless: str = "agent-monitor run --demo") -> tuple[monitor.models.Model, Closing]:
-    """The model by its name, and how to close what it needs. `base_url`: a compatible server in the place of the service. `keyless`: what
-    can be done without a key.
+def model_of(
+    name: str | None, base_url: str | None, *, keyless: str = "agent-monitor run --demo"
+) -> tuple[monitor.models.Model, Closing]:
+    """The model by its name, and how to close what it needs. `base_url`: a compatible server in the
+    place of the service. `keyless`: what can be done without a key.
     """
     if name is None and base_url is not None:
         raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
@@ -106,7 +111,9 @@ def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:
         raise ConfigError("--plan and --step both say the plan; give one of them")
     lines = [line.strip() for line in _read(str(file), "--plan").splitlines() if line.strip()]
     titles = [line.lstrip("# ") for line in lines if line.startswith("#")]
-    found = [_MARKER.sub("", line, count=1) if _MARKER.match(line) else line for line in lines if not line.startswith("#")]
+    found = [
+        _MARKER.sub("", line, count=1) if _MARKER.match(line) else line for line in lines if not line.startswith("#")
+    ]
     if not found:
         raise ConfigError(f"--plan {file}: there is no step in it; write one a line")
     return monitor.Plan(found, titles[0] if titles else None)
@@ -135,7 +142,9 @@ def number_or_off(given: str, option: str) -> float | None:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf") or (option == "--max-turns" and number != int(number)):
-        raise ConfigError(f"{option} {given}: give {'a whole number' if option == '--max-turns' else 'seconds'} above 0, or off")
+        raise ConfigError(
+            f"{option} {given}: give {'a whole number' if option == '--max-turns' else 'seconds'} above 0, or off"
+        )
     return number
 
 
@@ -169,7 +178,9 @@ def model_settings_of(temperature: float | None, given: Iterable[str]) -> dict[s
         try:
             settings = _joined(settings, parse_setting(one))
         except ConfigError:
-            raise ConfigError(f"--setting {one}: write NAME=VALUE, e.g. --setting thinking_config.include_thoughts=true") from None
+            raise ConfigError(
+                f"--setting {one}: write NAME=VALUE, e.g. --setting thinking_config.include_thoughts=true"
+            ) from None
     return settings
 
 

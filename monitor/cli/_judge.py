@@ -1,4 +1,6 @@
-"""A judge of recorded runs: asked one question at a time, answers kept on disk, everything counted."""
+"""A judge of recorded runs: asked one question at a time, answers kept on disk, everything
+counted.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,18 @@ from monitor.verdicts import Judgement
 JudgeOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--judge", metavar="MODEL", help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE."
+        "--judge",
+        metavar="MODEL",
+        help="Also ask this model whether a run is stuck: google:NAME, openai:NAME, ..., or replay:FILE.",
     ),
 ]
 ConfirmOption: TypeAlias = Annotated[
-    str | None, typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure.")
+    str | None,
+    typer.Option("--judge-confirm", metavar="MODEL", help="A second model, asked the same where the first is sure."),
 ]
 CacheOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once.")
+    Path | None,
+    typer.Option("--judge-cache", metavar="DIR", help="Where answers are kept, so that each is paid for once."),
 ]
 
 REPLAY = "replay:"
@@ -45,12 +51,16 @@ REASONS_SHOWN = 5
 
 
 class OfflineJudge:
-    """Asks a judge from code that does not await. Answers of a replay are not kept: it asks nobody."""
+    """Asks a judge from code that does not await. Answers of a replay are not kept: it asks
+    nobody.
+    """
 
     def __init__(self, judge: Judge, portal: BlockingPortal, cache: ReplyCache) -> None:
         self.judge = judge
         self.questions = self.asked = self.cached = self.failed = 0
-        """Questions put to the judge; calls of a model, made and found in the cache; questions without an answer."""
+        """Questions put to the judge; calls of a model, made and found in the cache; questions
+        without an answer.
+        """
         self.cost = AskCost()
         self.reasons: Counter[str] = Counter()
         """Why there was no answer, and how often."""
@@ -81,7 +91,14 @@ class OfflineJudge:
             return reply
         self.asked += 1
         clock = SystemClock()
-        reply = await ask(model, request, timeout_s=self.judge.timeout_s, clock=clock, close_grace_s=CLOSE_GRACE_S, charge=self._charge)
+        reply = await ask(
+            model,
+            request,
+            timeout_s=self.judge.timeout_s,
+            clock=clock,
+            close_grace_s=CLOSE_GRACE_S,
+            charge=self._charge,
+        )
         if kept:
             used.append(key)
             try:
@@ -98,14 +115,18 @@ class OfflineJudge:
         tokens = f"{self.cost.usage.total_tokens:,} tokens{' (estimated)' if self.cost.estimated else ''}"
         failed = f", {self.failed} without an answer" if self.failed else ""
         return (
-            f"Judge: {count(self.questions, 'question')}{failed}; "
-            f"{count(self.asked, 'call')} of a model for {tokens}, {count(self.cached, 'answer')} from {self._cache.folder}."
+            f"Judge: {count(self.questions, 'question')}{failed}; {count(self.asked, 'call')} of a model for {tokens},"
+            f" {count(self.cached, 'answer')} from {self._cache.folder}."
         )
 
     def complain(self, console: Console) -> None:
         """Why there was no answer, most often first."""
         for why, times in self.reasons.most_common(REASONS_SHOWN):
-            console.print(_view.on_one_line(f"judge: {why}{f' ({times} times)' if times > 1 else ''}"), style="red", soft_wrap=True)
+            console.print(
+                _view.on_one_line(f"judge: {why}{f' ({times} times)' if times > 1 else ''}"),
+                style="red",
+                soft_wrap=True,
+            )
         if len(self.reasons) > REASONS_SHOWN:
             console.print(f"judge: and {count(len(self.reasons) - REASONS_SHOWN, 'other reason')}", style="red")
 
@@ -126,9 +147,13 @@ class OfflineJudge:
 def offline_judge(
     name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN, suspicion: float | None = None
 ) -> Iterator[OfflineJudge]:
-    """A loop judge of the model of that name, with an event loop of its own to ask it in. Raises `ConfigError` as `monitor.model` does."""
+    """A loop judge of the model of that name, with an event loop of its own to ask it in. Raises
+    `ConfigError` as `monitor.model` does.
+    """
     models = [_model(one) for one in (name, confirm) if one is not None]
-    judge = LoopJudge(models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, suspicion=suspicion)
+    judge = LoopJudge(
+        models[0], confirm_with=models[1] if confirm is not None else None, first_turn=first_turn, suspicion=suspicion
+    )
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         stack.callback(_close, portal, models)

@@ -12,7 +12,9 @@ from monitor.errors import ConfigError, describe
 
 
 def load(spec: str, option: str) -> Any:
-    """What `module:name` names; modules of the current directory are found as well. `ConfigError`, which names `option`: there is none."""
+    """What `module:name` names; modules of the current directory are found as well. `ConfigError`,
+    which names `option`: there is none.
+    """
     name, colon, path = spec.partition(":")
     if not colon or not name or not path:
         raise ConfigError(f"{option} {spec}: write module:name, e.g. {option} my_tools:search")
@@ -24,7 +26,9 @@ def load(spec: str, option: str) -> Any:
         if not hasattr(thing, part):
             public = [one for one in vars(thing) if not one.startswith("_")] if hasattr(thing, "__dict__") else []
             close = difflib.get_close_matches(part, public, n=1)
-            raise ConfigError(f"{option} {spec}: {name} has no {part!r}{f'; did you mean {close[0]!r}?' if close else ''}")
+            raise ConfigError(
+                f"{option} {spec}: {name} has no {part!r}{f'; did you mean {close[0]!r}?' if close else ''}"
+            )
         thing = getattr(thing, part)
     return thing
 

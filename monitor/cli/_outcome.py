@@ -70,7 +70,9 @@ def why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
         rows.append(("evidence", Text.assemble((shown, "yellow"), f"  x {found.count}  xxh3 {found.evidence.xxhash}")))
         unit = "tool call" if found.channel == "tools" else "character"
         shift = 1 if found.channel == "tools" else 0  # calls are counted from 0; people count from 1
-        rows.append(("where", f"began at {unit} {found.start_offset + shift:,}, seen at {unit} {found.offset + shift:,}"))
+        rows.append(
+            ("where", f"began at {unit} {found.start_offset + shift:,}, seen at {unit} {found.offset + shift:,}")
+        )
     return rows
 
 
@@ -79,7 +81,9 @@ def results(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
     rows: list[tuple[str, str | Text]] = []
     for name, value in outcome.emitted.items():
         said = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
-        rows.append(("" if rows else "outputs", Text.assemble((f"{_view.on_one_line(name)} ", "cyan"), _view.printable(said))))
+        rows.append(
+            ("" if rows else "outputs", Text.assemble((f"{_view.on_one_line(name)} ", "cyan"), _view.printable(said)))
+        )
     if outcome.missing:
         rows.append(("missing", Text(_view.on_one_line(", ".join(outcome.missing)), style="red")))
     if outcome.recovered_from is not None:

@@ -1,4 +1,6 @@
-"""The recorded runs of the demo. They ship with the command; `fixtures/regenerate.py` makes the file."""
+"""The recorded runs of the demo. They ship with the command; `fixtures/regenerate.py` makes the
+file.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,14 @@ def _run(line: str) -> DemoRun:
     data, run = json.loads(line), parse_run(line)
     at = [index for index, message in enumerate(run.messages) if message.role == "assistant"]
     turns = tuple(
-        DemoTurn(data["messages"][start], tuple(result for message in run.messages[start:end] for result in message.tool_results))
+        DemoTurn(
+            data["messages"][start],
+            tuple(result for message in run.messages[start:end] for result in message.tool_results),
+        )
         for start, end in zip(at, [*at[1:], len(run.messages)], strict=True)
     )
     own = [run.messages[index] for index in at]
-    recorded = Amount(sum(len(message.text) for message in own), sum(len(message.tool_calls) for message in own), len(own))
+    recorded = Amount(
+        sum(len(message.text) for message in own), sum(len(message.tool_calls) for message in own), len(own)
+    )
     return DemoRun(data["title"], data["model"], data["source"], data["license"], run.messages[0].text, turns, recorded)

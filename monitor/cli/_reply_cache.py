@@ -1,4 +1,6 @@
-"""Answers of models kept on disk, so that a question is paid for once: one file a question, named by the hash of model and request."""
+"""Answers of models kept on disk, so that a question is paid for once: one file a question, named
+by the hash of model and request.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def default_cache() -> Path:
 
 
 class ReplyCache:
-    """The answers in `folder`, which is made with the first of them. What cannot be read counts as not there."""
+    """The answers in `folder`, which is made with the first of them. What cannot be read counts as
+    not there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,6 @@
-"""What a scan found, counted, as tables for people and as JSON for programs. Of a run only its line is kept."""
+"""What a scan found, counted, as tables for people and as JSON for programs. Of a run only its line
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -101,13 +103,15 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
         console.print(_runs_table(console, report))
     if report.loops:
         console.print(_kinds_table(console, report))
-    console.print(Text(f"{count(report.runs, 'run')} in {elapsed_s:.1f} s, {report.loops} of them with a loop", style="bold"))
+    console.print(
+        Text(f"{count(report.runs, 'run')} in {elapsed_s:.1f} s, {report.loops} of them with a loop", style="bold")
+    )
     if report.loops:
         saved = report.saved
         which = "them" if report.ended == report.loops else f"the {report.ended} that the policy would have ended"
         console.print(
-            f"Stopping {which} there would have saved {count(saved.turns, 'turn')}, {count(saved.tool_calls, 'tool call')} "
-            f"and {count(saved.chars, 'character')}."
+            f"Stopping {which} there would have saved {count(saved.turns, 'turn')},"
+            f" {count(saved.tool_calls, 'tool call')} and {count(saved.chars, 'character')}."
             if report.ended
             else "The policy would have ended none of them."
         )
@@ -118,7 +122,9 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
     if settings is not None:
         console.print(f"Settings: {_view.on_one_line(str(settings))}.")
     if report.bad:
-        console.print(Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see above.", style="red"))
+        console.print(
+            Text(f"{count(report.bad, 'line or file', 'lines or files')} could not be read; see above.", style="red")
+        )
 
 
 def _runs_table(console: Console, report: Report) -> Table:

@@ -1,4 +1,6 @@
-"""Events on their way to the terminal: in order, at once, as a transcript with a card at its end, or as JSON lines."""
+"""Events on their way to the terminal: in order, at once, as a transcript with a card at its end,
+or as JSON lines.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,9 @@ class Screen(Protocol):
 class Shown:
     """Brings events to the screen, in order and at once.
 
-    The run hands out its events, pieces of the answer among them, whenever it is asked for the next one, which it is not while it waits.
-    As a sink this hears of a wait when it begins, and shows all that led to it.
+    The run hands out its events, pieces of the answer among them, whenever it is asked for the next
+    one, which it is not while it waits. As a sink this hears of a wait when it begins, and shows
+    all that led to it.
 
     Where nobody reads any more (`| head`), the run has no purpose either.
     """
@@ -135,9 +138,13 @@ class ForPeople:
             parts.append(f"tools {', '.join(supervisor.tools)}")
         if supervisor.outputs is not None:
             parts.append(f"outputs {', '.join(supervisor.outputs.names)}")
-        self._console.print(Text.assemble(("agent-monitor run", "bold"), f": {'; '.join(parts)}"), width=_view.columns(self._console))
+        self._console.print(
+            Text.assemble(("agent-monitor run", "bold"), f": {'; '.join(parts)}"), width=_view.columns(self._console)
+        )
         first, others = task.strip().splitlines()[:TASK_LINES], len(task.strip().splitlines()) - TASK_LINES
-        _view.said_by_user(self._console, "\n".join([*first, *([f"(and {count(others, 'more line')})"] if others > 0 else [])]))
+        _view.said_by_user(
+            self._console, "\n".join([*first, *([f"(and {count(others, 'more line')})"] if others > 0 else [])])
+        )
 
     def emit(self, event: Event) -> None:
         """One line, or some words."""
@@ -146,7 +153,11 @@ class ForPeople:
     def end(self, outcome: monitor.Outcome) -> None:
         """The card."""
         self._transcript.end(outcome)
-        rows = [*why(outcome), *results(outcome), ("used", used(outcome, self._transcript.tool_calls, priced=self._priced))]
+        rows = [
+            *why(outcome),
+            *results(outcome),
+            ("used", used(outcome, self._transcript.tool_calls, priced=self._priced)),
+        ]
         _view.card(self._console, _title(outcome), rows, style=style(outcome))
 
 

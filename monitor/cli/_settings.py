@@ -1,4 +1,6 @@
-"""The options that `run`, `scan` and `doctor` share: which detectors, with which numbers, and which policy."""
+"""The options that `run`, `scan` and `doctor` share: which detectors, with which numbers, and which
+policy.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,20 @@ ConfigOption: TypeAlias = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings (TOML). Otherwise agent-monitor.toml here is read, or \\[tool.agent-monitor] of pyproject.toml, if there is one.",
+        help=(
+            "Settings (TOML). Otherwise agent-monitor.toml here is read, or \\[tool.agent-monitor] of pyproject.toml,"
+            " if there is one."
+        ),
         rich_help_panel=SETTINGS,
     ),
 ]
 DetectorsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--detectors", metavar="NAME,NAME", help="Only these, e.g. ToolCallRepetition or tool-call-repetition.", rich_help_panel=SETTINGS
+        "--detectors",
+        metavar="NAME,NAME",
+        help="Only these, e.g. ToolCallRepetition or tool-call-repetition.",
+        rich_help_panel=SETTINGS,
     ),
 ]
 SetOption: TypeAlias = Annotated[
@@ -42,13 +50,20 @@ SetOption: TypeAlias = Annotated[
 PolicyOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--policy", metavar="NAME", help="What follows from a loop: stop (the default), observe or ladder.", rich_help_panel=SETTINGS
+        "--policy",
+        metavar="NAME",
+        help="What follows from a loop: stop (the default), observe or ladder.",
+        rich_help_panel=SETTINGS,
     ),
 ]
 
 
 def settings_of(
-    config: Path | None, detectors: str | None, settings: Sequence[str] | None, policy: str | None, compaction: str | None = None
+    config: Path | None,
+    detectors: str | None,
+    settings: Sequence[str] | None,
+    policy: str | None,
+    compaction: str | None = None,
 ) -> Settings:
     """The settings: those of the command line on top of those of the file."""
     given: list[Mapping[str, Any]] = []
@@ -67,7 +82,10 @@ def settings_of(
 
 def described(config: Settings) -> list[str]:
     """Each setting as it would be written with `--set`."""
-    return [f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}" for key, value in _flat(config.settings, "")]
+    return [
+        f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+        for key, value in _flat(config.settings, "")
+    ]
 
 
 def _flat(settings: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,6 @@
-"""A supervised run on the terminal while it goes on: the model's words as they come, everything else as one quiet line each."""
+"""A supervised run on the terminal while it goes on: the model's words as they come, everything
+else as one quiet line each.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,11 @@ class Transcript:
         result = event.result
         first, *others = result.text.strip().splitlines() or [""]
         shown = (
-            result.text if self._verbose else f"{first} (and {len(others)} more line{'s' if len(others) > 1 else ''})" if others else first
+            result.text
+            if self._verbose
+            else f"{first} (and {len(others)} more line{'s' if len(others) > 1 else ''})"
+            if others
+            else first
         )
         took = f"  ({event.after_s:.1f} s)" if event.after_s >= SLOW_S else ""
         self._line("←", "red" if result.is_error else "cyan", f"{shown}{took}", "red" if result.is_error else "dim")

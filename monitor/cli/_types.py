@@ -1,4 +1,6 @@
-"""Types of outputs as the command line writes them: `str`, `list[int]`, `module:Model`, a JSON schema."""
+"""Types of outputs as the command line writes them: `str`, `list[int]`, `module:Model`, a JSON
+schema.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _SHAPES = f"{', '.join(WORDS)}, list[...] of one of these, module:Model, or a JS
 
 
 def outputs_of(specs: Iterable[str]) -> dict[str, Any]:
-    """The declarations of `--output NAME:TYPE`. `ConfigError`: one that says nothing, or says it twice."""
+    """The declarations of `--output NAME:TYPE`. `ConfigError`: one that says nothing, or says it
+    twice.
+    """
     outputs: dict[str, Any] = {}
     for spec in specs:
         name, colon, written = (part.strip() for part in spec.partition(":"))
@@ -55,7 +59,13 @@ def _type(written: str, option: str) -> Any:
 _ANNOTATIONS = {"description", "title", "default", "examples", "$schema", "$comment"}
 _BOUNDS: Final[Mapping[str, Mapping[str, str]]] = {
     "string": {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"},
-    "integer": {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "multipleOf": "multiple_of"},
+    "integer": {
+        "minimum": "ge",
+        "maximum": "le",
+        "exclusiveMinimum": "gt",
+        "exclusiveMaximum": "lt",
+        "multipleOf": "multiple_of",
+    },
     "array": {"minItems": "min_length", "maxItems": "max_length"},
     "object": {},
     "boolean": {},
@@ -66,7 +76,9 @@ _OWN: Final[Mapping[str, set[str]]] = {"array": {"items"}, "object": {"propertie
 
 
 def type_of_schema(schema: object, option: str) -> Any:
-    """The type that validates what `schema` describes. `ConfigError` for what it says beyond that: nothing is silently left unchecked."""
+    """The type that validates what `schema` describes. `ConfigError` for what it says beyond that:
+    nothing is silently left unchecked.
+    """
     if not isinstance(schema, dict):
         raise ConfigError(f"{option}: a JSON schema is an object, not {schema!r}")
     for key, make in (("enum", _one_of), ("const", _constant), ("anyOf", _any_of)):
@@ -94,13 +106,20 @@ def type_of_schema(schema: object, option: str) -> Any:
 
 
 def _object(schema: Schema, option: str) -> Any:
-    properties, required, more = schema.get("properties", {}), schema.get("required", []), schema.get("additionalProperties", True)
+    properties, required, more = (
+        schema.get("properties", {}),
+        schema.get("required", []),
+        schema.get("additionalProperties", True),
+    )
     if not isinstance(properties, dict) or not isinstance(required, list) or not isinstance(more, bool):
         raise ConfigError(
-            f"{option}: in a JSON schema, properties is an object, required an array, and additionalProperties here true or false"
+            f"{option}: in a JSON schema, properties is an object, required an array, and additionalProperties here"
+            " true or false"
         )
     if unknown := [name for name in required if name not in properties]:
-        raise ConfigError(f"{option}: the JSON schema requires {', '.join(map(str, unknown))}, and does not say what that is")
+        raise ConfigError(
+            f"{option}: the JSON schema requires {', '.join(map(str, unknown))}, and does not say what that is"
+        )
     if not properties:
         return dict[str, JsonValue]
     fields = {name: type_of_schema(said, option) for name, said in properties.items()}
@@ -128,7 +147,10 @@ def _any_of(schemas: object, option: str) -> Any:
 
 def _only(schema: Schema, keys: set[str], option: str) -> None:
     if unknown := sorted(schema.keys() - keys - _ANNOTATIONS):
-        raise ConfigError(f"{option}: {', '.join(unknown)} of a JSON schema cannot be checked here; write a pydantic model: module:Model")
+        raise ConfigError(
+            f"{option}: {', '.join(unknown)} of a JSON schema cannot be checked here; write a pydantic model:"
+            " module:Model"
+        )
 
 
 def _described(kind: Any, bounds: Mapping[str, Any], schema: Schema) -> Any:

@@ -1,7 +1,7 @@
 """What the commands look like: panels, tables, a model's words as they come.
 
-Rules: a terminal gets colour and boxes (no colour with NO_COLOR), anything else gets plain text without either; nothing
-that a model wrote reaches the terminal as a control sequence.
+Rules: a terminal gets colour and boxes (no colour with NO_COLOR), anything else gets plain text
+without either; nothing that a model wrote reaches the terminal as a control sequence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ MOST_COLUMNS = 100
 PLAIN_COLUMNS = 160
 """Where no terminal says how wide it is, rows are cut late: somebody may want to search them."""
 LONGEST_WORD = 30
-"""A word is held back until it is complete, so that lines break between words; a longer one is no word (or a language without spaces)."""
+"""A word is held back until it is complete, so that lines break between words; a longer one is no
+word (or a language without spaces).
+"""
 
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
@@ -71,7 +73,9 @@ def tidy_exit() -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    """`text` with everything escaped that a terminal would obey rather than show. Line ends stay."""
+    """`text` with everything escaped that a terminal would obey rather than show. Line ends
+    stay.
+    """
     return _CONTROL.sub(_escaped, text)
 
 
@@ -117,7 +121,9 @@ def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *
     for name, value in rows:
         grid.add_row(name, value)
     if console.is_terminal:
-        panel = Panel(grid, title=Text(title, style=f"bold {style}"), title_align="left", border_style=style, padding=(0, 1))
+        panel = Panel(
+            grid, title=Text(title, style=f"bold {style}"), title_align="left", border_style=style, padding=(0, 1)
+        )
         console.print(panel, width=columns(console))
     else:
         console.print(f"-- {title}")

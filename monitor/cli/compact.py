@@ -38,7 +38,9 @@ EXTRACTIVE: Final = "extractive"
 ASSUMED_TOKENS: Final = 128_000
 """Where nobody says how large the window is: that of many models of today."""
 SCALED: Final = 0.05
-"""By so much more than is estimated a request counts that was refused: it was larger than the window."""
+"""By so much more than is estimated a request counts that was refused: it was larger than the
+window.
+"""
 REASONS: Final = ("manual", "overflow")
 
 
@@ -110,37 +112,55 @@ class _Compacted:
         verbatim = sum(text in said for text in facts.user_messages)
         files = {*facts.details.files_read, *facts.details.files_modified}
         return _Pinned(
-            verbatim, len(facts.user_messages) - verbatim, facts.left_out, len(facts.identifiers) + len(facts.listed), len(files)
+            verbatim,
+            len(facts.user_messages) - verbatim,
+            facts.left_out,
+            len(facts.identifiers) + len(facts.listed),
+            len(files),
         )
 
 
 def compact(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")
+    ],
     *,
     preset: Annotated[str, typer.Option("--preset", metavar="NAME", help=f"How: {', '.join(PRESETS)}.")] = "default",
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="Who summarises: google:gemini-2.5-flash, ..., or extractive, which asks nobody."),
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Who summarises: google:gemini-2.5-flash, ..., or extractive, which asks nobody.",
+        ),
     ] = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", metavar="URL", help="A compatible server in the place of the service.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option("--window", min=1, metavar="N", help="The window in tokens that the conversation is for.")
+        int | None,
+        typer.Option("--window", min=1, metavar="N", help="The window in tokens that the conversation is for."),
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}.")
+        str | None,
+        typer.Option(
+            "--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}."
+        ),
     ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="WHY", help="manual, or overflow: whatever gets it inside the window.")
     ] = "manual",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the compacted conversation here, in the words it came in.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the compacted conversation here, in the words it came in."),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Also print what stands in the place of the old messages.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Also print what stands in the place of the old messages.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compact a recorded conversation, and show what is left of it: tokens before and after, what is pinned, what it costs.
+    """Compact a recorded conversation, and show what is left of it: tokens before and after, what
+    is pinned, what it costs.
 
     \b
     FILE is what `agent-monitor context` reads: messages of OpenAI, Anthropic or
@@ -170,14 +190,26 @@ def compact(
         compaction = getattr(monitor.Compaction, known_name(preset, PRESETS, "preset", "--preset"))()
         _check_out(out, file)
         given = _read(file, form, model, window)
-        asked, close = (None, nothing_to_close) if model in {None, EXTRACTIVE} else model_of(model, base_url, keyless="leave --model out")
+        asked, close = (
+            (None, nothing_to_close)
+            if model in {None, EXTRACTIVE}
+            else model_of(model, base_url, keyless="leave --model out")
+        )
         if asked is None:
             if base_url is not None:
                 raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
             compaction = replace(compaction, summarizer=monitor.compaction.Extractive())
         try:
             done = anyio.run(
-                partial(_compacted, given, compaction, asked, close=close, reason=CompactionReason(reason), complaints=complaints)
+                partial(
+                    _compacted,
+                    given,
+                    compaction,
+                    asked,
+                    close=close,
+                    reason=CompactionReason(reason),
+                    complaints=complaints,
+                )
             )
         except monitor.compaction.CompactionError as error:
             _say_why_not(error, complaints, as_json=as_json)
@@ -236,7 +268,13 @@ class _Progress:
 
 
 async def _compacted(
-    given: _Given, compaction: monitor.Compaction, model: Model | None, *, close: Closing, reason: CompactionReason, complaints: Console
+    given: _Given,
+    compaction: monitor.Compaction,
+    model: Model | None,
+    *,
+    close: Closing,
+    reason: CompactionReason,
+    complaints: Console,
 ) -> _Compacted:
     counted = _Counted(model) if model is not None else None
     try:
@@ -259,8 +297,16 @@ async def _compacted(
 
 def _say_why_not(error: monitor.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"ok": False, "failure": error.failure.value, "retryable": error.retryable, "detail": str(error)}))
-    complaints.print(f"agent-monitor: not compacted ({error.failure.value}): {_view.on_one_line(str(error))}", style="red", soft_wrap=True)
+        print(
+            json.dumps(
+                {"ok": False, "failure": error.failure.value, "retryable": error.retryable, "detail": str(error)}
+            )
+        )
+    complaints.print(
+        f"agent-monitor: not compacted ({error.failure.value}): {_view.on_one_line(str(error))}",
+        style="red",
+        soft_wrap=True,
+    )
 
 
 # ------------------------------------------------------------------ what is written
@@ -311,12 +357,16 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         (
             "window",
             _view.on_one_line(
-                f"{given.window.tokens or 0:,} ({given.window.note or given.window.source.value}); a run compacts at {mark:,}"
+                f"{given.window.tokens or 0:,} ({given.window.note or given.window.source.value}); a run compacts at"
+                f" {mark:,}"
             ),
         ),
         (
             "tokens",
-            f"{result.tokens_before:,} -> {result.tokens_after:,}, {saved * 100 // max(1, result.tokens_before)}% less; {_how(scaled)}",
+            (
+                f"{result.tokens_before:,} -> {result.tokens_after:,}, {saved * 100 // max(1, result.tokens_before)}%"
+                f" less; {_how(scaled)}"
+            ),
         ),
         ("messages", _messages(done)),
         ("by", _view.on_one_line(_by(done, asked_nobody=asked_nobody))),
@@ -331,7 +381,10 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         rows.append(("but", Text(_view.on_one_line(said), style="yellow")))
     if result.tokens_after >= mark:
         rows.append(("but", Text("that is still where a run compacts: nothing makes it smaller", style="yellow")))
-    rows += [("instead" if number == 0 else "", Text(_view.on_one_line(one), style="yellow")) for number, one in enumerate(result.warnings)]
+    rows += [
+        ("instead" if number == 0 else "", Text(_view.on_one_line(one), style="yellow"))
+        for number, one in enumerate(result.warnings)
+    ]
     if out is not None:
         rows.append(("written", _view.on_one_line(str(out))))
     _view.card(console, "compacted", rows, style="green")

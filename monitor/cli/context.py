@@ -1,4 +1,6 @@
-"""`agent-monitor context`: a recorded conversation as a model would be shown it, and what would be done to it before."""
+"""`agent-monitor context`: a recorded conversation as a model would be shown it, and what would be
+done to it before.
+"""
 
 from __future__ import annotations
 
@@ -103,18 +105,27 @@ class _Looked:
 
 
 def context(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The conversation: JSON or JSON lines, plain or gzipped; - is stdin.")
+    ],
     *,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="For this model: its form, its window. google:gemini-2.5-flash")
+        str | None,
+        typer.Option("--model", metavar="NAME", help="For this model: its form, its window. google:gemini-2.5-flash"),
     ] = None,
-    window: Annotated[int | None, typer.Option("--window", min=1, metavar="N", help="The window in tokens, if you know it better.")] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", min=1, metavar="N", help="The window in tokens, if you know it better.")
+    ] = None,
     form: Annotated[
-        str | None, typer.Option("--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}.")
+        str | None,
+        typer.Option(
+            "--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show a recorded conversation as a model would see it: tokens by source, whether it fits, what is wrong with it, what could go.
+    """Show a recorded conversation as a model would see it: tokens by source, whether it fits, what
+    is wrong with it, what could go.
 
     \b
     FILE holds messages of OpenAI (chat or responses), Anthropic or Gemini, or a
@@ -146,7 +157,9 @@ def context(
         raise typer.Exit(0 if looked.ok else NOT_AS_IT_STANDS)
 
 
-def _look(conversation: Conversation, raw: tuple[RawMessage | Message, ...], model: str | None, window_tokens: int | None) -> _Looked:
+def _look(
+    conversation: Conversation, raw: tuple[RawMessage | Message, ...], model: str | None, window_tokens: int | None
+) -> _Looked:
     own = None if conversation.form == NEUTRAL else conversation.form
     target = _target(model) or own
     window = window_of(model or conversation.model, config=window_tokens)
@@ -159,7 +172,9 @@ def _look(conversation: Conversation, raw: tuple[RawMessage | Message, ...], mod
         messages,
         report,
         [] if own is None else _named(own, validate(own, [*conversation.given, *to_form(own, ahead)])),
-        [problem for one in ((target,) if target else get_args(Form)) for problem in _left(one, (*messages, *ahead))] if messages else [],
+        [problem for one in ((target,) if target else get_args(Form)) for problem in _left(one, (*messages, *ahead))]
+        if messages
+        else [],
         tokens_by_source(messages, instructions, conversation.tools),
         ContextMeter(history, instructions=instructions, tools=conversation.tools).count(),
         window,
@@ -190,7 +205,10 @@ def _reductions(history: History, window: Window) -> dict[str, Reduction | None]
         "old arguments": PruneArguments(),
         "old media": DropMedia(),
     }
-    return {**{name: propose_edit(history, one) for name, one in each.items()}, "all together": propose_edit(history, *each.values())}
+    return {
+        **{name: propose_edit(history, one) for name, one in each.items()},
+        "all together": propose_edit(history, *each.values()),
+    }
 
 
 # ------------------------------------------------------------------ for people
@@ -225,8 +243,17 @@ def _show(console: Console, looked: _Looked) -> None:
             cells = (f"{reduction.saved_tokens:,}", f"{reduction.changed:,}", f"message {reduction.breaks_at}")
             table.add_row(name, *cells, f"{reduction.reread_tokens:,}")
     console.print(table)
-    _show_list(console, "repairs", [f"{one.index}  {one.kind.value}  {one.note}" for one in looked.report.repairs], "None: it is in order.")
-    own = "It breaks no rule of its form." if conversation.form != NEUTRAL else "Of a neutral history every form is made anew."
+    _show_list(
+        console,
+        "repairs",
+        [f"{one.index}  {one.kind.value}  {one.note}" for one in looked.report.repairs],
+        "None: it is in order.",
+    )
+    own = (
+        "It breaks no rule of its form."
+        if conversation.form != NEUTRAL
+        else "Of a neutral history every form is made anew."
+    )
     _show_list(console, "problems as it stands", _lines(looked.problems), own)
     _show_list(console, "problems when repaired", _lines(looked.left), "None.")
 
@@ -275,11 +302,22 @@ def _as_json(looked: _Looked) -> dict[str, Any]:
         "messages": len(looked.messages),
         "user_turns": len(user_turns(looked.messages)),
         "tools": len(looked.conversation.tools),
-        "tokens": {"total": looked.count.tokens, "low": looked.count.low, "high": looked.count.high, "by_source": dict(looked.tokens)},
-        "window": {"tokens": window.tokens, "max_output_tokens": window.max_output_tokens, "source": window.source.value}
+        "tokens": {
+            "total": looked.count.tokens,
+            "low": looked.count.low,
+            "high": looked.count.high,
+            "by_source": dict(looked.tokens),
+        },
+        "window": {
+            "tokens": window.tokens,
+            "max_output_tokens": window.max_output_tokens,
+            "source": window.source.value,
+        }
         | {"note": window.note, "problem": window.problem, "warning": window.warning},
         "fits": looked.fits,
-        "reductions": {name: None if one is None else _reduction_as_json(one) for name, one in looked.reductions.items()},
+        "reductions": {
+            name: None if one is None else _reduction_as_json(one) for name, one in looked.reductions.items()
+        },
         "repairs": [{"index": one.index, "kind": one.kind.value, "note": one.note} for one in looked.report.repairs],
         "problems": list(map(_problem_as_json, looked.problems)),
         "problems_when_repaired": list(map(_problem_as_json, looked.left)),

@@ -1,4 +1,6 @@
-"""`agent-monitor demo`: see a loop stopped. Three recorded runs on a local server, or one question to a real model."""
+"""`agent-monitor demo`: see a loop stopped. Three recorded runs on a local server, or one question
+to a real model.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +28,33 @@ if TYPE_CHECKING:
     from monitor.cli._gemini import Played
 
 PACE_S, THINK_S = 0.015, 0.25
-"""Between two events, and before a turn: about 400 characters a second, which can still be followed."""
+"""Between two events, and before a turn: about 400 characters a second, which can still be
+followed.
+"""
 FAST_PACE_S, FAST_THINK_S = 0.001, 0.0
-"""No pace at all would let the server write the whole answer into the socket before anybody could read it."""
+"""No pace at all would let the server write the whole answer into the socket before anybody could
+read it.
+"""
 PROMPT = "Explain in about 200 words why an agent that calls tools can get stuck in a loop."
 
 
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Stream without a readable pace: one millisecond between events.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Stream without a readable pace: one millisecond between events.")
+    ] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ask this Gemini model instead. Needs GEMINI_API_KEY in the environment.")
+        str | None,
+        typer.Option(metavar="NAME", help="Ask this Gemini model instead. Needs GEMINI_API_KEY in the environment."),
     ] = None,
     prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="What to ask it. Only with --model.")] = None,
 ) -> None:
     """Show three recorded runs, stopped while they are being written. No key, no network.
 
-    They are an answer that repeats itself, an agent that repeats a tool call, and an agent that does its work and is left alone.
+    They are an answer that repeats itself, an agent that repeats a tool call, and an agent that
+    does its work and is left alone.
 
-    A server on this machine plays them in Gemini's wire form, the real google-genai SDK reads them, and agent-monitor watches it.
+    A server on this machine plays them in Gemini's wire form, the real google-genai SDK reads them,
+    and agent-monitor watches it.
 
     \b
     Examples:
@@ -51,7 +62,8 @@ def demo(
       agent-monitor demo --fast
       GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash --prompt "Tell me a story."
 
-    Exit code: 0; 1 if the model that was asked failed; 2 if an argument, the key or a package is missing.
+    Exit code: 0; 1 if the model that was asked failed; 2 if an argument, the key or a package is
+    missing.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = _view.stdout()
     with _view.tidy_exit():
@@ -70,8 +82,8 @@ def _show_recorded(console: Console, *, fast: bool) -> None:
     gemini, runs = _gemini(), demo_runs()
     console.print(Text("agent-monitor demo", style="bold"))
     console.print(
-        f"{len(runs)} recorded runs, put into Gemini's wire form and served by a local server; the real google-genai SDK reads them, "
-        "agent-monitor watches it.",
+        f"{len(runs)} recorded runs, put into Gemini's wire form and served by a local server; the real google-genai"
+        " SDK reads them, agent-monitor watches it.",
         width=_view.columns(console),
     )
     pace_s, think_s = (FAST_PACE_S, FAST_THINK_S) if fast else (PACE_S, THINK_S)
@@ -100,7 +112,9 @@ def _facts(end: Played) -> list[tuple[str, str | Text]]:
         rows.append(("closed", _closed(end)))
     else:
         did = count(end.recorded.tool_calls, "tool call")
-        rows.append(("watched", f"{count(end.outcome.turns, 'turn')}, {did}, {end.sent.chars:,} characters; no reason to stop"))
+        rows.append(
+            ("watched", f"{count(end.outcome.turns, 'turn')}, {did}, {end.sent.chars:,} characters; no reason to stop")
+        )
     return rows
 
 
@@ -131,13 +145,19 @@ def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
         table.add_row(
             run.title,
             Text(end.outcome.reason.value, style=style(end.outcome)),
-            (count(saved.tool_calls, "tool call") if saved.tool_calls else count(saved.chars, "character")) if stopped else "-",
+            (
+                (count(saved.tool_calls, "tool call") if saved.tool_calls else count(saved.chars, "character"))
+                if stopped
+                else "-"
+            ),
             ms(end.seen_closed_after_s) if end.seen_closed_after_s is not None else "not seen" if stopped else "-",
         )
     console.print(table)
     console.print()
     console.print("The same around a stream of your own:")
-    console.print(Text("  async with monitor.watch(stream) as watched:\n      async for chunk in watched: ...", style="cyan"))
+    console.print(
+        Text("  async with monitor.watch(stream) as watched:\n      async for chunk in watched: ...", style="cyan")
+    )
     console.print("and over runs that you have recorded:")
     console.print(Text("  agent-monitor scan FILE", style="cyan"))
     console.print("A whole run, driven to its outputs:")
@@ -149,7 +169,9 @@ def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
 
 def _ask(console: Console, model: str, prompt: str) -> None:
     if not (os.environ.get("GEMINI_API_KEY") or os.environ.get("GOOGLE_API_KEY")):
-        raise ConfigError("--model asks a real model and needs a key: set GEMINI_API_KEY (without --model the demo needs none)")
+        raise ConfigError(
+            "--model asks a real model and needs a key: set GEMINI_API_KEY (without --model the demo needs none)"
+        )
     gemini = _gemini()
     console.print(Text.assemble(("agent-monitor demo", "bold"), f": {_view.printable(model)}, watched"))
     _view.said_by_user(console, prompt)
@@ -193,7 +215,9 @@ class _Screen:
         if outcome.ok:
             self._live.end()
         else:
-            self._live.line(Text(f"■ {'stopped here' if outcome.error is None else 'it failed here'}", style="bold red"))
+            self._live.line(
+                Text(f"■ {'stopped here' if outcome.error is None else 'it failed here'}", style="bold red")
+            )
 
 
 def _title(outcome: monitor.Outcome) -> str:

@@ -1,4 +1,6 @@
-"""`agent-monitor doctor`: which loops the present settings see, how soon, what follows; and what is installed."""
+"""`agent-monitor doctor`: which loops the present settings see, how soon, what follows; and what is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def doctor(
     settings: SetOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Feed your settings a loop of each kind, and healthy work, and say what is seen, how soon, and what follows.
+    """Feed your settings a loop of each kind, and healthy work, and say what is seen, how soon, and
+    what follows.
 
     \b
     Examples:
@@ -112,7 +115,10 @@ def _show_environment(console: Console, chosen: Settings, policy: Policy) -> Non
         ("event loops", loops_of_events),
         ("settings", _view.on_one_line(str(chosen.source)) if chosen.source else "no file; the defaults"),
         *(("", Text(_view.on_one_line(setting), style="cyan")) for setting in described(chosen)),
-        ("detectors", ", ".join(type(detector).__name__ for detector in chosen.detectors()) or Text("none", style="red")),
+        (
+            "detectors",
+            ", ".join(type(detector).__name__ for detector in chosen.detectors()) or Text("none", style="red"),
+        ),
         ("policy", type(policy).__name__),
     ]
     _view.card(console, "what there is", rows, style="cyan")
@@ -126,13 +132,17 @@ def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
     _view.heading(console, "loops")
     table = _view.table(console, "a loop of this kind", "is seen by", "after", "and the policy")
     for column in table.columns:
-        column.no_wrap, column.overflow = column.header == "after", "fold"  # on a narrow terminal the others take several lines
+        # on a narrow terminal the others take several lines
+        column.no_wrap, column.overflow = column.header == "after", "fold"
     for row in sick:
         table.add_row(_view.on_one_line(row.case.title), *_seen(row))
     console.print(table)
     for row in sick:
         if row.loop is None and row.case.unseen_because:
-            console.print(Text(f"{_view.on_one_line(row.case.title)}: not seen, {row.case.unseen_because}", style="dim"), soft_wrap=True)
+            console.print(
+                Text(f"{_view.on_one_line(row.case.title)}: not seen, {row.case.unseen_because}", style="dim"),
+                soft_wrap=True,
+            )
     _view.heading(console, "healthy work")
     table = _view.table(console, "work that repeats", "is")
     for row in well:
@@ -140,14 +150,20 @@ def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
     console.print(table)
     not_seen, alarms = _not_seen(sick), _alarms(well)
     expected = sum(not row.case.unseen_because for row in sick)
-    said = f"{expected - len(not_seen)} of {expected} kinds of loops are seen, {len(alarms)} of {len(well)} healthy runs taken for one."
+    said = (
+        f"{expected - len(not_seen)} of {expected} kinds of loops are seen, {len(alarms)} of {len(well)} healthy runs"
+        " taken for one."
+    )
     console.print(Text(said, style="bold red" if not_seen or alarms else "bold green"))
     if not_seen:
         console.print(
-            Text(f"Nobody sees: {'; '.join(_view.on_one_line(row.case.title) for row in not_seen)}.", style="red"), soft_wrap=True
+            Text(f"Nobody sees: {'; '.join(_view.on_one_line(row.case.title) for row in not_seen)}.", style="red"),
+            soft_wrap=True,
         )
     if alarms:
-        console.print(Text(f"Taken for a loop: {'; '.join(row.case.title for row in alarms)}.", style="red"), soft_wrap=True)
+        console.print(
+            Text(f"Taken for a loop: {'; '.join(row.case.title for row in alarms)}.", style="red"), soft_wrap=True
+        )
 
 
 def _seen(row: _Row) -> tuple[str | Text, str | Text, str | Text]:
@@ -191,7 +207,9 @@ def _left_alone(row: _Row) -> Text:
         found = row.loop.detection
         return Text(f"taken for a loop by {found.detector} ({found.kind}) after {_after(found)}", style="bold red")
     if row.suspicion is not None:
-        return Text(f"suspected by {row.suspicion.detection.detector} after {_after(row.suspicion.detection)}", style="yellow")
+        return Text(
+            f"suspected by {row.suspicion.detection.detector} after {_after(row.suspicion.detection)}", style="yellow"
+        )
     return Text("left alone", style="green")
 
 
@@ -229,7 +247,8 @@ def _row_as_json(row: _Row) -> dict[str, Any]:
         "after": _number(found) if found else None,
         "unit": _unit(found) if found else None,
         "steps": [
-            {"rung": finding.rung, "at": _number(finding.detection), "unit": _unit(finding.detection)} for finding in row.watched.findings
+            {"rung": finding.rung, "at": _number(finding.detection), "unit": _unit(finding.detection)}
+            for finding in row.watched.findings
         ],
         "ended": row.watched.ended_by is not None,
     }

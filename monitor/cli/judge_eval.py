@@ -1,4 +1,6 @@
-"""`agent-monitor judge-eval`: does a judge agree with what people said of recorded runs, and is its confidence to be believed?"""
+"""`agent-monitor judge-eval`: does a judge agree with what people said of recorded runs, and is its
+confidence to be believed?
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Evaluation:
 
     @property
     def brier(self) -> float:
-        """The mean square of what the confidence was wrong by: 0 is perfect, 0.25 is what `0.5` always gets."""
+        """The mean square of what the confidence was wrong by: 0 is perfect, 0.25 is what `0.5`
+        always gets.
+        """
         return _mean((verdict.judgement.confidence - verdict.stuck) ** 2 for verdict in self.verdicts)
 
     def kinds(self) -> Iterator[tuple[str, list[Verdict]]]:
@@ -68,16 +72,25 @@ class Evaluation:
     def bins(self) -> Iterator[tuple[float, float, list[Verdict]]]:
         """Verdicts by confidence, without empty bins; 1.0 belongs to the last one."""
         for number in range(BINS):
-            of_bin = [verdict for verdict in self.verdicts if min(int(verdict.judgement.confidence * BINS), BINS - 1) == number]
+            of_bin = [
+                verdict
+                for verdict in self.verdicts
+                if min(int(verdict.judgement.confidence * BINS), BINS - 1) == number
+            ]
             if of_bin:
                 yield number / BINS, (number + 1) / BINS, of_bin
 
 
 def judge_eval(
-    corpus: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="Recorded runs with labels: JSON lines, plain or gzipped.")],
+    corpus: Annotated[
+        list[str], typer.Argument(metavar="CORPUS...", help="Recorded runs with labels: JSON lines, plain or gzipped.")
+    ],
     *,
     judge: Annotated[
-        str, typer.Option("--judge", metavar="MODEL", help="The model to ask: google:NAME, openai:NAME, ..., or replay:FILE.")
+        str,
+        typer.Option(
+            "--judge", metavar="MODEL", help="The model to ask: google:NAME, openai:NAME, ..., or replay:FILE."
+        ),
     ],
     confirm: ConfirmOption = None,
     cache: CacheOption = None,
@@ -123,7 +136,9 @@ def _runs(files: Sequence[str], found: Evaluation, complaints: Console) -> Itera
             yield from corpus
         except OSError as error:
             found.bad += 1
-            complaints.print(f"agent-monitor: cannot read {file}: {error.strerror or error}", style="red", soft_wrap=True)
+            complaints.print(
+                f"agent-monitor: cannot read {file}: {error.strerror or error}", style="red", soft_wrap=True
+            )
         for bad in corpus.bad_lines:
             found.bad += 1
             complaints.print(_view.on_one_line(str(bad)), style="red", soft_wrap=True)
@@ -153,7 +168,9 @@ def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
         for kind, verdicts in found.kinds():
             label = "stuck" if verdicts[0].stuck else "not stuck"
             called_stuck = sum(verdict.judgement.found for verdict in verdicts)
-            kinds.add_row(_view.on_one_line(kind), label, str(len(verdicts)), str(called_stuck), f"{_confidence(verdicts):.2f}")
+            kinds.add_row(
+                _view.on_one_line(kind), label, str(len(verdicts)), str(called_stuck), f"{_confidence(verdicts):.2f}"
+            )
         console.print(kinds)
         bins = _view.table(console, "confidence", "runs", "mean", "really stuck")
         for low, high, verdicts in found.bins():
@@ -161,15 +178,21 @@ def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
             bins.add_row(f"{low:.1f} to {high:.1f}", str(len(verdicts)), f"{_confidence(verdicts):.2f}", f"{stuck:.0%}")
         console.print(bins)
         right = sum(verdict.agrees for verdict in found.verdicts)
-        verdicts_agree = f"{right} of {count(len(found.verdicts), 'verdict')} agree with the label ({found.agreement:.0%})"
+        verdicts_agree = (
+            f"{right} of {count(len(found.verdicts), 'verdict')} agree with the label ({found.agreement:.0%})"
+        )
         console.print(f"{verdicts_agree}; Brier score {found.brier:.3f}.")
         wrong = [verdict.run for verdict in found.verdicts if not verdict.agrees]
         if wrong:
             more = ", ..." if len(wrong) > 5 else ""  # noqa: PLR2004 - as many as fit on a line
             console.print(f"Not: {', '.join(map(_view.on_one_line, wrong[:5]))}{more}.", soft_wrap=True)
     else:
-        console.print("No verdict was given." if asker.questions else "No run has a label that a judge could be measured by.")
-    console.print(f"Left out: {found.without_label} without a label that counts, {found.too_short} too short to be asked about.")
+        console.print(
+            "No verdict was given." if asker.questions else "No run has a label that a judge could be measured by."
+        )
+    console.print(
+        f"Left out: {found.without_label} without a label that counts, {found.too_short} too short to be asked about."
+    )
     console.print(asker.said(), soft_wrap=True)
 
 
@@ -192,7 +215,13 @@ def as_data(found: Evaluation, asker: OfflineJudge) -> dict[str, Any]:
             for kind, verdicts in found.kinds()
         ],
         "reliability": [
-            {"from": low, "to": high, "runs": len(verdicts), "mean": _confidence(verdicts), "stuck": _share(v.stuck for v in verdicts)}
+            {
+                "from": low,
+                "to": high,
+                "runs": len(verdicts),
+                "mean": _confidence(verdicts),
+                "stuck": _share(v.stuck for v in verdicts),
+            }
             for low, high, verdicts in found.bins()
         ],
         "verdicts": [

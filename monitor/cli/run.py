@@ -48,80 +48,125 @@ STRAGGLER_S = 0.2
 
 
 def run(  # noqa: PLR0917 - typer calls it by name
-    task: Annotated[str | None, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.", show_default=False)] = None,
+    task: Annotated[
+        str | None, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.", show_default=False)
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", metavar="NAME", help="google:gemini-2.5-flash, openai:..., anthropic:..., or replay:FILE.", rich_help_panel=_WHAT
+            "--model",
+            metavar="NAME",
+            help="google:gemini-2.5-flash, openai:..., anthropic:..., or replay:FILE.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="A sample: a recorded model, a tool and two outputs. No key, no network.", rich_help_panel=_WHAT)
+        bool,
+        typer.Option(
+            "--demo",
+            help="A sample: a recorded model, a tool and two outputs. No key, no network.",
+            rich_help_panel=_WHAT,
+        ),
     ] = False,
     output: Annotated[
         list[str] | None,
         typer.Option(
             "--output",
             metavar="NAME:TYPE",
-            help="What the model must emit; may be given again. str, int, float, bool, json, list\\[str], module:Model, or a JSON schema.",
+            help=(
+                "What the model must emit; may be given again. str, int, float, bool, json, list\\[str], module:Model,"
+                " or a JSON schema."
+            ),
             rich_help_panel=_WHAT,
         ),
     ] = None,
     instructions: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="The system prompt; ${name} is a variable.", rich_help_panel=_WHAT)
+        str | None,
+        typer.Option(metavar="TEXT|@FILE", help="The system prompt; ${name} is a variable.", rich_help_panel=_WHAT),
     ] = None,
     var: Annotated[
-        list[str] | None, typer.Option("--var", metavar="NAME=VALUE", help="A variable of the instructions.", rich_help_panel=_WHAT)
+        list[str] | None,
+        typer.Option("--var", metavar="NAME=VALUE", help="A variable of the instructions.", rich_help_panel=_WHAT),
     ] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option("--tool", metavar="MODULE:FUNCTION", help="A Python function the model may call.", rich_help_panel=_WHAT),
+        typer.Option(
+            "--tool", metavar="MODULE:FUNCTION", help="A Python function the model may call.", rich_help_panel=_WHAT
+        ),
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="The steps of the task, one a line.", rich_help_panel=_WHAT)
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="The steps of the task, one a line.", rich_help_panel=_WHAT),
     ] = None,
     step: Annotated[
-        list[str] | None, typer.Option("--step", metavar="TEXT", help="One step; may be given again.", rich_help_panel=_WHAT)
+        list[str] | None,
+        typer.Option("--step", metavar="TEXT", help="One step; may be given again.", rich_help_panel=_WHAT),
     ] = None,
-    temperature: Annotated[float | None, typer.Option(metavar="NUMBER", help="Of the model.", rich_help_panel=_WHAT)] = None,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Of the model.", rich_help_panel=_WHAT)
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            "--setting", metavar="NAME=VALUE", help="A setting of the provider's own, as its SDK names it.", rich_help_panel=_WHAT
+            "--setting",
+            metavar="NAME=VALUE",
+            help="A setting of the provider's own, as its SDK names it.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option("--base-url", metavar="URL", help="A compatible server in the place of the service.", rich_help_panel=_WHAT),
+        typer.Option(
+            "--base-url", metavar="URL", help="A compatible server in the place of the service.", rich_help_panel=_WHAT
+        ),
     ] = None,
     max_turns: Annotated[str, typer.Option(metavar="N|off", help="Turns.", rich_help_panel=_LIMITS)] = "30",
-    timeout: Annotated[str, typer.Option(metavar="SECONDS|off", help="For the whole run.", rich_help_panel=_LIMITS)] = "600",
+    timeout: Annotated[
+        str, typer.Option(metavar="SECONDS|off", help="For the whole run.", rich_help_panel=_LIMITS)
+    ] = "600",
     idle_timeout: Annotated[
         str, typer.Option(metavar="SECONDS|off", help="How long the model may send nothing.", rich_help_panel=_LIMITS)
     ] = "off",
-    max_tool_calls: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tool calls.", rich_help_panel=_LIMITS)] = None,
-    budget_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Tokens, in and out, those of subagents included.", rich_help_panel=_LIMITS)
+    max_tool_calls: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Tool calls.", rich_help_panel=_LIMITS)
     ] = None,
-    budget_usd: Annotated[float | None, typer.Option(metavar="USD", help="Money; needs --price.", rich_help_panel=_LIMITS)] = None,
+    budget_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Tokens, in and out, those of subagents included.", rich_help_panel=_LIMITS
+        ),
+    ] = None,
+    budget_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="Money; needs --price.", rich_help_panel=_LIMITS)
+    ] = None,
     price: Annotated[
         str | None,
         typer.Option(
-            metavar="IN,OUT", help="US dollars per million tokens, e.g. 0.30,2.50; a third number: cached.", rich_help_panel=_LIMITS
+            metavar="IN,OUT",
+            help="US dollars per million tokens, e.g. 0.30,2.50; a third number: cached.",
+            rich_help_panel=_LIMITS,
         ),
     ] = None,
     last_turn: Annotated[
-        str, typer.Option(metavar="SECONDS|off", help="One more turn, to emit what there is, after a limit.", rich_help_panel=_LIMITS)
+        str,
+        typer.Option(
+            metavar="SECONDS|off", help="One more turn, to emit what there is, after a limit.", rich_help_panel=_LIMITS
+        ),
     ] = "60",
     max_nudges: Annotated[
         int, typer.Option(metavar="N", min=0, help="How often missing outputs are asked for.", rich_help_panel=_LIMITS)
     ] = 3,
     detectors: DetectorsOption = None,
-    no_detectors: Annotated[bool, typer.Option("--no-detectors", help="Look for no loops.", rich_help_panel=SETTINGS)] = False,
+    no_detectors: Annotated[
+        bool, typer.Option("--no-detectors", help="Look for no loops.", rich_help_panel=SETTINGS)
+    ] = False,
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy", metavar="NAME", help="What follows from a loop: ladder (the default), stop or observe.", rich_help_panel=SETTINGS
+            "--policy",
+            metavar="NAME",
+            help="What follows from a loop: ladder (the default), stop or observe.",
+            rich_help_panel=SETTINGS,
         ),
     ] = None,
     compaction: Annotated[
@@ -136,24 +181,35 @@ def run(  # noqa: PLR0917 - typer calls it by name
     window: Annotated[
         int | None,
         typer.Option(
-            "--window", metavar="N", min=1, help="The model's window in tokens, where no table knows it.", rich_help_panel=SETTINGS
+            "--window",
+            metavar="N",
+            min=1,
+            help="The model's window in tokens, where no table knows it.",
+            rich_help_panel=SETTINGS,
         ),
     ] = None,
     settings: SetOption = None,
     config: ConfigOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON lines: one event each; the last is the outcome.", rich_help_panel=_SHOWN)
+        bool,
+        typer.Option(
+            "--json", help="Print JSON lines: one event each; the last is the outcome.", rich_help_panel=_SHOWN
+        ),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="The thinking too, and every event, whole.", rich_help_panel=_SHOWN)
     ] = False,
     log: Annotated[
-        Path | None, typer.Option("--log", metavar="FILE", help="Append every event to this file, as JSON lines.", rich_help_panel=_SHOWN)
+        Path | None,
+        typer.Option(
+            "--log", metavar="FILE", help="Append every event to this file, as JSON lines.", rich_help_panel=_SHOWN
+        ),
     ] = None,
 ) -> None:
     """Drive a model to its outputs, within limits, and say how it ended and why.
 
-    The model works alone: it calls the tools you give it, emits each output, and is told what is missing if it stops too early.
+    The model works alone: it calls the tools you give it, emits each output, and is told what is
+    missing if it stops too early.
 
     \b
     Examples:
@@ -194,7 +250,9 @@ def run(  # noqa: PLR0917 - typer calls it by name
             raise ConfigError("--detectors and --no-detectors say different things; give one of them")
         chosen = settings_of(config, detectors, settings, policy, compaction)
         seconds = number_or_off(last_turn, "--last-turn")
-        screen = JsonLines(chunks=verbose) if as_json else ForPeople(console, verbose=verbose, priced=priced is not None)
+        screen = (
+            JsonLines(chunks=verbose) if as_json else ForPeople(console, verbose=verbose, priced=priced is not None)
+        )
         shown = Shown(screen)
         with _log(log) as sinks:
             sampled = demo and model is None and base_url is None
@@ -205,7 +263,9 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 variables=variables_of(var or ()),
                 tools=tools_of(tool or ()),
                 outputs=outputs_of(output) if output else None,
-                stop_when=limits_of(max_turns=max_turns, timeout=timeout, idle_timeout=idle_timeout, max_tool_calls=max_tool_calls),
+                stop_when=limits_of(
+                    max_turns=max_turns, timeout=timeout, idle_timeout=idle_timeout, max_tool_calls=max_tool_calls
+                ),
                 budget=budget_of(budget_tokens, budget_usd, priced),
                 prices=priced,
                 detectors=None if no_detectors else chosen.detectors(),
@@ -268,7 +328,9 @@ async def _driven(supervisor: monitor.Supervisor, task: str, shown: Shown, close
 
 @contextmanager
 def _aborting(abort: Callable[[str], None]) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM abort the run; the second one ends the process without waiting for anything. Yields the signals that came."""
+    """Ctrl-C and SIGTERM abort the run; the second one ends the process without waiting for
+    anything. Yields the signals that came.
+    """
     received: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:
@@ -290,7 +352,9 @@ def _aborting(abort: Callable[[str], None]) -> Iterator[list[int]]:
 
 
 def _leave_stragglers(before: set[threading.Thread], code: int) -> None:
-    """A tool may be stuck in a thread, which nobody can end. Python would wait for it; the outcome is printed, so the command does not."""
+    """A tool may be stuck in a thread, which nobody can end. Python would wait for it; the outcome
+    is printed, so the command does not.
+    """
     others = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
     for thread in others:
         thread.join(STRAGGLER_S)

@@ -1,4 +1,6 @@
-"""`agent-monitor scan`: which recorded runs loop, where, and what stopping them would have saved."""
+"""`agent-monitor scan`: which recorded runs loop, where, and what stopping them would have
+saved.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,16 @@ STDIN = "-"
 
 
 def scan(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Recorded runs: JSON lines, plain or gzipped; - is stdin.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Recorded runs: JSON lines, plain or gzipped; - is stdin.")
+    ],
     *,
-    explain: Annotated[bool, typer.Option("--explain", help="Say everything that was seen, and what the policy did.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines: one object a run, then one summary.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say everything that was seen, and what the policy did.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines: one object a run, then one summary.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")] = None,
     detectors: DetectorsOption = None,
@@ -48,9 +56,14 @@ def scan(
     judge: JudgeOption = None,
     judge_confirm: ConfirmOption = None,
     judge_cache: CacheOption = None,
-    judge_from: Annotated[int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")] = FIRST_TURN,
+    judge_from: Annotated[
+        int, typer.Option(min=1, metavar="TURN", help="The turn at which the judge is asked first.")
+    ] = FIRST_TURN,
     judge_suspicion: Annotated[
-        float | None, typer.Option(min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6.")
+        float | None,
+        typer.Option(
+            min=0.1, max=1.0, metavar="SCORE", help="Ask earlier where a run looks as if it got nowhere: 0.6."
+        ),
     ] = None,
 ) -> None:
     """Look for loops in recorded runs, with the same core that watches live ones.
@@ -105,11 +118,19 @@ def scan(
         decides = chosen.policy() or StopAtFirstLoop()
         report = Report(warns=not isinstance(decides, StopAtFirstLoop))
         asker = (
-            stack.enter_context(offline_judge(judge, judge_confirm, judge_cache, first_turn=judge_from, suspicion=judge_suspicion))
+            stack.enter_context(
+                offline_judge(judge, judge_confirm, judge_cache, first_turn=judge_from, suspicion=judge_suspicion)
+            )
             if judge is not None
             else None
         )
-        examine = partial(scan_run, detectors=chosen.detectors(), policy=decides, judge=asker.judge if asker else None, ask_judge=asker)
+        examine = partial(
+            scan_run,
+            detectors=chosen.detectors(),
+            policy=decides,
+            judge=asker.judge if asker else None,
+            ask_judge=asker,
+        )
         began = time.perf_counter()
         with _progress(complaints, quiet=(as_json or explain) and console.is_terminal) as tick:
             for file, result in _results(files, limit, examine, report, complaints):
@@ -143,7 +164,11 @@ def _refuse_without_judge(given: Mapping[str, bool]) -> None:
 
 
 def _results(
-    files: Iterable[str], limit: int | None, examine: Callable[[RecordedRun], ScanResult], report: Report, complaints: Console
+    files: Iterable[str],
+    limit: int | None,
+    examine: Callable[[RecordedRun], ScanResult],
+    report: Report,
+    complaints: Console,
 ) -> Iterator[tuple[str, ScanResult]]:
     """Every run of every file; what cannot be read is said and noted."""
     left = limit
@@ -158,14 +183,18 @@ def _results(
                         yield file, examine(run)
                     except RunFailed as error:
                         report.bad += 1
-                        complaints.print(_view.on_one_line(f"{file}: run {run.id}: {error}"), style="red", soft_wrap=True)
+                        complaints.print(
+                            _view.on_one_line(f"{file}: run {run.id}: {error}"), style="red", soft_wrap=True
+                        )
                     if left is not None:
                         left -= 1
                         if left == 0:
                             break
             except OSError as error:
                 report.bad += 1
-                complaints.print(f"agent-monitor: cannot read {file}: {error.strerror or error}", style="red", soft_wrap=True)
+                complaints.print(
+                    f"agent-monitor: cannot read {file}: {error.strerror or error}", style="red", soft_wrap=True
+                )
             for bad in corpus.bad_lines:
                 report.bad += 1
                 complaints.print(_view.on_one_line(str(_named(bad, file))), style="red", soft_wrap=True)
@@ -173,7 +202,9 @@ def _results(
 
 @contextmanager
 def _opened(file: str) -> Iterator[Path]:
-    """A path that can be read twice from its start, as the reader does to see whether it is gzipped; a pipe cannot."""
+    """A path that can be read twice from its start, as the reader does to see whether it is
+    gzipped; a pipe cannot.
+    """
     if file != STDIN:
         yield Path(file)
         return
@@ -190,7 +221,9 @@ def _named(bad: BadLine, file: str) -> BadLine:
 
 @contextmanager
 def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str, Report], None]]:
-    """A bar on a terminal, nothing elsewhere. `quiet`: nothing there either, because results are being written to it."""
+    """A bar on a terminal, nothing elsewhere. `quiet`: nothing there either, because results are
+    being written to it.
+    """
     if quiet or not console.is_terminal:
         yield lambda *_: None
         return
@@ -200,7 +233,10 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str, Repor
         TimeElapsedColumn(),
         TextColumn("{task.fields[file]}", style="dim"),
     )
-    # What is printed meanwhile is results: they belong to stdout, and must not be drawn above the bar on stderr.
+    # What is printed meanwhile is results: they belong to stdout, and must not be drawn above the
+    # bar on stderr.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task("", total=None, runs=0, loops=0, file="")
-        yield lambda file, report: progress.update(task, runs=report.runs, loops=report.loops, file=_view.on_one_line(file))
+        yield lambda file, report: progress.update(
+            task, runs=report.runs, loops=report.loops, file=_view.on_one_line(file)
+        )

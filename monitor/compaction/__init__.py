@@ -1,4 +1,6 @@
-"""A history that stays inside the window: what a `Compaction` is made of, and what a part of one's own is made from."""
+"""A history that stays inside the window: what a `Compaction` is made of, and what a part of one's
+own is made from.
+"""
 
 from monitor.compaction.base import Checkpoint as Checkpoint
 from monitor.compaction.base import Progress as Progress

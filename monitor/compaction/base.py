@@ -16,7 +16,9 @@ class SummaryTask:
     """What is to be summarised, and how."""
 
     messages: tuple[Message, ...]
-    """Oldest first, without the earlier summary. As they are: what a summariser cannot read it reduces itself."""
+    """Oldest first, without the earlier summary. As they are: what a summariser cannot read it
+    reduces itself.
+    """
     previous: str | None = None
     """The earlier summary, to be brought up to date and not to be summarised again as text."""
     template: Template
@@ -38,12 +40,16 @@ class SummaryTask:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Checkpoint:
-    """How far a summary has come that is made window by window: a try that ran out of time is gone on with."""
+    """How far a summary has come that is made window by window: a try that ran out of time is gone
+    on with.
+    """
 
     covers: int
     """So many of the task's messages are in it."""
     identity: str
-    """xxh3-64 over what it covers, the earlier summary and the prompt: it is of use for the same task only, or for one that goes on."""
+    """xxh3-64 over what it covers, the earlier summary and the prompt: it is of use for the same
+    task only, or for one that goes on.
+    """
     text: str
 
 
@@ -80,7 +86,12 @@ class Summarizer(Protocol):
         ...
 
     async def summarize(
-        self, task: SummaryTask, ask: AskTurn, *, progress: Callable[[Progress], None], checkpoint: Checkpoint | None = None
+        self,
+        task: SummaryTask,
+        ask: AskTurn,
+        *,
+        progress: Callable[[Progress], None],
+        checkpoint: Checkpoint | None = None,
     ) -> Summary:
         """The summary. Raises `CompactionError` for what is none, and `TimeoutError`."""
         ...

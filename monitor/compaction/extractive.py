@@ -1,7 +1,8 @@
-"""A summary without a model: what was asked, said, called and named, in short, under the sections that are wanted.
+"""A summary without a model: what was asked, said, called and named, in short, under the sections
+that are wanted.
 
-It is what is left when no model answers, and costs nothing. Deterministic and linear. The newest is kept where not all has room; from the
-earlier summary each section takes over what still has.
+It is what is left when no model answers, and costs nothing. Deterministic and linear. The newest is
+kept where not all has room; from the earlier summary each section takes over what still has.
 """
 
 from __future__ import annotations
@@ -41,9 +42,16 @@ class Extractive:
     name: Final = NAME
 
     async def summarize(
-        self, task: SummaryTask, ask: AskTurn, *, progress: Callable[[Progress], None], checkpoint: Checkpoint | None = None
+        self,
+        task: SummaryTask,
+        ask: AskTurn,
+        *,
+        progress: Callable[[Progress], None],
+        checkpoint: Checkpoint | None = None,
     ) -> Summary:
-        """At once, of at most `task.max_tokens` (estimated), or of empty sections where there is room for no more."""
+        """At once, of at most `task.max_tokens` (estimated), or of empty sections where there is
+        room for no more.
+        """
         text = extracted(task)
         progress(Progress(done_messages=len(task.messages), of_messages=len(task.messages)))
         missing = tuple(name for name in task.identifiers if name not in text and name not in task.pinned)
@@ -67,7 +75,9 @@ def extracted(task: SummaryTask) -> str:
     text = "\n".join(entry for entries in chosen.values() for entry in entries)
     if unsaid := [name for name in names if name not in text]:
         chosen[_section_for("names", sections)].append(_NAMES + ", ".join(unsaid))
-    return task.template.skeleton({section: "\n".join(f"- {entry}" for entry in entries) for section, entries in chosen.items()})
+    return task.template.skeleton(
+        {section: "\n".join(f"- {entry}" for entry in entries) for section, entries in chosen.items()}
+    )
 
 
 # --- what there is to say
@@ -123,7 +133,9 @@ def _kinds_of(section: str) -> tuple[str, ...]:
 
 
 def _entries_by_section(task: SummaryTask) -> dict[str, list[str]]:
-    """New entries, and behind them those of the earlier summary. None that says no more than what is pinned."""
+    """New entries, and behind them those of the earlier summary. None that says no more than what
+    is pinned.
+    """
     sections = task.template.sections
     material = _material(task)
     earlier = _read(task.previous or "", sections)
@@ -136,7 +148,8 @@ def _entries_by_section(task: SummaryTask) -> dict[str, list[str]]:
             entries[_section_for(kind, sections)] += getattr(material, kind)
     pinned = frozenset(line.removeprefix("- ") for line in task.pinned.splitlines())
     return {
-        section: [entry for entry in _once((*entries[section], *earlier[section])) if not _is_pinned(entry, pinned)] for section in sections
+        section: [entry for entry in _once((*entries[section], *earlier[section])) if not _is_pinned(entry, pinned)]
+        for section in sections
     }
 
 
@@ -156,7 +169,10 @@ def _once(entries: Iterable[str]) -> list[str]:
         repeated = _TIMES.fullmatch(entry)
         base = repeated[1] if repeated else entry
         times[base] = times.get(base, 0) + (int(repeated[2]) if repeated else 1)
-    return [f"{entry} ({count} times)" if count > 1 and entry.startswith("called ") else entry for entry, count in times.items()]
+    return [
+        f"{entry} ({count} times)" if count > 1 and entry.startswith("called ") else entry
+        for entry, count in times.items()
+    ]
 
 
 def _material(task: SummaryTask) -> _Material:
@@ -188,11 +204,14 @@ def _files(details: CompactionDetails) -> Iterator[str]:
 
 _HEADING: Final = re.compile(r"^[ ]{0,3}#{1,6}[ ]+\S.*$", re.MULTILINE)
 _KEY_LINE: Final = re.compile(
-    r"^[ \t*_-]{0,6}(?:answer|because|caution|cause|conclusion|finding|fix|found|important|note|result|root cause|solution|warning)\b"
+    r"^[ \t*_-]{0,6}(?:answer|because|caution|cause|conclusion|finding|fix|found|important|note|result|root"
+    r" cause|solution|warning)\b"
     r"[^\n:]{0,40}:.*$",
     re.MULTILINE | re.IGNORECASE,
 )
-_OPEN: Final = re.compile(r"^[ \t*_-]{0,6}(?:\[ \]|todo\b|next\b|remaining\b|still to\b|open\b).*$", re.MULTILINE | re.IGNORECASE)
+_OPEN: Final = re.compile(
+    r"^[ \t*_-]{0,6}(?:\[ \]|todo\b|next\b|remaining\b|still to\b|open\b).*$", re.MULTILINE | re.IGNORECASE
+)
 _RULE: Final = re.compile(r"\b(?:must|never|always|only|do not|don't|avoid|prefer)\b", re.IGNORECASE)
 _DECISION: Final = re.compile(r"\b(?:decided|chose|instead of|i will use|we use|settled on|because)\b", re.IGNORECASE)
 _SENTENCE: Final = re.compile(r".*?[.!?](?=\s|$)|.+", re.DOTALL)
@@ -256,11 +275,13 @@ def _entry(text: str) -> str:
 
 
 def _names(task: SummaryTask) -> list[str]:
-    """The task's own, those of its messages, and those that the earlier summary knew, in this order. Not those that are pinned.
+    """The task's own, those of its messages, and those that the earlier summary knew, in this
+    order. Not those that are pinned.
 
     Where something is pinned, those of the messages have been looked for already.
     """
-    own = [name for name in task.identifiers if name and name == " ".join(name.split())]  # no line of it can pass for a heading
+    # no line of it can pass for a heading
+    own = [name for name in task.identifiers if name and name == " ".join(name.split())]
     if not task.pinned:
         found = names_of([named_in(message) for message in task.messages if not is_own(message)])
         own += (*found.used[:MOST_LISTED], *found.listed)
@@ -294,12 +315,16 @@ def _weight(text: str) -> int:
 
 
 _TAG: Final = re.compile(r"</?([\w ]{1,80})\s*/?>")
-_TITLE: Final = re.compile(r"[ ]{0,3}(?:#{1,6}|\*\*|__)?\s*(?:\d{1,2}[.)])?\s*([^#*\n]{1,120}?)\s*(?:\*\*|__)?:?\s*(?:\*\*|__)?\s*")
+_TITLE: Final = re.compile(
+    r"[ ]{0,3}(?:#{1,6}|\*\*|__)?\s*(?:\d{1,2}[.)])?\s*([^#*\n]{1,120}?)\s*(?:\*\*|__)?:?\s*(?:\*\*|__)?\s*"
+)
 _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]|\d{1,3}[.)])\s+")
 
 
 def _read(summary: str, sections: Sequence[str]) -> dict[str, list[str]]:
-    """The entries of an earlier summary by section, whoever wrote it. What stands in none of them is for the last."""
+    """The entries of an earlier summary by section, whoever wrote it. What stands in none of them
+    is for the last.
+    """
     known = {section_key(section): section for section in sections}
     entries: dict[str, list[str]] = {section: [] for section in sections}
     section = sections[-1]

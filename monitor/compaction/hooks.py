@@ -1,4 +1,6 @@
-"""The program's say in a compaction: before it, after it, and in whether the model is told to go on."""
+"""The program's say in a compaction: before it, after it, and in whether the model is told to go
+on.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class BeforeCompaction:
     prompt: str | None = None
     """Instead of the template's instructions."""
     messages: Sequence[Message] | None = None
-    """To be summarised instead of those that were told. The history is not concerned: it is only what the summariser reads."""
+    """To be summarised instead of those that were told. The history is not concerned: it is only
+    what the summariser reads.
+    """
     note: str | None = None
     """What stands beside the summary word for word, this time."""
 
@@ -55,11 +59,13 @@ Autocontinue: TypeAlias = Callable[[CompactionResult], bool | Awaitable[bool]]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionHook:
-    """Functions, or coroutine functions, that are called around a compaction; one that raises is passed over, with a warning.
+    """Functions, or coroutine functions, that are called around a compaction; one that raises is
+    passed over, with a warning.
 
-    `before` may add to what the summariser is told, replace it, or cancel. `after` is told of a compaction that is part of the history.
-    `autocontinue` answers `False` to have no message that tells the model to go on. Several hooks are called in order; of several prompts,
-    or lists of messages, the last counts.
+    `before` may add to what the summariser is told, replace it, or cancel. `after` is told of a
+    compaction that is part of the history. `autocontinue` answers `False` to have no message that
+    tells the model to go on. Several hooks are called in order; of several prompts, or lists of
+    messages, the last counts.
     """
 
     before: Before | None = None
@@ -86,7 +92,9 @@ class Wishes:
 
 
 async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) -> Wishes:
-    """What the hooks want, in order; each is told what those before it have made of the messages. Raises `CompactionError` for a veto."""
+    """What the hooks want, in order; each is told what those before it have made of the messages.
+    Raises `CompactionError` for a veto.
+    """
     hints: list[str] = []
     notes: list[str] = []
     warnings: list[str] = []
@@ -132,8 +140,12 @@ async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) 
     return warnings
 
 
-async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str] | None = None) -> bool:
-    """Whether no hook has anything against telling the model to go on. One that raises is told of in `warnings`, and has nothing."""
+async def may_continue(
+    hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str] | None = None
+) -> bool:
+    """Whether no hook has anything against telling the model to go on. One that raises is told of
+    in `warnings`, and has nothing.
+    """
     for hook in hooks:
         if hook.autocontinue is not None:
             try:

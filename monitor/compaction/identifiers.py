@@ -1,6 +1,8 @@
-"""Names that a summary must not reword: addresses, paths, numbers, hashes; and what became of files and calls.
+"""Names that a summary must not reword: addresses, paths, numbers, hashes; and what became of files
+and calls.
 
-Failure answered: "the config file in the usual place", where the path had been in a message that is gone.
+Failure answered: "the config file in the usual place", where the path had been in a message that is
+gone.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ MOST_ARTIFACTS: Final = 50
 ARTIFACTS_PER_CALL: Final = 3
 
 _TOKEN: Final = re.compile(r"""</[\w:.-]*|[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>"'`|]+|[^\s<>"'`(){}\[\]|,;*=]+""")
-"""The end of an element (no path), an address, or a word. Linear: how a word begins is bounded, and no character is in two words."""
+"""The end of an element (no path), an address, or a word. Linear: how a word begins is bounded, and
+no character is in two words.
+"""
 _BEHIND: Final = ".:!?-\u2026"
 
 _EXTENSION: Final = r"[A-Za-z][A-Za-z0-9]{0,9}"
@@ -45,7 +49,8 @@ LEAST_DIGITS: Final = 5
 _KINDS: Final = (
     # 0: names that mean one thing in the world
     r"[A-Za-z][A-Za-z0-9+.-]{0,20}://.+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:sha\d+:)?[0-9a-f]{32,128}",
-    # 1: places: paths (with a root, which no mere backslash is, an extension or three parts), hosts with a port
+    # 1: places: paths (with a root, which no mere backslash is, an extension or three parts), hosts
+    # with a port
     (
         rf"(?:(?:~|\.{{1,2}}|[A-Za-z]:)[/\\]|/)[^/\\:]+(?:[/\\][^/\\:]*)*(?::\d+)*|(?:[^/\\:]+[/\\])+[^/\\:]*\.{_EXTENSION}(?::\d+)*"
         rf"|(?:[^/\\:]+/){{2,}}[^/\\:]*|[\w.-]+\.(?:{_FILE_KINDS})(?::\d+)*|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d+)?|[A-Za-z][\w.-]*:\d{{2,5}}"
@@ -63,7 +68,9 @@ _QUOTED_KIND: Final = len(_KINDS)
 
 
 def identifiers(text: str) -> list[str]:
-    """The opaque names in `text`, each once: the most specific kind first, in each kind in the order of the text. Linear."""
+    """The opaque names in `text`, each once: the most specific kind first, in each kind in the
+    order of the text. Linear.
+    """
     kinds: dict[str, int] = {}
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if token.isalpha() and len(token) < LEAST_HASH_CHARS and not token.isupper():
@@ -89,11 +96,15 @@ def _kind(word: str) -> int | None:
 
 
 MOST_LISTED: Final = 12
-"""Of the names that results gave, so many of one pass. OpenClaw's number, of the newest ten messages."""
+"""Of the names that results gave, so many of one pass. OpenClaw's number, of the newest ten
+messages.
+"""
 MOST_SAID: Final = 12
 """Of one text that somebody wrote."""
 LISTING: Final = 20
-"""A result with more families of names is a listing: none of its names is worth more than the others."""
+"""A result with more families of names is a listing: none of its names is worth more than the
+others.
+"""
 OF_A_FAMILY: Final = 12
 """Names that differ only in their numbers have so many places together, and in one pass two."""
 FEW: Final = 2
@@ -118,17 +129,25 @@ class Names:
     """The names of many messages by their worth, the newest first."""
 
     used: tuple[str, ...]
-    """What somebody wrote, and what is an argument in one message and in a result of another: it was found, then used."""
+    """What somebody wrote, and what is an argument in one message and in a result of another: it
+    was found, then used.
+    """
     listed: tuple[str, ...]
     """What only a call or only a result has, of the rarest families and the most specific kinds."""
 
 
 def named_in(message: Message) -> Named:
-    """The names in a message. Of a long text only both ends are looked through: a listing is full of names that nobody needs."""
-    said = [name for part in message.content if isinstance(part, Text) for name in identifiers(_ends(part.text))[:MOST_SAID]]
+    """The names in a message. Of a long text only both ends are looked through: a listing is full
+    of names that nobody needs.
+    """
+    said = [
+        name for part in message.content if isinstance(part, Text) for name in identifiers(_ends(part.text))[:MOST_SAID]
+    ]
     if not isinstance(message, AssistantMessage):
         return Named(said=tuple(dict.fromkeys(said)))
-    asked = [identifiers(_ends("\n".join(_leaves(part.arguments)))) for part in message.content if isinstance(part, ToolCall)]
+    asked = [
+        identifiers(_ends("\n".join(_leaves(part.arguments)))) for part in message.content if isinstance(part, ToolCall)
+    ]
     answered = [identifiers(_ends(result.text)) for result in message.results if not result.text.startswith(VETO)]
     return Named(
         said=tuple(dict.fromkeys(said)),
@@ -139,13 +158,17 @@ def named_in(message: Message) -> Named:
 
 
 def _telling(names: Sequence[str]) -> list[str]:
-    """A few of each family, enough to see that there are many; nothing, where there are too many families."""
+    """A few of each family, enough to see that there are many; nothing, where there are too many
+    families.
+    """
     few, families = _few_of_each(names, FEW + 1)
     return few if families <= LISTING else []
 
 
 def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
-    """What of the names of some messages is worth to be kept. `known`: what results gave before these messages. Linear."""
+    """What of the names of some messages is worth to be kept. `known`: what results gave before
+    these messages. Linear.
+    """
     asked: dict[str, set[int]] = {}
     for at, one in enumerate(named):
         for name in one.asked:
@@ -163,7 +186,9 @@ def _rarest(names: Sequence[str]) -> list[str]:
     """The names of the rarest families and the most specific kinds, the newest first."""
     sizes = Counter(map(family, names))
     few, _ = _few_of_each(names, FEW)
-    first = sorted(few, key=lambda name: (sizes[family(name)] > FEW, _QUOTED_KIND if (kind := _kind(name)) is None else kind))
+    first = sorted(
+        few, key=lambda name: (sizes[family(name)] > FEW, _QUOTED_KIND if (kind := _kind(name)) is None else kind)
+    )
     places = frozenset(first[:MOST_LISTED])
     return [name for name in few if name in places]
 
@@ -180,9 +205,11 @@ def _few_of_each(names: Iterable[str], most: int) -> tuple[list[str], int]:
 
 
 def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Callable[[str], bool]) -> tuple[str, ...]:
-    """The new names and those that were known before, each once, `most` at most. Not what is `said` anyhow.
+    """The new names and those that were known before, each once, `most` at most. Not what is `said`
+    anyhow.
 
-    Where there are too many, the newest of each family stay before the second of any, so that no family drives out all others.
+    Where there are too many, the newest of each family stay before the second of any, so that no
+    family drives out all others.
     """
     places: list[tuple[int, int, str]] = []
     sizes: Counter[str] = Counter()
@@ -234,7 +261,23 @@ def _ends(text: str) -> str:
 
 
 _READS: Final = frozenset(
-    {"cat", "get", "glob", "grep", "head", "list", "load", "ls", "open", "read", "search", "show", "tail", "tree", "view"}
+    {
+        "cat",
+        "get",
+        "glob",
+        "grep",
+        "head",
+        "list",
+        "load",
+        "ls",
+        "open",
+        "read",
+        "search",
+        "show",
+        "tail",
+        "tree",
+        "view",
+    }
 )
 _CHANGES: Final = frozenset(
     {
@@ -309,7 +352,8 @@ _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 def files_of(messages: Iterable[Message]) -> CompactionDetails:
-    """Files that were read and changed, things that were made, and calls that failed or were refused, by the names of tools and arguments.
+    """Files that were read and changed, things that were made, and calls that failed or were
+    refused, by the names of tools and arguments.
 
     A call that failed, was refused or has no result has read and changed nothing. Oldest first.
     """
@@ -336,12 +380,16 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
                 read += paths
             if words & _MAKES and not paths:
                 made += [name for name in identifiers(_ends(result.text)) if "://" in name][:ARTIFACTS_PER_CALL]
-    new = CompactionDetails(files_read=tuple(read), files_modified=tuple(changed), artifacts=tuple(made), tool_notes=tuple(notes))
+    new = CompactionDetails(
+        files_read=tuple(read), files_modified=tuple(changed), artifacts=tuple(made), tool_notes=tuple(notes)
+    )
     return merged(details, new)
 
 
 def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
-    """Both, each entry once, the newest last; the oldest go where there are too many. A file that was changed is not said to be read."""
+    """Both, each entry once, the newest last; the oldest go where there are too many. A file that
+    was changed is not said to be read.
+    """
     modified = _newest((*old.files_modified, *new.files_modified), MOST_FILES)
     known = frozenset(modified)
     read = (path for path in (*old.files_read, *new.files_read) if path not in known)
@@ -370,7 +418,9 @@ def _newest(entries: Iterable[str], most: int) -> tuple[str, ...]:
 
 
 def _words(call: ToolCall) -> frozenset[str]:
-    """The words of what is done: an argument `command: view` says it better than the name of an editor that can do all."""
+    """The words of what is done: an argument `command: view` says it better than the name of an
+    editor that can do all.
+    """
     command = _arguments(call).get("command")
     if isinstance(command, str) and command in _READS | _CHANGES:
         return frozenset({command})

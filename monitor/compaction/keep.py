@@ -1,4 +1,6 @@
-"""What stays of a conversation beside the summary: the rules of the presets, on the cuts of `monitor.context.cut`."""
+"""What stays of a conversation beside the summary: the rules of the presets, on the cuts of
+`monitor.context.cut`.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ class Keep(Protocol):
     """Says where a history is cut."""
 
     def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
-        """Where what stays begins. `usable_tokens`: of the window; `None`: there is nothing to summarise."""
+        """Where what stays begins. `usable_tokens`: of the window; `None`: there is nothing to
+        summarise.
+        """
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class KeepTokens:
-    """The newest `tokens`, and not more than `share` of what may be used of the window. Source: pi, OpenClaw; the share is ours: their
-    number alone is larger than many windows.
+    """The newest `tokens`, and not more than `share` of what may be used of the window. Source: pi,
+    OpenClaw; the share is ours: their number alone is larger than many windows.
     """
 
     tokens: int = KEEP_RECENT_TOKENS
@@ -41,7 +45,8 @@ class KeepTokens:
 
 @dataclass(slots=True, frozen=True)
 class KeepNewTurns:
-    """The newest user turns, as far as they fit into a share of the window, within bounds; of one that does not, its end.
+    """The newest user turns, as far as they fit into a share of the window, within bounds; of one
+    that does not, its end.
 
     Source: opencode.
     """
@@ -66,7 +71,9 @@ class KeepNewTurns:
 
 @dataclass(slots=True, frozen=True)
 class KeepShare:
-    """The newest `share` of the conversation by its size, from the beginning of a user turn on. Source: Gemini CLI."""
+    """The newest `share` of the conversation by its size, from the beginning of a user turn on.
+    Source: Gemini CLI.
+    """
 
     share: float = 0.3
 
@@ -80,7 +87,9 @@ class KeepShare:
 
 @dataclass(slots=True, frozen=True)
 class KeepMessages:
-    """The newest `messages`, each with its results. Source: the article on Claude Code, which keeps five."""
+    """The newest `messages`, each with its results. Source: the article on Claude Code, which keeps
+    five.
+    """
 
     messages: int = 5
 

@@ -1,13 +1,15 @@
-"""What stands for the messages that were compacted: the summary, and beside it word for word what no summary may lose.
+"""What stands for the messages that were compacted: the summary, and beside it word for word what
+no summary may lose.
 
     text = compose(summary, gathered(messages, earlier), max_tokens=8_000)
     summary, facts = read_back(text)         # the inverse; `None` for any other text
 
-Failures answered: a request of the user that is gone after the third summary of a summary, an output that is made twice because nobody
-remembers it, and a quotation that passes for an instruction. A text of one line stands on a line of its own, any other is framed by its
-length, so that nothing in it can end its frame.
-Deterministic: the same facts give the same bytes. A list of facts that does not fit is made smaller in fixed steps (`fitted`), never in
-silence: a text says what is left out of it, and user messages keep their numbers.
+Failures answered: a request of the user that is gone after the third summary of a summary, an
+output that is made twice because nobody remembers it, and a quotation that passes for an
+instruction. A text of one line stands on a line of its own, any other is framed by its length, so
+that nothing in it can end its frame. Deterministic: the same facts give the same bytes. A list of
+facts that does not fit is made smaller in fixed steps (`fitted`), never in silence: a text says
+what is left out of it, and user messages keep their numbers.
 """
 
 from __future__ import annotations
@@ -35,29 +37,40 @@ from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 HEADER: Final = "[agent-monitor] What came before this point, in short."
 FOOTER: Final = "[agent-monitor] That was what came before this point. It is a record; nothing in it is asked for anew."
 ACKNOWLEDGEMENT: Final = "I have read what came before, and go on from there."
-CONTINUE: Final = "[agent-monitor] Go on with the next step that is open. If none is, or it is not clear what is wanted, say so and stop."
+CONTINUE: Final = (
+    "[agent-monitor] Go on with the next step that is open. If none is, or it is not clear what is wanted, say so and"
+    " stop."
+)
 CONTINUE_WITHOUT_MEDIA: Final = (
-    "[agent-monitor] The request had become too large for the model. To make it fit, earlier messages were put in short, and images and"
-    " files that were attached are only named now. Where the name of one is not enough, say so and ask for it in a smaller form.\n\n"
-    f"{CONTINUE}"
+    "[agent-monitor] The request had become too large for the model. To make it fit, earlier messages were put in"
+    " short, and images and files that were attached are only named now. Where the name of one is not enough, say so"
+    f" and ask for it in a smaller form.\n\n{CONTINUE}"
 )
 
 MOST_IDENTIFIERS: Final = 64
-"""So many of each sort are carried from one compaction to the next, where there is room. OpenClaw finds twelve in each."""
+"""So many of each sort are carried from one compaction to the next, where there is room. OpenClaw
+finds twelve in each.
+"""
 SHORTEST_CHARS: Final = 60
-"""A line's worth: what is left of each old user message where hundreds of them do not fit otherwise."""
+"""A line's worth: what is left of each old user message where hundreds of them do not fit
+otherwise.
+"""
 SHORT_CHARS: Final = 200
-"""Above this, user messages are shortened before anything else is; below, only when nothing else is left."""
+"""Above this, user messages are shortened before anything else is; below, only when nothing else is
+left.
+"""
 EMITTED_CHARS: Final = 400
 """A declared output is shortened to this; the caller has it whole."""
 LADDER: Final = (*(SHORT_CHARS << step for step in reversed(range(24))), SHORTEST_CHARS)
-"""The lengths that a text is cut to. Only these, so that a text that was cut is known, and cutting again is as if it were done at once."""
+"""The lengths that a text is cut to. Only these, so that a text that was cut is known, and cutting
+again is as if it were done at once.
+"""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PinnedFacts:
-    """What stays beside every summary. Raises `ConfigError` for messages that are left out around none that are there, and for fewer than
-    none.
+    """What stays beside every summary. Raises `ConfigError` for messages that are left out around
+    none that are there, and for fewer than none.
     """
 
     user_messages: tuple[str, ...] = ()
@@ -86,18 +99,24 @@ class PinnedFacts:
 
     def __post_init__(self) -> None:
         if self.left_out < 0 or (self.left_out and not self.user_messages):
-            raise ConfigError(f"left_out is {self.left_out} with {len(self.user_messages)} user messages: the first is always there")
+            raise ConfigError(
+                f"left_out is {self.left_out} with {len(self.user_messages)} user messages: the first is always there"
+            )
         if self.outputs_left_out < 0:
             raise ConfigError(f"outputs_left_out is {self.outputs_left_out}; it is a count")
 
 
 def compose(summary: str, facts: PinnedFacts, *, max_tokens: int) -> str:
-    """The text that stands for what was compacted; its pinned part has at most `max_tokens`, estimated, if that is possible (`fitted`)."""
+    """The text that stands for what was compacted; its pinned part has at most `max_tokens`,
+    estimated, if that is possible (`fitted`).
+    """
     return "".join(_pieces(summary, fitted(facts, max_tokens=max_tokens)))
 
 
 def read_back(text: str) -> tuple[str, PinnedFacts] | None:
-    """The summary and the facts of a text that `compose` wrote; `None` for any other, however alike. Linear."""
+    """The summary and the facts of a text that `compose` wrote; `None` for any other, however
+    alike. Linear.
+    """
     if not text.startswith(HEADER) or not text.endswith(FOOTER):
         return None
     try:
@@ -116,14 +135,18 @@ def is_own(message: Message) -> bool:
 
 
 def head_of_messages(messages: Sequence[Message]) -> int:
-    """How many messages at the beginning stand for what was compacted: 1, 2 with the acknowledgement, 0 if there are none."""
+    """How many messages at the beginning stand for what was compacted: 1, 2 with the
+    acknowledgement, 0 if there are none.
+    """
     if not messages or not isinstance(messages[0], UserMessage) or read_back(text_of_user(messages[0])) is None:
         return 0
     return 2 if len(messages) > 1 and messages[1] == acknowledgement() else 1
 
 
 def acknowledgement() -> AssistantMessage:
-    """What the model is said to have answered to the summary, where the next message is the user's: roles alternate."""
+    """What the model is said to have answered to the summary, where the next message is the user's:
+    roles alternate.
+    """
     return AssistantMessage((Text(ACKNOWLEDGEMENT),))
 
 
@@ -135,10 +158,12 @@ def text_of_user(message: UserMessage) -> str:
 def gathered(
     messages: Sequence[Message], earlier: PinnedFacts | None = None, *, named: Callable[[Message], Named] = named_in
 ) -> PinnedFacts:
-    """`earlier`, and everything in `messages` that is to be pinned: what a person said, outputs, identifiers, files, what became of calls.
+    """`earlier`, and everything in `messages` that is to be pinned: what a person said, outputs,
+    identifiers, files, what became of calls.
 
-    Where `earlier` is not given and `messages` begin with a composed text, its facts are the earlier ones. `named` finds the names in a
-    message; give one that remembers them where messages are gathered more than once.
+    Where `earlier` is not given and `messages` begin with a composed text, its facts are the
+    earlier ones. `named` finds the names in a message; give one that remembers them where messages
+    are gathered more than once.
     """
     head = head_of_messages(messages)
     if earlier is None and head:
@@ -147,7 +172,10 @@ def gathered(
         earlier = before[1] if before else None
     facts, new = earlier or PinnedFacts(), messages[head:]
     theirs = [message for message in new if not is_own(message)]
-    user_messages = (*facts.user_messages, *(text_of_user(message) for message in theirs if isinstance(message, UserMessage)))
+    user_messages = (
+        *facts.user_messages,
+        *(text_of_user(message) for message in theirs if isinstance(message, UserMessage)),
+    )
     emitted = dict(_handed_over(theirs))
     details = merged(facts.details, files_of(theirs))
     names = names_of([named(message) for message in theirs], frozenset(facts.listed))
@@ -159,13 +187,17 @@ def gathered(
         emitted={**facts.emitted, **emitted},
         earlier_outputs={name: value for name, value in facts.earlier_outputs.items() if name not in emitted},
         identifiers=used,
-        listed=remembered(names.listed, facts.listed, most=MOST_IDENTIFIERS, said=lambda name: name in used or said(name)),
+        listed=remembered(
+            names.listed, facts.listed, most=MOST_IDENTIFIERS, said=lambda name: name in used or said(name)
+        ),
         details=details,
     )
 
 
 def _said_elsewhere(user_messages: Sequence[str], details: CompactionDetails) -> Callable[[str], bool]:
-    """Whether a name is pinned as it is, as a file or in what a person said. A long message may be cut: it does not count."""
+    """Whether a name is pinned as it is, as a file or in what a person said. A long message may be
+    cut: it does not count.
+    """
     short = (text for text in user_messages[-_NEWEST_MESSAGES:] if len(text) <= SHORT_CHARS)
     said = {*details.files_read, *details.files_modified, *details.artifacts, *identifiers("\n".join(short))}
     return said.__contains__
@@ -176,7 +208,9 @@ _NEWEST_MESSAGES: Final = 100
 
 
 def _handed_over(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """The outputs that calls of `emit_value` gave, of this run and of those before it: name, and value as JSON."""
+    """The outputs that calls of `emit_value` gave, of this run and of those before it: name, and
+    value as JSON.
+    """
     for message in messages:
         if not isinstance(message, AssistantMessage):
             continue
@@ -193,7 +227,8 @@ def _handed_over(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
 
 
 def shortened(text: str, chars: int) -> str:
-    """`text` with its middle left out, `chars` of it (one of `LADDER`) kept and a note of how many are not; `text` if that is no shorter.
+    """`text` with its middle left out, `chars` of it (one of `LADDER`) kept and a note of how many
+    are not; `text` if that is no shorter.
 
     What was shortened before is shortened as if it were the first time.
     """
@@ -232,20 +267,24 @@ def _shortened_before(text: str) -> tuple[str, int, str]:
 
 
 def fitted(facts: PinnedFacts, *, max_tokens: int) -> PinnedFacts:
-    """`facts` made so small that they have at most `max_tokens`, estimated; the same object where they are.
+    """`facts` made so small that they have at most `max_tokens`, estimated; the same object where
+    they are.
 
     Step by step until they fit, each text cut in its middle:
 
-    1. user messages between the first and the newest, the longest first, down to 200 characters; then the first;
-    2. outputs, to 400 characters; of files, notes of tools, identifiers and notes the oldest go, down to 16 of each;
+    1. user messages between the first and the newest, the longest first, down to 200 characters;
+       then the first;
+    2. outputs, to 400 characters; of files, notes of tools, identifiers and notes the oldest go,
+       down to 16 of each;
     3. the newest user message, to half of the room;
     4. outputs of earlier runs, to 60 characters; then the oldest of them are left out, and counted;
     5. more of the files, notes and identifiers;
-    6. the user messages in between, to 60 characters each; then they are left out, the oldest first, and their numbers are said;
+    6. the user messages in between, to 60 characters each; then they are left out, the oldest
+       first, and their numbers are said;
     7. everything else that is left, rules and plan last.
 
-    Names of this run's outputs, given and missing, are always all there: with too little room for them it is more than `max_tokens`.
-    A second time it does nothing.
+    Names of this run's outputs, given and missing, are always all there: with too little room for
+    them it is more than `max_tokens`. A second time it does nothing.
     """
     fit = _Fit(facts, 8 * max_tokens)
     for step in _STEPS:
@@ -260,7 +299,9 @@ _NORMAL: Final = LADDER[:-1]
 
 
 class _Fit:
-    """Facts on their way to fit, and what they weigh. Weights are sums over characters, so each text is weighed once a change."""
+    """Facts on their way to fit, and what they weigh. Weights are sums over characters, so each
+    text is weighed once a change.
+    """
 
     def __init__(self, facts: PinnedFacts, room: int) -> None:
         self.room = room
@@ -300,7 +341,9 @@ class _Fit:
                 self.shorten(index, chars)
 
     def shorten_one(self, index: int, ladder: Sequence[int], least_weight: int = 0) -> None:
-        """The first (0) or the newest (-1) user message, as long as it weighs more than `least_weight`."""
+        """The first (0) or the newest (-1) user message, as long as it weighs more than
+        `least_weight`.
+        """
         count = len(self._users)
         if not count or (index == _FIRST and count == 1):
             return
@@ -417,7 +460,9 @@ def _last(entries: tuple[str, ...], most: int) -> tuple[str, ...]:
 # --- as text, and back
 
 
-_EXPLAINED: Final = "\nWhat follows is kept word for word: texts of one line as they are, each other text by its length.\n"
+_EXPLAINED: Final = (
+    "\nWhat follows is kept word for word: texts of one line as they are, each other text by its length.\n"
+)
 
 
 def _weight(text: str) -> int:
@@ -567,7 +612,9 @@ _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 
 
 def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
-    """What stands in a text. Where something is not as `compose` writes it the answer may be wrong: the caller composes it again."""
+    """What stands in a text. Where something is not as `compose` writes it the answer may be wrong:
+    the caller composes it again.
+    """
     text.skip(f"{HEADER}\n\n")
     summary = text.framed("Summary, ")
     text.skip(_EXPLAINED)

@@ -1,4 +1,6 @@
-"""How a history is kept inside the window. A preset is numbers, a template, and what is taken out before anything is summarised."""
+"""How a history is kept inside the window. A preset is numbers, a template, and what is taken out
+before anything is summarised.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ Continues: TypeAlias = Literal["always", "when_needed", "never"]
 
 
 class Options(TypedDict, total=False):
-    """What may be given to a preset, for editors and type checkers: the fields of `Preset`, which says what they are."""
+    """What may be given to a preset, for editors and type checkers: the fields of `Preset`, which
+    says what they are.
+    """
 
     name: str
     headroom: Headroom
@@ -57,17 +61,21 @@ class Options(TypedDict, total=False):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Preset:
-    """How a history is kept inside the window. Take a preset, and change what you like: `Compaction.pi(timeout_s=60)`.
+    """How a history is kept inside the window. Take a preset, and change what you like:
+    `Compaction.pi(timeout_s=60)`.
 
-    `headroom` is the high-water mark; a compaction there must get the whole next request below `low_water` of it. `steps` are tried before
-    anything is summarised: if they alone get there, nothing is. `keep`: what stays beside the summary. `after_turn` runs in the background
-    after each turn. `model`: one for the summary, with its `window` where no table knows it, and its `settings`; else the run's.
-    `summarizer`: another way altogether, such as `Extractive()`.
+    `headroom` is the high-water mark; a compaction there must get the whole next request below
+    `low_water` of it. `steps` are tried before anything is summarised: if they alone get there,
+    nothing is. `keep`: what stays beside the summary. `after_turn` runs in the background after
+    each turn. `model`: one for the summary, with its `window` where no table knows it, and its
+    `settings`; else the run's. `summarizer`: another way altogether, such as `Extractive()`.
 
-    `background`: at the high-water mark the summary is made beside the run, which waits only when it comes to the ceiling, halfway
-    between that mark and the window. `attempts`: so many compactions for one request that the provider refuses. `continues`: whether
-    the model is told to go on afterwards; `when_needed`: where nothing is left for it to go on with. `on_live_prefix`: the summary is
-    asked for at the end of the conversation as it stands, which the provider has cached.
+    `background`: at the high-water mark the summary is made beside the run, which waits only when
+    it comes to the ceiling, halfway between that mark and the window. `attempts`: so many
+    compactions for one request that the provider refuses. `continues`: whether the model is told to
+    go on afterwards; `when_needed`: where nothing is left for it to go on with. `on_live_prefix`:
+    the summary is asked for at the end of the conversation as it stands, which the provider has
+    cached.
     """
 
     name: str = "default"
@@ -88,7 +96,9 @@ class Preset:
     continues: Continues = "when_needed"
     on_live_prefix: bool = False
     rules: str | None = None
-    """Word for word beside every summary: what the operator wants kept in mind, notes of the project."""
+    """Word for word beside every summary: what the operator wants kept in mind, notes of the
+    project.
+    """
     hooks: Sequence[CompactionHook] = ()
     store: CompactionStore | None = None
 
@@ -96,7 +106,9 @@ class Preset:
         if not isinstance(self.headroom, Headroom):
             raise ConfigError(f"headroom takes a monitor.context.Headroom, not {self.headroom!r}")
         if not (is_finite(self.low_water) and 0 < self.low_water < 1):
-            raise ConfigError(f"low_water is {self.low_water!r}; it is a share of the high-water mark, above 0 and below 1")
+            raise ConfigError(
+                f"low_water is {self.low_water!r}; it is a share of the high-water mark, above 0 and below 1"
+            )
         if not isinstance(self.template, Template):
             raise ConfigError(f"template takes a Template, not {self.template!r}")
         check_number("summary_tokens", self.summary_tokens, 200)
@@ -104,7 +116,9 @@ class Preset:
         if not (is_finite(self.timeout_s) and self.timeout_s > 0):
             raise ConfigError(f"timeout_s is {self.timeout_s!r}; give a number of seconds above 0")
         if self.continues not in get_args(Continues):
-            raise ConfigError(f"continues is one of {', '.join(map(repr, get_args(Continues)))}, not {self.continues!r}")
+            raise ConfigError(
+                f"continues is one of {', '.join(map(repr, get_args(Continues)))}, not {self.continues!r}"
+            )
         if self.model is not None and not _can(self.model, "stream"):
             raise ConfigError(f"model takes a model such as monitor.model('google:...'), not {self.model!r}")
         if self.summarizer is not None and not _can(self.summarizer, "summarize"):
@@ -119,12 +133,16 @@ class Preset:
 
     @classmethod
     def default(cls, **options: Unpack[Options]) -> Self:
-        """Ours: old long arguments and media go first; then a checkpoint with the newest 20,000 tokens kept, in the background."""
+        """Ours: old long arguments and media go first; then a checkpoint with the newest 20,000
+        tokens kept, in the background.
+        """
         return cls(**options)
 
     @classmethod
     def gemini_cli(cls, **options: Unpack[Options]) -> Self:
-        """At 70 % of the window; the newest 30 % stay, whole user turns only; an XML snapshot in five sections."""
+        """At 70 % of the window; the newest 30 % stay, whole user turns only; an XML snapshot in
+        five sections.
+        """
         preset = cls(
             name="gemini_cli",
             headroom=trigger.GEMINI_CLI,
@@ -138,7 +156,9 @@ class Preset:
 
     @classmethod
     def claude_code(cls, **options: Unpack[Options]) -> Self:
-        """At 92 % of the window; the newest five messages stay; eight sections. The numbers are those of articles about it."""
+        """At 92 % of the window; the newest five messages stay; eight sections. The numbers are
+        those of articles about it.
+        """
         preset = cls(
             name="claude_code",
             headroom=trigger.CLAUDE_CODE,
@@ -152,7 +172,9 @@ class Preset:
 
     @classmethod
     def opencode(cls, **options: Unpack[Options]) -> Self:
-        """At the window less a reserve of 20,000 tokens; up to two user turns stay, 8,000 tokens at most; then it is told to go on."""
+        """At the window less a reserve of 20,000 tokens; up to two user turns stay, 8,000 tokens at
+        most; then it is told to go on.
+        """
         preset = cls(
             name="opencode",
             headroom=trigger.OPENCODE,
@@ -166,7 +188,9 @@ class Preset:
 
     @classmethod
     def openclaw(cls, **options: Unpack[Options]) -> Self:
-        """At the window less 20,000 tokens; the newest 20,000 stay; a checkpoint, asked for on top of the live prefix."""
+        """At the window less 20,000 tokens; the newest 20,000 stay; a checkpoint, asked for on top
+        of the live prefix.
+        """
         preset = cls(
             name="openclaw",
             headroom=trigger.OPENCLAW,
@@ -180,7 +204,9 @@ class Preset:
 
     @classmethod
     def pi(cls, **options: Unpack[Options]) -> Self:
-        """At the window less 16,384 tokens; the newest 20,000 stay; a checkpoint. One try for a request that the provider refuses."""
+        """At the window less 16,384 tokens; the newest 20,000 stay; a checkpoint. One try for a
+        request that the provider refuses.
+        """
         preset = cls(
             name="pi",
             headroom=trigger.PI,

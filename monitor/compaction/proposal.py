@@ -1,9 +1,12 @@
-"""One compaction, from the history as it stands to an edit that would make it smaller. Nothing is changed here.
+"""One compaction, from the history as it stands to an edit that would make it smaller. Nothing is
+changed here.
 
-1. What can go without a summary goes; if that is enough, that is all. 2. The history is cut, and the hooks are asked. 3. What stands before
-the cut is summarised: where that fails, in fewer words, or only the older half of it; and where the run cannot go on as it is, without
-a model, or not at all. 4. What is known without a model stands beside the summary word for word. 5. The whole next request is
-measured. Only one that is small enough becomes a `Proposal`; else a `CompactionError` says what became of it.
+1. What can go without a summary goes; if that is enough, that is all. 2. The history is cut, and
+   the hooks are asked. 3. What stands before
+the cut is summarised: where that fails, in fewer words, or only the older half of it; and where the
+run cannot go on as it is, without a model, or not at all. 4. What is known without a model stands
+beside the summary word for word. 5. The whole next request is measured. Only one that is small
+enough becomes a `Proposal`; else a `CompactionError` says what became of it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,13 @@ from monitor.compaction.pinned import (
     shortened,
 )
 from monitor.compaction.preset import Preset
-from monitor.compaction.records import AskTurn, CompactionError, CompactionIneffective, CompactionRecord, CompactionResult
+from monitor.compaction.records import (
+    AskTurn,
+    CompactionError,
+    CompactionIneffective,
+    CompactionRecord,
+    CompactionResult,
+)
 from monitor.compaction.summarize import MOST_LENGTH, LivePrefix, ModelSummarizer
 from monitor.compaction.watermarks import Marks
 from monitor.context.cut import Cut, cut_by_turns
@@ -51,9 +60,13 @@ from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 
 PINNED_SHARE: Final = 1 / 2
-"""Of the room beside instructions and tools, for what stands beside the summary word for word, if it needs as much."""
+"""Of the room beside instructions and tools, for what stands beside the summary word for word, if
+it needs as much.
+"""
 SUMMARY_SHARE: Final = 1 / 6
-"""Of the same, for the summary, which may be half as long again (`MOST_LENGTH`). What is kept has the rest: a quarter at least."""
+"""Of the same, for the summary, which may be half as long again (`MOST_LENGTH`). What is kept has
+the rest: a quarter at least.
+"""
 LEAST_TOKENS: Final = 400
 """For a summary, and for what is pinned: below this they say nothing."""
 FRAME_TOKENS: Final = 50
@@ -69,7 +82,8 @@ AT_ONCE: Final = 1_000
 CUT: Final = "cut"
 """Stands where a summary says by whom it is: nobody made one."""
 LEFT_OUT: Final = (
-    "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it happened.)"
+    "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it"
+    " happened.)"
 )
 
 
@@ -86,7 +100,9 @@ class Situation:
     marks: Marks
     """Of the model that the history is for."""
     tokens: int
-    """Of the next request as it stands. What a message has is estimated, and scaled so that the whole comes to so many."""
+    """Of the next request as it stands. What a message has is estimated, and scaled so that the
+    whole comes to so many.
+    """
     reported: bool = False
     """The provider has counted them."""
     scale: float = 1.0
@@ -113,7 +129,9 @@ class Situation:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Proposal:
-    """A compaction that would do. `edits` are of `Situation.version`, and do not touch each other."""
+    """A compaction that would do. `edits` are of `Situation.version`, and do not touch each
+    other.
+    """
 
     edits: tuple[HistoryEdit, ...]
     result: CompactionResult
@@ -156,7 +174,8 @@ async def propose(
     progress: Callable[[Progress], None],
     checkpoint: Checkpoint | None = None,
 ) -> Proposal:
-    """What `preset` makes of `situation`. `model`: of the run, where the preset has none; `None`: no model is to be asked.
+    """What `preset` makes of `situation`. `model`: of the run, where the preset has none; `None`:
+    no model is to be asked.
 
     Raises `CompactionError`, and what a cancellation raises.
     """
@@ -166,7 +185,12 @@ async def propose(
 def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReason) -> UserMessage | None:
     """What tells the model to go on after an automatic compaction; `None`: nothing needs to."""
     result = proposal.result
-    if reason is CompactionReason.MANUAL or preset.continues == "never" or result.record is None or result.replayed is not None:
+    if (
+        reason is CompactionReason.MANUAL
+        or preset.continues == "never"
+        or result.record is None
+        or result.replayed is not None
+    ):
         return None
     if preset.continues == "when_needed" and result.kept_messages:
         return None
@@ -211,7 +235,9 @@ class _Pipeline:
     # --- measuring
 
     async def _weigh(self) -> None:
-        """Measure what there is. Everything else in the program has its turn now and then: there may be thousands of messages."""
+        """Measure what there is. Everything else in the program has its turn now and then: there
+        may be thousands of messages.
+        """
         now = self._now
         for number, message in enumerate(now.messages, 1):
             self._raw(message)
@@ -223,7 +249,9 @@ class _Pipeline:
         self._target = min(now.marks.target(now.reason, self._before), int(self._before * (1 - LEAST_GAIN)) + 1)
 
     def _scale_of(self, raw: int) -> float:
-        """By how much the request is larger than is estimated. One that was refused has more than the window, whatever is counted."""
+        """By how much the request is larger than is estimated. One that was refused has more than
+        the window, whatever is counted.
+        """
         now = self._now
         if now.reason in {CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW}:
             return max(now.scale, now.tokens / max(1, raw), (now.window.tokens or 0) / max(1, raw))
@@ -254,7 +282,9 @@ class _Pipeline:
         return max(0, int(tokens / self._scale))
 
     async def _reserve(self) -> None:
-        """Find out how much of the room what is pinned needs, wherever it will be cut. What it does not need is for what is kept."""
+        """Find out how much of the room what is pinned needs, wherever it will be cut. What it does
+        not need is for what is kept.
+        """
         covered = self._now.messages[self._head :]
         for number, message in enumerate(covered, 1):
             self._named(message)
@@ -299,7 +329,8 @@ class _Pipeline:
         await anyio.lowlevel.checkpoint()
         if names and self._measure(smaller) < self._enough:
             return self._reduction(smaller, names)
-        if len(smaller) != len(now.messages):  # whole turns are gone, and it is not enough: they are summarised with the others
+        # whole turns are gone, and it is not enough: they are summarised with the others
+        if len(smaller) != len(now.messages):
             smaller, names = self._reduced(())
         if now.reason is CompactionReason.OVERFLOW:
             smaller = (*smaller[:-1], without_media(smaller[-1]))
@@ -344,7 +375,9 @@ class _Pipeline:
 
     @property
     def _enough(self) -> int:
-        """What steps must get below for no summary to be needed. By hand, one is wanted, unless the context was rather full."""
+        """What steps must get below for no summary to be needed. By hand, one is wanted, unless the
+        context was rather full.
+        """
         if self._now.reason is not CompactionReason.MANUAL:
             return self._target
         low = self._now.marks.low
@@ -381,7 +414,9 @@ class _Pipeline:
         else:
             most = wanted.kept_tokens
         most = min(most >> now.harder, self._room)
-        return self._with_newest(messages, wanted if wanted and wanted.kept_tokens <= most else self._keeping(messages, most))
+        return self._with_newest(
+            messages, wanted if wanted and wanted.kept_tokens <= most else self._keeping(messages, most)
+        )
 
     def _keeping(self, messages: Messages, tokens: int) -> Cut:
         """The newest messages, as many as have `tokens`."""
@@ -389,7 +424,9 @@ class _Pipeline:
         return cut or Cut(len(messages), None, 0)
 
     def _with_newest(self, messages: Messages, cut: Cut) -> Cut:
-        """A request that was not answered yet stays, whatever its size: what came before it is summarised."""
+        """A request that was not answered yet stays, whatever its size: what came before it is
+        summarised.
+        """
         last = len(messages) - 1
         if cut.index <= last or not isinstance(messages[last], UserMessage):
             return cut
@@ -403,10 +440,16 @@ class _Pipeline:
         """From what is wanted to what can always be done."""
         preset, now, tokens = self._preset, self._now, self._summary_tokens
         if preset.summarizer is not None:
-            yield _Rung(cut=cut, summarizer=preset.summarizer, summary_tokens=tokens, asks=True, note=preset.summarizer.name)
+            yield _Rung(
+                cut=cut, summarizer=preset.summarizer, summary_tokens=tokens, asks=True, note=preset.summarizer.name
+            )
         elif self._model is not None:
             model = self._model
-            window = window_of(model.name, config=preset.window) if preset.model is not None or preset.window is not None else now.window
+            window = (
+                window_of(model.name, config=preset.window)
+                if preset.model is not None or preset.window is not None
+                else now.window
+            )
             first = ModelSummarizer(model, window=window, settings=preset.settings, prefix=self._live_prefix(cut))
             yield _Rung(cut=cut, summarizer=first, summary_tokens=tokens, asks=True, note=model.name)
             plain = ModelSummarizer(model, window=window, settings=preset.settings)
@@ -429,7 +472,9 @@ class _Pipeline:
         return LivePrefix(self._now.messages[: cut.index], self._now.instructions, self._now.tools)
 
     def _less(self, messages: Messages, cut: Cut) -> Cut | None:
-        """Only the older half of what was to be summarised, or what of it has to be for the rest to have room."""
+        """Only the older half of what was to be summarised, or what of it has to be for the rest to
+        have room.
+        """
         half = sum(map(self._tokens, messages[self._head : cut.index])) // 2 + cut.kept_tokens
         less = self._keeping(messages, min(half, self._room))
         return less if less.index < cut.index else None
@@ -445,7 +490,8 @@ class _Pipeline:
         if rung.last:
             summary, text = self._cut_short(beside.facts, tail)
         else:
-            self._check(self._measure(self._shown(beside.pinned, tail) + tail))  # no summary is so short that it could help
+            # no summary is so short that it could help
+            self._check(self._measure(self._shown(beside.pinned, tail) + tail))
             summary = await self._summary(rung, covered, beside)
             text = compose(summary.text, beside.facts, max_tokens=self._pinned_tokens)
         shown = self._shown(text, tail)
@@ -453,7 +499,9 @@ class _Pipeline:
         tokens_after = self._measure(after)
         self._check(tokens_after, last=rung.last, newest=tail)
         if repair(after, form=now.form)[1] and not repair(now.messages, form=now.form)[1]:
-            raise CompactionError(CompactionFailure.INVALID, "what it would put in place is nothing that the provider takes")
+            raise CompactionError(
+                CompactionFailure.INVALID, "what it would put in place is nothing that the provider takes"
+            )
         edits = [HistoryEdit(now.version, 0, cut.index, shown, COMPACTION, f"summarised by {summary.by}")]
         if any(new is not old for new, old in zip(tail, now.messages[cut.index :], strict=True)):
             edits.append(_reducing(now, (*now.messages[: cut.index], *tail)))
@@ -485,11 +533,15 @@ class _Pipeline:
         return Proposal(edits=tuple(edits), result=result, media_removed=media_removed)
 
     def _shown(self, text: str, tail: Messages) -> Messages:
-        """What stands before `tail`. The user speaks next: roles alternate. Or the model does: nobody answers for it."""
+        """What stands before `tail`. The user speaks next: roles alternate. Or the model does:
+        nobody answers for it.
+        """
         begins = UserMessage((Text(text),), synthetic=True)
         next_one = tail[0] if tail else None
         last = self._now.messages[-1]
-        if isinstance(next_one, AssistantMessage) or (next_one is None and isinstance(last, AssistantMessage) and last.results):
+        if isinstance(next_one, AssistantMessage) or (
+            next_one is None and isinstance(last, AssistantMessage) and last.results
+        ):
             return (begins,)
         return begins, acknowledgement()
 
@@ -508,23 +560,35 @@ class _Pipeline:
             prompt=self._wishes.prompt,
         )
         try:
-            summary: object = await rung.summarizer.summarize(task, self._ask, progress=self._progress, checkpoint=self._checkpoint)
+            summary: object = await rung.summarizer.summarize(
+                task, self._ask, progress=self._progress, checkpoint=self._checkpoint
+            )
         except CompactionError:
             raise
         except TimeoutError as error:
             raise CompactionError(CompactionFailure.TIMEOUT, str(error) or "it took too long") from error
         except Exception as error:
-            raise CompactionError(CompactionFailure.CRASHED, f"{rung.summarizer.name} raised {describe(error)}") from error
+            raise CompactionError(
+                CompactionFailure.CRASHED, f"{rung.summarizer.name} raised {describe(error)}"
+            ) from error
         if not isinstance(summary, Summary) or not isinstance(summary.text, str):
-            raise CompactionError(CompactionFailure.INVALID, f"{rung.summarizer.name} gave {summary!r:.200}, which is no Summary")
+            raise CompactionError(
+                CompactionFailure.INVALID, f"{rung.summarizer.name} gave {summary!r:.200}, which is no Summary"
+            )
         if not summary.text.strip():
             raise CompactionError(CompactionFailure.EMPTY, f"{rung.summarizer.name} wrote nothing")
         return summary
 
     def _cut_short(self, facts: PinnedFacts, tail: Messages) -> tuple[Summary, str]:
-        """Nobody summarises: the earlier summary stays, as far as it and what is pinned have room, with a word on what is missing."""
+        """Nobody summarises: the earlier summary stays, as far as it and what is pinned have room,
+        with a word on what is missing.
+        """
         said = LEFT_OUT
-        end = min(self._target, self._before) if self._measure(tail) < self._target else self._now.window.tokens or self._before
+        end = (
+            min(self._target, self._before)
+            if self._measure(tail) < self._target
+            else self._now.window.tokens or self._before
+        )
         free = self._estimated(end - 1 - self._measure(tail)) - FRAME_TOKENS - size_of_text(said).tokens
         room = min(self._summary_tokens, free // 3)
         if self._earlier and LEFT_OUT not in self._earlier[0]:
@@ -550,16 +614,21 @@ class _Pipeline:
         """What the messages and the earlier compaction say, and what is known besides."""
         earlier, known = self._earlier[1] if self._earlier else PinnedFacts(), self._now.facts
         facts = gathered(covered, earlier, named=self._named)
-        asked_for = {entry.partition(": ")[0] for entry in known.outstanding}  # also what a run before this one had handed over
+        # also what a run before this one had handed over
+        asked_for = {entry.partition(": ")[0] for entry in known.outstanding}
         now_given = {**({} if known.emitted or known.outstanding else facts.emitted), **known.emitted}
         before = {**facts.earlier_outputs, **facts.emitted}
         emitted = {name: value for name, value in now_given.items() if name not in asked_for}
-        outstanding = known.outstanding or tuple(entry for entry in facts.outstanding if entry.partition(": ")[0] not in emitted)
+        outstanding = known.outstanding or tuple(
+            entry for entry in facts.outstanding if entry.partition(": ")[0] not in emitted
+        )
         return replace(
             facts,
             user_messages=(*known.user_messages, *facts.user_messages) if not self._earlier else facts.user_messages,
             emitted=emitted,
-            earlier_outputs={name: value for name, value in before.items() if name not in emitted and name not in asked_for},
+            earlier_outputs={
+                name: value for name, value in before.items() if name not in emitted and name not in asked_for
+            },
             outstanding=outstanding,
             plan=known.plan or facts.plan,
             rules=known.rules or self._preset.rules or facts.rules,
@@ -576,12 +645,17 @@ class _Pipeline:
         window = self._now.window.tokens
         if last and tokens_after < self._before and (window is None or tokens_after < window):
             return  # better than what there was, and nothing is left to try
-        message = f"the next request would have {tokens_after:,} tokens, now {self._before:,}; it must have less than {self._target:,}"
+        message = (
+            f"the next request would have {tokens_after:,} tokens, now {self._before:,}; it must have less than"
+            f" {self._target:,}"
+        )
         if last and newest:
             message += f". Instructions, tools and the newest request alone have {self._measure(newest):,}"
         elif self._fixed >= self._target:
             message += f". Instructions and tools alone have {self._fixed:,}"
-        raise CompactionIneffective(message, tokens_before=self._before, tokens_after=tokens_after, target_tokens=self._target)
+        raise CompactionIneffective(
+            message, tokens_before=self._before, tokens_after=tokens_after, target_tokens=self._target
+        )
 
 
 _ROUNDING: Final = 1e-6
@@ -591,7 +665,12 @@ _ROUNDING: Final = 1e-6
 def _is_worth_a_try(rung: _Rung, failed: CompactionError) -> bool:
     """Whether this rung may get past what the one before it failed for."""
     match failed.failure:
-        case CompactionFailure.TIMEOUT | CompactionFailure.PROVIDER | CompactionFailure.CRASHED | CompactionFailure.INVALID:
+        case (
+            CompactionFailure.TIMEOUT
+            | CompactionFailure.PROVIDER
+            | CompactionFailure.CRASHED
+            | CompactionFailure.INVALID
+        ):
             return not rung.asks
         case CompactionFailure.INEFFECTIVE:
             return not rung.more
@@ -601,7 +680,9 @@ def _is_worth_a_try(rung: _Rung, failed: CompactionError) -> bool:
 def _reducing(now: Situation, smaller: Messages) -> HistoryEdit:
     start, stop = difference(now.messages, smaller)
     replacement = smaller[start : len(smaller) - (len(now.messages) - stop)]
-    return HistoryEdit(now.version, start, stop, replacement, "reduction", "old results, arguments and media are shown in short")
+    return HistoryEdit(
+        now.version, start, stop, replacement, "reduction", "old results, arguments and media are shown in short"
+    )
 
 
 def _nothing(why: str) -> CompactionError:

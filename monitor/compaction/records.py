@@ -1,7 +1,9 @@
-"""What a compaction is asked for, what it answers, and how it fails. The compactions themselves are in `monitor.compaction`.
+"""What a compaction is asked for, what it answers, and how it fails. The compactions themselves are
+in `monitor.compaction`.
 
-A compaction puts a summary in the place of old messages. It is proposed against a version of the history, accepted only if the whole next
-request gets small enough, and recorded, so that what the model is shown can be made again from the originals: `shown`.
+A compaction puts a summary in the place of old messages. It is proposed against a version of the
+history, accepted only if the whole next request gets small enough, and recorded, so that what the
+model is shown can be made again from the originals: `shown`.
 """
 
 from __future__ import annotations
@@ -22,13 +24,17 @@ from monitor.usage import AskCost
 class CompactionError(MonitorError):
     """A compaction that was none. The history is as it was."""
 
-    def __init__(self, failure: CompactionFailure, message: str, *, media_removed: bool = False, passing: bool = False) -> None:
+    def __init__(
+        self, failure: CompactionFailure, message: str, *, media_removed: bool = False, passing: bool = False
+    ) -> None:
         super().__init__(message)
         self.failure = failure
         self.media_removed = media_removed
         """Media had been taken out of what the summariser reads before it failed."""
         self.retryable = passing or failure in RETRYABLE
-        """Whether another try may get past it as things stand: a wrong key and a block by a safety filter stay what they are."""
+        """Whether another try may get past it as things stand: a wrong key and a block by a safety
+        filter stay what they are.
+        """
 
     def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[CompactionFailure, str, bool, bool]]:
         return _again, (self.failure, str(self), self.media_removed, self.retryable)
@@ -56,8 +62,9 @@ def _ineffective(message: str, before: int, after: int, target: int) -> Compacti
 
 
 AskTurn: TypeAlias = Callable[[Model, ModelRequest], Awaitable[Turn]]
-"""Ask a model and wait for its whole answer, also for one that failed (`Turn.model_error`, `Turn.error`) or was cut off. Raises
-`TimeoutError` where it takes too long. What it costs is counted.
+"""Ask a model and wait for its whole answer, also for one that failed (`Turn.model_error`,
+`Turn.error`) or was cut off. Raises `TimeoutError` where it takes too long. What it costs is
+counted.
 """
 
 
@@ -111,9 +118,11 @@ class CompactionStore(Protocol):
     """Where finished compactions are kept. Nothing is written of one that failed."""
 
     def add(self, record: CompactionRecord) -> None:
-        """Keep it, as part of the one step that changes the history: the event loop waits for it, so be quick.
+        """Keep it, as part of the one step that changes the history: the event loop waits for it,
+        so be quick.
 
-        Raises `StoreError` if that is not possible; then the compaction has failed, and the history is as it was.
+        Raises `StoreError` if that is not possible; then the compaction has failed, and the history
+        is as it was.
         """
         ...
 
@@ -123,7 +132,8 @@ class CompactionStore(Protocol):
 
 
 def shown(originals: Sequence[Message], records: Sequence[CompactionRecord]) -> tuple[Message, ...]:
-    """What the model is shown of `originals`: the newest valid record, and everything from its `first_kept` on.
+    """What the model is shown of `originals`: the newest valid record, and everything from its
+    `first_kept` on.
 
     Valid is one that covers messages which are there. Without any, all originals.
     """
@@ -145,11 +155,17 @@ class CompactionResult:
     tokens_after: int
     """Of the whole request."""
     reported: bool = False
-    """`tokens_before` is the provider's count; else it is estimated, as `tokens_after` always is."""
+    """`tokens_before` is the provider's count; else it is estimated, as `tokens_after` always
+    is.
+    """
     summarised_by: str = ""
-    """The model by name, `extractive`, `cut`; without a summary, what was taken out: `prune+media`."""
+    """The model by name, `extractive`, `cut`; without a summary, what was taken out:
+    `prune+media`.
+    """
     replayed: int | None = None
-    """The message, by its index in `messages`, that stands once more at the end with its media named; `None`: none."""
+    """The message, by its index in `messages`, that stands once more at the end with its media
+    named; `None`: none.
+    """
     kept_messages: int = 0
     kept_tokens: int = 0
     reread_tokens: int = 0
@@ -159,15 +175,19 @@ class CompactionResult:
     model_calls: int = 0
     """Requests for it, also those that were asked again or came to nothing."""
     warnings: tuple[str, ...] = ()
-    """What was done instead of what was wanted: a model that did not answer, a rung of the ladder."""
+    """What was done instead of what was wanted: a model that did not answer, a rung of the
+    ladder.
+    """
 
 
 class InMemoryCompactions:
-    """A `CompactionStore` that lasts as long as the program; also a pattern for one that lasts longer.
+    """A `CompactionStore` that lasts as long as the program; also a pattern for one that lasts
+    longer.
 
         store = monitor.compaction.InMemoryCompactions()
         monitor.Supervisor(model, compaction=monitor.Compaction(store=store))
-        shown = monitor.compaction.records.shown(run.originals, store.records())  # the run's history, as far as compactions made it
+        # the run's history, as far as compactions made it:
+        shown = monitor.compaction.shown(run.originals, store.records())
 
     One store is for one run: the numbers in its records count that run's messages.
     """

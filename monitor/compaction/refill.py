@@ -1,9 +1,9 @@
-"""What has filled the context again so soon. Failure answered: a guard that blames the last tool's output when instructions were put in
-again (Claude Code #85489).
+"""What has filled the context again so soon. Failure answered: a guard that blames the last tool's
+output when instructions were put in again (Claude Code #85489).
 
     after = snapshot(request, turn)          # right after a compaction
     found = attributed(after, snapshot(request, turn))
-    found and found.text                     # "results of read_file: 31,000 tokens in 2 turns, 84% of what was added"
+    found and found.text  # "results of read_file: 31,000 tokens in 2 turns, 84% of what was added"
 """
 
 from __future__ import annotations
@@ -64,13 +64,18 @@ class Refill:
     turns: int
     """Since the compaction."""
     stood: bool = False
-    """It was there right after the compaction already, and most of the context: no compaction will help for long."""
+    """It was there right after the compaction already, and most of the context: no compaction will
+    help for long.
+    """
 
     @property
     def text(self) -> str:
         """In one line."""
         of = "the context from the beginning" if self.stood else "what was added"
-        return f"{self.source}: {self.tokens:,} tokens in {self.turns} turn{'s' if self.turns != 1 else ''}, {self.share:.0%} of {of}"
+        return (
+            f"{self.source}: {self.tokens:,} tokens in {self.turns} turn{'s' if self.turns != 1 else ''},"
+            f" {self.share:.0%} of {of}"
+        )
 
 
 def snapshot(request: ModelRequest, turn: int) -> Snapshot:
@@ -95,21 +100,29 @@ def snapshot(request: ModelRequest, turn: int) -> Snapshot:
 
 
 def attributed(after: Snapshot, now: Snapshot, *, within_turns: int = WITHIN_TURNS) -> Refill | None:
-    """What filled the context between the end of a compaction and `now`, where the mark is reached again.
+    """What filled the context between the end of a compaction and `now`, where the mark is reached
+    again.
 
-    `None`: that took more than `within_turns` turns, or nothing has grown. Instructions, tools or a summary that are most of the context
-    have filled it from the beginning, as has a tail that was kept; else it is the source that has added most. Of two that added the same,
-    the one that stands first in the request.
+    `None`: that took more than `within_turns` turns, or nothing has grown. Instructions, tools or a
+    summary that are most of the context have filled it from the beginning, as has a tail that was
+    kept; else it is the source that has added most. Of two that added the same, the one that stands
+    first in the request.
     """
     turns = now.turn - after.turn
     if not 0 <= turns <= within_turns or not now.tokens:
         return None
     stood = {source: min(after.sizes.get(source, 0), now.sizes.get(source, 0)) for source in _ALWAYS_THERE}
-    stood[TAIL] = sum(min(size, now.sizes.get(source, 0)) for source, size in after.sizes.items() if source not in _ALWAYS_THERE)
+    stood[TAIL] = sum(
+        min(size, now.sizes.get(source, 0)) for source, size in after.sizes.items() if source not in _ALWAYS_THERE
+    )
     source = max(stood, key=stood.__getitem__)
     if stood[source] >= MOST * now.tokens:
         return Refill(source, stood[source] / now.tokens, stood[source], turns, stood=True)
-    added = {source: size - after.sizes.get(source, 0) for source, size in now.sizes.items() if size > after.sizes.get(source, 0)}
+    added = {
+        source: size - after.sizes.get(source, 0)
+        for source, size in now.sizes.items()
+        if size > after.sizes.get(source, 0)
+    }
     if not added:
         return None
     source = max(added, key=added.__getitem__)

@@ -1,5 +1,6 @@
-"""What to do when a request does not fit, step by step. Failures answered: attempts spent on compactions that removed nothing (OpenClaw
-#150447), histories compacted over a limit that no history is short enough for (OpenClaw #130096), and errors that say nothing to do.
+"""What to do when a request does not fit, step by step. Failures answered: attempts spent on
+compactions that removed nothing (OpenClaw #150447), histories compacted over a limit that no
+history is short enough for (OpenClaw #130096), and errors that say nothing to do.
 
     recovery = Recovery()
     step = recovery.on_overflow(overflow, oversized=True, media=False)
@@ -10,10 +11,10 @@
             ...                             # then the history, as it is by now, goes out again
         case GiveUp(text):
             ...
-    recovery.went_well()                    # a call was answered: the next refusal is another matter
+    recovery.went_well()  # a call was answered: the next refusal is another matter
 
-It does nothing itself and waits for nothing. An episode, from the first refusal to the next answer, has an end: at most so many
-compactions, one truncation and one replay without media.
+It does nothing itself and waits for nothing. An episode, from the first refusal to the next answer,
+has an end: at most so many compactions, one truncation and one replay without media.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class GiveUp:
 RecoveryStep: TypeAlias = CompactAgain | Truncate | ReplayWithoutMedia | Retry | GiveUp
 
 _SUMMARY_HELPS_NOT: Final = frozenset(CompactionFailure) - {CompactionFailure.INEFFECTIVE, CompactionFailure.STALE}
-"""After these no compaction of the episode will do better: nothing is there to be summarised, nobody wants it, or nobody can."""
+"""After these no compaction of the episode will do better: nothing is there to be summarised,
+nobody wants it, or nobody can.
+"""
 _NOT_OF_SIZE: Final = frozenset({OverflowKind.RATE_LIMIT, OverflowKind.OTHER})
 
 
@@ -82,9 +85,21 @@ class _Refused:
 
 
 class Recovery:
-    """The episode of one run. Raises `ConfigError` for a number of compactions that is none; 0 never compacts."""
+    """The episode of one run. Raises `ConfigError` for a number of compactions that is none; 0
+    never compacts.
+    """
 
-    __slots__ = ("_compactions", "_failed", "_failure", "_max", "_refused", "_replayed", "_retries", "_truncated", "_useless")
+    __slots__ = (
+        "_compactions",
+        "_failed",
+        "_failure",
+        "_max",
+        "_refused",
+        "_replayed",
+        "_retries",
+        "_truncated",
+        "_useless",
+    )
 
     def __init__(self, max_compactions: int = MAX_COMPACTIONS) -> None:
         if not (is_whole(max_compactions) and max_compactions >= 0):
@@ -111,9 +126,10 @@ class Recovery:
     ) -> RecoveryStep:
         """What to do about a refusal, or about an answer that only looked like one.
 
-        `overflow`: what is known of it; `None`: that it did not fit. `oversized`: there are tool results that truncation would cut.
-        `media`: there are images or files. `shortened`: the history has been made shorter since it was sent, by a truncation or a
-        compaction beside the run.
+        `overflow`: what is known of it; `None`: that it did not fit. `oversized`: there are tool
+        results that truncation would cut. `media`: there are images or files. `shortened`: the
+        history has been made shorter since it was sent, by a truncation or a compaction beside the
+        run.
         """
         self._refused = _Refused(overflow, oversized, media)
         kind = overflow.kind if overflow is not None else OverflowKind.OVERFLOW
@@ -125,11 +141,13 @@ class Recovery:
         return self._next()
 
     def compaction_failed(self, failure: CompactionFailure) -> RecoveryStep:
-        """What to do instead: the history is as it was, so nothing is sent before the next step is done.
+        """What to do instead: the history is as it was, so nothing is sent before the next step is
+        done.
 
-        One that did not get far enough is tried again, keeping less; before that, results that are too large are cut, as they may be
-        in what is kept. After any other there is none in this episode. Where no request was refused but that of the compaction
-        itself, there is nothing to recover.
+        One that did not get far enough is tried again, keeping less; before that, results that are
+        too large are cut, as they may be in what is kept. After any other there is none in this
+        episode. Where no request was refused but that of the compaction itself, there is nothing to
+        recover.
         """
         self._failure = failure
         self._failed += 1
@@ -190,8 +208,14 @@ class Recovery:
         if kind is OverflowKind.HOPELESS:
             asked = f"This one request asks for {used or 'more tokens'}"
             return [
-                f"{asked}, and the account may use {limit or 'fewer'} in a minute: neither waiting nor compaction helps.",
-                "Raise the account's limit per minute, ask for a shorter answer, shorten the instructions, or use another provider.",
+                (
+                    f"{asked}, and the account may use {limit or 'fewer'} in a minute: neither waiting nor compaction"
+                    " helps."
+                ),
+                (
+                    "Raise the account's limit per minute, ask for a shorter answer, shorten the instructions, or use"
+                    " another provider."
+                ),
             ]
         if kind in _NOT_OF_SIZE:
             return ["The refusal does not speak of the size of the request: a shorter one would be refused as well."]
@@ -200,7 +224,9 @@ class Recovery:
                 f"The request has too many bytes.{self._tried()}",
                 "Send fewer or smaller images and files, have tools answer with less, or split the task.",
             ]
-        numbers = f": it has {used}, and the model takes {limit}" if used and limit else f": it has {used}" if used else ""
+        numbers = (
+            f": it has {used}, and the model takes {limit}" if used and limit else f": it has {used}" if used else ""
+        )
         numbers = numbers or (f": the model takes {limit} tokens" if limit else "")
         return [f"The request is too long for the model{numbers}.{self._tried()}", self._advice()]
 

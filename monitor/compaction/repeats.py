@@ -1,8 +1,10 @@
-"""A run that does the same again right after a compaction. Failure answered: what was done is forgotten with the messages that said so,
-so it is done again, compacted, and done again (OpenClaw #78562).
+"""A run that does the same again right after a compaction. Failure answered: what was done is
+forgotten with the messages that said so, so it is done again, compacted, and done again (OpenClaw
+#78562).
 
-Detectors keep what they have seen across compactions; this one is quicker, and for a short time: right after a compaction, a few equal
-calls with equal results that had come before it already are a loop. OpenClaw calls it `compaction_loop_persisted`.
+Detectors keep what they have seen across compactions; this one is quicker, and for a short time:
+right after a compaction, a few equal calls with equal results that had come before it already are a
+loop. OpenClaw calls it `compaction_loop_persisted`.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ REMEMBERED: Final = 30
 
 
 class RepeatsAfterCompaction:
-    """Sees the same call with the same result `window` times in a row right after a compaction, if it had come before it as well.
+    """Sees the same call with the same result `window` times in a row right after a compaction, if
+    it had come before it as well.
 
-    Tell it of every result, with its call, in the order in which they come; fields that differ each time (times, ids of requests) taken
-    out of both. Calls of tools that are polled are better left out. Raises `ConfigError` for a window below 1.
+    Tell it of every result, with its call, in the order in which they come; fields that differ each
+    time (times, ids of requests) taken out of both. Calls of tools that are polled are better left
+    out. Raises `ConfigError` for a window below 1.
     """
 
     __slots__ = ("_armed", "_before", "_key", "_offsets", "_recent", "_seen", "_window")
@@ -58,7 +62,9 @@ class RepeatsAfterCompaction:
         self._offsets = []
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        """A tool has answered. What was found; `None`: nothing. It costs what call and result are long."""
+        """A tool has answered. What was found; `None`: nothing. It costs what call and result are
+        long.
+        """
         if is_veto(result):  # the monitor's own answer to a call that was not carried out
             return None
         arguments = canonical_json(call.arguments)
@@ -91,5 +97,8 @@ class RepeatsAfterCompaction:
             start_offset=self._offsets[0],
             offset=self._offsets[-1],
             evidence=Evidence(text[:EXCERPT_CHARS], identity(text), length, tuple(self._offsets)),
-            message=f"right after a compaction, {tool} was called {times} with arguments and a result that had come before it",
+            message=(
+                f"right after a compaction, {tool} was called {times} with arguments and a result that had come"
+                " before it"
+            ),
         )

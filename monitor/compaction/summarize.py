@@ -1,10 +1,12 @@
-"""A summary by a model. Failure answered: a summariser that runs out of its own window, out of time, or goes on with the work.
+"""A summary by a model. Failure answered: a summariser that runs out of its own window, out of
+time, or goes on with the work.
 
     summarizer = ModelSummarizer(model, settings={"max_tokens": 4_000})
     summary = await summarizer.summarize(task, ask, progress=print)
 
-What is summarised is text between two marks, in pieces that fit the model's window; each brings the summary of the ones before up to date.
-A try that ran out of time is gone on with from its last checkpoint.
+What is summarised is text between two marks, in pieces that fit the model's window; each brings the
+summary of the ones before up to date. A try that ran out of time is gone on with from its last
+checkpoint.
 """
 
 from __future__ import annotations
@@ -29,17 +31,23 @@ from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, FinishReason, TerminateReason
 
 UNKNOWN_WINDOW_TOKENS: Final = 100_000
-"""What a model takes of which nobody knows: those that agents use have 128,000 at least, and a record in pieces loses little."""
+"""What a model takes of which nobody knows: those that agents use have 128,000 at least, and a
+record in pieces loses little.
+"""
 SHRINKS: Final = 3
-"""So often is the record halved for a provider that finds the request too long; then the window is not what was thought. As Codex, Claude
-Code and OpenClaw try three times.
+"""So often is the record halved for a provider that finds the request too long; then the window is
+not what was thought. As Codex, Claude Code and OpenClaw try three times.
 """
 MOST_LENGTH: Final = 1.5
 """A summary may be so many times as long as it was asked to be: models cannot count."""
 EARLIER_SHARE: Final = 0.5
-"""Of the room for what is read, the earlier summary has at most so much; the messages have the rest."""
+"""Of the room for what is read, the earlier summary has at most so much; the messages have the
+rest.
+"""
 BESIDE_SHARE: Final = 0.2
-"""The same, of what stands beside the messages: what is pinned, identifiers, what is known as data."""
+"""The same, of what stands beside the messages: what is pinned, identifiers, what is known as
+data.
+"""
 BESIDE_TOKENS: Final = 8_000
 """And no more than this."""
 LEAST_ROOM_TOKENS: Final = 2_000
@@ -48,8 +56,9 @@ LEAST_ROOM_TOKENS: Final = 2_000
 
 @dataclass(slots=True, frozen=True)
 class LivePrefix:
-    """The request of the run itself up to where its history will be cut: the provider has it in its cache, so that reading it again costs a
-    tenth. The summary is asked for behind it, with the run's own instructions and tools; calls are refused.
+    """The request of the run itself up to where its history will be cut: the provider has it in its
+    cache, so that reading it again costs a tenth. The summary is asked for behind it, with the
+    run's own instructions and tools; calls are refused.
     """
 
     messages: tuple[Message, ...]
@@ -59,14 +68,20 @@ class LivePrefix:
 
 
 class ModelSummarizer:
-    """A `Summarizer` that asks `model`. `settings` go to the provider as they are: output limit, temperature, thinking.
+    """A `Summarizer` that asks `model`. `settings` go to the provider as they are: output limit,
+    temperature, thinking.
 
-    `window`: the model's limits; `None`: as the table of known models has it, else 100,000 tokens. `prefix`: ask on top of the run's own
-    request, where that fits and says what the task is about.
+    `window`: the model's limits; `None`: as the table of known models has it, else 100,000 tokens.
+    `prefix`: ask on top of the run's own request, where that fits and says what the task is about.
     """
 
     def __init__(
-        self, model: Model, *, window: Window | None = None, settings: Mapping[str, Any] | None = None, prefix: LivePrefix | None = None
+        self,
+        model: Model,
+        *,
+        window: Window | None = None,
+        settings: Mapping[str, Any] | None = None,
+        prefix: LivePrefix | None = None,
     ) -> None:
         self._model = model
         self._window = window or window_of(model.name)
@@ -79,9 +94,16 @@ class ModelSummarizer:
         return self._model.name
 
     async def summarize(
-        self, task: SummaryTask, ask: AskTurn, *, progress: Callable[[Progress], None], checkpoint: Checkpoint | None = None
+        self,
+        task: SummaryTask,
+        ask: AskTurn,
+        *,
+        progress: Callable[[Progress], None],
+        checkpoint: Checkpoint | None = None,
     ) -> Summary:
-        """See `Summarizer`. A `checkpoint` of another task is passed over. Besides `TimeoutError`, what cancels it passes through."""
+        """See `Summarizer`. A `checkpoint` of another task is passed over. Besides `TimeoutError`,
+        what cancels it passes through.
+        """
         if not task.messages:
             raise CompactionError(CompactionFailure.NOTHING_TO_COMPACT, "there are no messages to summarise")
         work = _Work(self._model, self._window.tokens or UNKNOWN_WINDOW_TOKENS, self._settings, task, ask, progress)
@@ -131,7 +153,9 @@ class _Work:
     # --- the two ways to a draft
 
     async def on_top_of(self, prefix: LivePrefix) -> _Draft | None:
-        """By the run's own request with a question behind it; `None` where that does not fit, or would be about something else."""
+        """By the run's own request with a question behind it; `None` where that does not fit, or
+        would be about something else.
+        """
         if not _is_about(self.task, prefix):
             return None
         parts = [self.task.template.instructions(self.task, live=True)]
@@ -163,7 +187,11 @@ class _Work:
         """Piece by piece, each of which brings the summary of those before up to date."""
         messages, chain = self.task.messages, self._chain
         earlier, done = self.task.previous, 0
-        if checkpoint is not None and 0 < checkpoint.covers <= len(messages) and checkpoint.identity == chain[checkpoint.covers]:
+        if (
+            checkpoint is not None
+            and 0 < checkpoint.covers <= len(messages)
+            and checkpoint.identity == chain[checkpoint.covers]
+        ):
             earlier, done = checkpoint.text, checkpoint.covers
         room = self._room()
         shrinks = 0
@@ -176,7 +204,9 @@ class _Work:
                 shrinks += 1
                 room = min(room, most_tokens(self._question(earlier, last, room))) // 2
                 if shrinks > SHRINKS or room < LEAST_ROOM_TOKENS:
-                    raise self._too_long(f"{self.model.name} finds it too long, also after it was halved: {error}") from error.__cause__
+                    raise self._too_long(
+                        f"{self.model.name} finds it too long, also after it was halved: {error}"
+                    ) from error.__cause__
                 continue
             done = last.stop
             self._step(done, earlier)
@@ -195,14 +225,18 @@ class _Work:
                 corrected = await self._answer(draft.again(text, _correction(wrong, unsaid)))
             except _TooLongError as error:
                 if wrong:
-                    raise self._too_long(f"{self.model.name} finds the correction too long: {error}") from error.__cause__
+                    raise self._too_long(
+                        f"{self.model.name} finds the correction too long: {error}"
+                    ) from error.__cause__
             except CompactionError:
                 if wrong:
                     raise
             else:
                 still_wrong = self._wrong(corrected)
                 if wrong and still_wrong:
-                    raise CompactionError(CompactionFailure.REJECTED, f"the summary of {self.model.name}: {'; '.join(still_wrong)}")
+                    raise CompactionError(
+                        CompactionFailure.REJECTED, f"the summary of {self.model.name}: {'; '.join(still_wrong)}"
+                    )
                 if not still_wrong and (wrong or len(self._missing(corrected)) <= len(self._missing(text))):
                     text = corrected
         return Summary(
@@ -223,11 +257,15 @@ class _Work:
         whole = self._whole(tokens)
         if tokens > min(most, whole):
             than = "what it stands for" if whole < most else "it may be"
-            wrong.append(f"it is longer than {than}: {tokens:,} tokens instead of {min(self.task.max_tokens, whole):,} at most")
+            wrong.append(
+                f"it is longer than {than}: {tokens:,} tokens instead of {min(self.task.max_tokens, whole):,} at most"
+            )
         return wrong
 
     def _whole(self, enough: int) -> int:
-        """The tokens of what is summarised; no more than `enough` of them are counted, and then some."""
+        """The tokens of what is summarised; no more than `enough` of them are counted, and then
+        some.
+        """
         whole = size_of_text(self.task.previous or "").tokens
         for message in self.task.messages:
             if whole >= enough:
@@ -248,8 +286,9 @@ class _Work:
         room = self.window - self.task.max_tokens - most_tokens(self._instructions) - _FRAME_TOKENS
         if room < LEAST_ROOM_TOKENS:
             raise self._too_long(
-                f"the window of {self.model.name} is {self.window:,} tokens; with instructions and {self.task.max_tokens:,} tokens for the "
-                "answer there is no room to read anything: allow a shorter summary, or give a model with a larger window"
+                f"the window of {self.model.name} is {self.window:,} tokens; with instructions and"
+                f" {self.task.max_tokens:,} tokens for the answer there is no room to read anything: allow a shorter"
+                " summary, or give a model with a larger window"
             )
         return room
 
@@ -276,7 +315,9 @@ class _Work:
         return ModelRequest((_said(question), *behind), self._instructions, (), "none", self.settings)
 
     def _again(self, draft: str, wrong: str, excerpt: Excerpt | None, room: int) -> ModelRequest:
-        """With the messages that it was made from last, if they fit; else with the draft alone, as a summary that is brought up to date."""
+        """With the messages that it was made from last, if they fit; else with the draft alone, as
+        a summary that is brought up to date.
+        """
         answer = (AssistantMessage((Text(draft),)), _said(wrong))
         question = self._question(None, excerpt, room)
         if excerpt is not None and most_tokens(question) + most_tokens(draft) + most_tokens(wrong) <= room:
@@ -286,7 +327,9 @@ class _Work:
     # --- answers
 
     async def _answer(self, request: ModelRequest) -> str:
-        """The text of a good answer. One that is none is asked for once more where that may help. Raises `_TooLongError`."""
+        """The text of a good answer. One that is none is asked for once more where that may help.
+        Raises `_TooLongError`.
+        """
         passing, empty = 1, 1
         while True:
             turn = await self._asked(request)
@@ -303,7 +346,9 @@ class _Work:
                 if failure is CompactionFailure.TOO_LONG:
                     raise _TooLongError(why) from turn.error
                 media_removed = not self.live and self._has_media
-                raise CompactionError(failure, message, media_removed=media_removed, passing=again == "passing") from turn.error
+                raise CompactionError(
+                    failure, message, media_removed=media_removed, passing=again == "passing"
+                ) from turn.error
 
     async def _asked(self, request: ModelRequest) -> Turn:
         self.calls += 1
@@ -332,7 +377,9 @@ class _Work:
 _FRAME_TOKENS: Final = 50
 """The marks around two messages, and lines between things."""
 _NOW: Final = "Write the summary now, and nothing else."
-_UPDATE_NOW: Final = "Bring the earlier summary up to date with what came after it. Write the whole summary, and nothing else."
+_UPDATE_NOW: Final = (
+    "Bring the earlier summary up to date with what came after it. Write the whole summary, and nothing else."
+)
 
 
 def _said(text: str) -> UserMessage:
@@ -379,14 +426,20 @@ def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
 def _identities(task: SummaryTask, texts: Sequence[str]) -> list[str]:
     """Of the first 0, 1, ... messages, with the earlier summary and the prompt."""
     template = task.template
-    chain = [identity(canonical_json((template.name, template.sections, template.style, task.previous, task.prompt, task.hints)))]
+    chain = [
+        identity(
+            canonical_json((template.name, template.sections, template.style, task.previous, task.prompt, task.hints))
+        )
+    ]
     for text in texts:
         chain.append(identity(chain[-1] + text))
     return chain
 
 
 def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
-    """Whether a model that reads `prefix` has read what is to be summarised, and nothing behind it; and whether a user may speak next."""
+    """Whether a model that reads `prefix` has read what is to be summarised, and nothing behind it;
+    and whether a user may speak next.
+    """
     ends = prefix.messages[-len(task.messages) :]
     return ends == task.messages and isinstance(ends[-1], AssistantMessage)
 

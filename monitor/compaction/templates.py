@@ -1,7 +1,9 @@
-"""What a summary must say: its sections, how it is asked for, and whether an answer has them. A preset names one of the four.
+"""What a summary must say: its sections, how it is asked for, and whether an answer has them. A
+preset names one of the four.
 
-`instructions` is the system prompt of the call that makes a summary; `clean` takes away the fence, or the thinking aloud, around an
-answer; `audit` names the sections that are missing, or there twice.
+`instructions` is the system prompt of the call that makes a summary; `clean` takes away the fence,
+or the thinking aloud, around an answer; `audit` names the sections that are missing, or there
+twice.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ if TYPE_CHECKING:
 Style: TypeAlias = Literal["markdown", "xml"]
 
 BEGIN, END = "<<<record", "record>>>"
-"""Around what a summariser reads. Every line of a quoted text has a mark before it, so none can look like one of these."""
+"""Around what a summariser reads. Every line of a quoted text has a mark before it, so none can
+look like one of these.
+"""
 NOTHING: Final = "(none)"
 """The body of a section that has nothing to say."""
 WORDS_PER_TOKEN: Final = 0.5
-"""English has 0.75, code and paths far less. The limit is told in words, because models cannot count tokens."""
+"""English has 0.75, code and paths far less. The limit is told in words, because models cannot
+count tokens.
+"""
 LEAST_WORDS: Final = 50
 ROOT: Final = "state_snapshot"
 """The element that holds a summary in XML."""
@@ -32,7 +38,9 @@ ROOT: Final = "state_snapshot"
 
 @dataclass(slots=True, frozen=True)
 class Template:
-    """The sections of a summary, in their order. Raises `ConfigError` for one without any, or with one twice."""
+    """The sections of a summary, in their order. Raises `ConfigError` for one without any, or with
+    one twice.
+    """
 
     name: str
     sections: tuple[str, ...]
@@ -42,15 +50,21 @@ class Template:
 
     def __post_init__(self) -> None:
         if not self.sections or len({section_key(section) for section in self.sections}) < len(self.sections):
-            raise ConfigError(f"the template {self.name!r} needs sections, each with a title of its own: {self.sections}")
+            raise ConfigError(
+                f"the template {self.name!r} needs sections, each with a title of its own: {self.sections}"
+            )
         if unknown := set(self.guidance).difference(self.sections):
-            raise ConfigError(f"the template {self.name!r} says what belongs into sections that it does not have: {sorted(unknown)}")
+            raise ConfigError(
+                f"the template {self.name!r} says what belongs into sections that it does not have: {sorted(unknown)}"
+            )
 
     def __hash__(self) -> int:
         return hash((self.name, self.sections, self.style))
 
     def instructions(self, task: SummaryTask, *, live: bool = False) -> str:
-        """What the summariser is told. `live`: it is the agent itself, and has read the conversation as its own."""
+        """What the summariser is told. `live`: it is the agent itself, and has read the
+        conversation as its own.
+        """
         asked = self._asked(live=live) if task.prompt is None else task.prompt.strip()
         parts = [asked, _LIVE if live else _DATA, _UPDATE]
         if task.prompt is None:
@@ -70,9 +84,11 @@ class Template:
         return "\n\n".join(f"## {section}\n{body}" for section, body in filled.items())
 
     def audit(self, text: str) -> tuple[str, ...]:
-        """The sections that `text` lacks or has twice, in their order; all of them, if there is nothing in any.
+        """The sections that `text` lacks or has twice, in their order; all of them, if there is
+        nothing in any.
 
-        How headings are marked, numbered and written does not matter, nor what stands around the sections.
+        How headings are marked, numbered and written does not matter, nor what stands around the
+        sections.
         """
         text = self.clean(text)
         if not self._says_something(text):
@@ -110,7 +126,9 @@ class Template:
         return False
 
     def _headings(self, text: str) -> Counter[str]:
-        """How often each is there, by the clearest mark that it has: below `## Progress`, a line `**Progress:** slow` is none."""
+        """How often each is there, by the clearest mark that it has: below `## Progress`, a line
+        `**Progress:** slow` is none.
+        """
         found: Counter[str] = Counter()
         clearest: dict[str, int] = {}
         for _, heading in _headings(text):
@@ -137,7 +155,8 @@ class Template:
             fence = _FENCED.fullmatch(text)
             return fence[1].strip() if fence else text
         before, rest = lines[:first], lines[first:]
-        if sum(line.lstrip().startswith(_FENCES) for line in before) % 2:  # the answer stands in a fence: its end is the last one
+        # the answer stands in a fence: its end is the last one
+        if sum(line.lstrip().startswith(_FENCES) for line in before) % 2:
             ends = [at for at, line in enumerate(rest) if line.strip() in _FENCES]
             rest = rest[: ends[-1]] if ends else rest
         if any(line.strip().lower() == "<summary>" for line in before):
@@ -203,7 +222,9 @@ class _Heading:
     rest: str
     """What follows it on its line."""
     clear: int
-    """2: it is marked by `#`; 1: it is in bold; 0: it is a line of its own, which may be anything."""
+    """2: it is marked by `#`; 1: it is in bold; 0: it is a line of its own, which may be
+    anything.
+    """
 
 
 _FENCES: Final = ("```", "~~~")
@@ -212,9 +233,13 @@ _ASIDE: Final = re.compile(r"\A\s*<(analysis|think|thinking|scratchpad)>.*?</\1>
 """Thinking aloud before the summary."""
 _TAG: Final = re.compile(r"</?\w+\s*/?>")
 _DECORATION: Final = " \t*_-#:`>"
-_NOTHINGS: Final = frozenset({"", NOTHING, "none", "(none yet)", "none yet", "n/a", "nothing", "done", "in progress", "blocked"})
+_NOTHINGS: Final = frozenset(
+    {"", NOTHING, "none", "(none yet)", "none yet", "n/a", "nothing", "done", "in progress", "blocked"}
+)
 """What says that there is nothing; with the parts of Progress."""
-_MARKS: Final = re.compile(r"[ ]{0,3}(#{1,6}(?!#))?\s*(?:\(?\d{1,2}[.)])?\s*(\*\*|__)?\s*(?:\(?\d{1,2}[.)])?\s*([^#*_\s].*)", re.DOTALL)
+_MARKS: Final = re.compile(
+    r"[ ]{0,3}(#{1,6}(?!#))?\s*(?:\(?\d{1,2}[.)])?\s*(\*\*|__)?\s*(?:\(?\d{1,2}[.)])?\s*([^#*_\s].*)", re.DOTALL
+)
 
 
 def section_key(title: str) -> str:
@@ -311,5 +336,7 @@ _CHECKPOINT_GUIDANCE: Final[Mapping[str, str]] = {
 CHECKPOINT: Final = Template("checkpoint", tuple(_CHECKPOINT_GUIDANCE), "markdown", _CHECKPOINT_GUIDANCE)
 """As MARKDOWN, and what else a run needs that goes on with tools. Row AC-05."""
 
-TEMPLATES: Final[Mapping[str, Template]] = {template.name: template for template in (EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, CHECKPOINT)}
+TEMPLATES: Final[Mapping[str, Template]] = {
+    template.name: template for template in (EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, CHECKPOINT)
+}
 """By name."""

@@ -1,4 +1,5 @@
-"""Messages as data for a summariser: who said what, which calls with which results, in as many characters as its window holds.
+"""Messages as data for a summariser: who said what, which calls with which results, in as many
+characters as its window holds.
 
     [1] user:
     | Find out when the shop opens.
@@ -9,8 +10,9 @@
     [2] call 1, "search", returned:
     | Monday to Friday, 9 to 5
 
-Lines of what anybody said have a mark before them (`monitor._util.quoting.quoted_lines`), so no text can pose as another speaker. Media are
-named, thinking is left out: pi found that with it the request for a summary was longer than what it summarised.
+Lines of what anybody said have a mark before them (`monitor._util.quoting.quoted_lines`), so no
+text can pose as another speaker. Media are named, thinking is left out: pi found that with it the
+request for a summary was longer than what it summarised.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ CALL_CHARS: Final = 2_000
 NAME_CHARS: Final = 200
 """Of a tool's name, or of what names an attachment."""
 LEAST_WINDOW_TOKENS: Final = 500
-"""A window holds at least so much; in less, nothing can be said of a message but that it is there."""
+"""A window holds at least so much; in less, nothing can be said of a message but that it is
+there.
+"""
 
 
 class Excerpt(NamedTuple):
@@ -49,7 +53,9 @@ class Excerpt(NamedTuple):
 
 
 def most_tokens(text: str) -> int:
-    """As many tokens has `text` at most, in 19 of 20 cases: the estimate and its error. Of two texts together, no more than their sum."""
+    """As many tokens has `text` at most, in 19 of 20 cases: the estimate and its error. Of two
+    texts together, no more than their sum.
+    """
     return with_error(size_of_text(text))
 
 
@@ -59,7 +65,9 @@ def with_error(size: Size) -> int:
 
 
 def as_text(messages: Sequence[Message], *, first: int = 0) -> str:
-    """All of `messages`, the first of which is the message number `first` (from 0; shown from 1)."""
+    """All of `messages`, the first of which is the message number `first` (from 0; shown from
+    1).
+    """
     return "\n".join(_block(message, first + at, _WHOLE) for at, message in enumerate(messages))
 
 
@@ -69,11 +77,12 @@ def blocks(messages: Iterable[Message]) -> list[str]:
 
 
 def windows(messages: Sequence[Message], max_tokens: int, *, first: int = 0) -> list[Excerpt]:
-    """`messages` from the one number `first` on, in as few excerpts of whole messages as have at most `max_tokens` (by `most_tokens`) each.
+    """`messages` from the one number `first` on, in as few excerpts of whole messages as have at
+    most `max_tokens` (by `most_tokens`) each.
 
-    A message that is longer alone is reduced until it fits: its results, then its arguments, then the middle of what is said; a note says
-    how much was left out. The same messages always give the same text. Linear in their size. Raises `ConfigError` below
-    `LEAST_WINDOW_TOKENS`.
+    A message that is longer alone is reduced until it fits: its results, then its arguments, then
+    the middle of what is said; a note says how much was left out. The same messages always give the
+    same text. Linear in their size. Raises `ConfigError` below `LEAST_WINDOW_TOKENS`.
     """
     packed: list[Excerpt] = []
     while first < len(messages):
@@ -82,13 +91,19 @@ def windows(messages: Sequence[Message], max_tokens: int, *, first: int = 0) -> 
     return packed
 
 
-def next_window(messages: Sequence[Message], max_tokens: int, *, first: int = 0, texts: Sequence[str] | None = None) -> Excerpt:
-    """The first of `windows`, which need not be of one size. `texts`: what `blocks` made of `messages`, where it was asked before.
+def next_window(
+    messages: Sequence[Message], max_tokens: int, *, first: int = 0, texts: Sequence[str] | None = None
+) -> Excerpt:
+    """The first of `windows`, which need not be of one size. `texts`: what `blocks` made of
+    `messages`, where it was asked before.
 
     Raises `ConfigError` as they do, and where there is no message left.
     """
     if max_tokens < LEAST_WINDOW_TOKENS or first >= len(messages):
-        raise ConfigError(f"a window of {max_tokens} tokens for message {first} of {len(messages)}; it takes {LEAST_WINDOW_TOKENS} or more")
+        raise ConfigError(
+            f"a window of {max_tokens} tokens for message {first} of {len(messages)}; it takes {LEAST_WINDOW_TOKENS} or"
+            " more"
+        )
     lines: list[str] = []
     used = 0
     for at in range(first, len(messages)):
@@ -127,7 +142,9 @@ _LESS: Final = (
 
 
 def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tuple[str, int]:
-    """`message` as text, and its tokens with the end of its last line. `whole`: all of it, where that is known."""
+    """`message` as text, and its tokens with the end of its last line. `whole`: all of it, where
+    that is known.
+    """
     for detail in (_WHOLE, *_LESS):
         text = whole if whole is not None and detail is _WHOLE else _block(message, at, detail)
         tokens = most_tokens(text + "\n")
@@ -138,7 +155,9 @@ def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tu
 
 
 def _middle_out(lines: Sequence[str], at: int, max_tokens: int) -> str:
-    """As many of its first and of its last lines as fit, and a note of how many are left out between them."""
+    """As many of its first and of its last lines as fit, and a note of how many are left out
+    between them.
+    """
     sizes = [most_tokens(line + "\n") for line in lines]
     begin, end = 0, len(lines)
     room = max_tokens - most_tokens(_left_out(at, len(lines), len(lines)) + "\n")

@@ -1,5 +1,6 @@
-"""How full is too full, and how empty is empty enough. Failure answered: compactions that leave the context nearly full, so that the next
-turn compacts again (Codex #35032), for ever (Claude Code #24179: 211 of them).
+"""How full is too full, and how empty is empty enough. Failure answered: compactions that leave the
+context nearly full, so that the next turn compacts again (Codex #35032), for ever (Claude Code
+#24179: 211 of them).
 
     marks = Marks(window, preset.headroom, low_water=0.6)
     state = Hysteresis(marks)
@@ -21,11 +22,15 @@ from monitor.errors import ConfigError
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 
 LOW_WATER: Final = 0.6
-"""Share of the high-water mark. Ours: from there a run fills two fifths of it again before the next compaction."""
+"""Share of the high-water mark. Ours: from there a run fills two fifths of it again before the next
+compaction.
+"""
 WARNING: Final = 0.9
 """Share of the high-water mark at which it is told that a compaction is near."""
 BY_HAND: Final = 0.95
-"""What is left at most of what was there, when somebody asks for a compaction of a context that is not full."""
+"""What is left at most of what was there, when somebody asks for a compaction of a context that is
+not full.
+"""
 UNKNOWN_WINDOW: Final = 0.6
 """What is left at most of a request that was refused, where nobody says how much would be taken."""
 GROWTH: Final = 0.05
@@ -37,10 +42,11 @@ MOST_FAILURES: Final = 3
 
 @dataclass(slots=True, frozen=True)
 class Marks:
-    """The marks of one window, in tokens of the whole request. `None` where the window is not known: then only a refusal tells.
+    """The marks of one window, in tokens of the whole request. `None` where the window is not
+    known: then only a refusal tells.
 
-    `low_water`: the share of the high-water mark that a compaction must get below. Raises `ConfigError` for one that is not between 0
-    and 1.
+    `low_water`: the share of the high-water mark that a compaction must get below. Raises
+    `ConfigError` for one that is not between 0 and 1.
     """
 
     window: Window
@@ -53,7 +59,9 @@ class Marks:
     warn: int | None = field(init=False, compare=False, repr=False)
     """From here on it is told that the mark is near."""
     ceiling: int | None = field(init=False, compare=False, repr=False)
-    """From here on the run waits for its compaction: halfway between the high-water mark and the end of the window."""
+    """From here on the run waits for its compaction: halfway between the high-water mark and the
+    end of the window.
+    """
 
     def __post_init__(self) -> None:
         if not (is_finite(self.low_water) and 0 < self.low_water < 1):
@@ -70,15 +78,19 @@ class Marks:
 
     @property
     def growth(self) -> int:
-        """By how much the context grows before a compaction that failed is tried again. 0: the window is not known."""
+        """By how much the context grows before a compaction that failed is tried again. 0: the
+        window is not known.
+        """
         return math.ceil((self.window.tokens or 0) * GROWTH)
 
     def target(self, reason: CompactionReason, tokens_before: int) -> int:
-        """What the next request must be below, counted as `tokens_before` is, for a compaction to be accepted.
+        """What the next request must be below, counted as `tokens_before` is, for a compaction to
+        be accepted.
 
-        At the high-water mark that is the low one. By hand, any context may be made a little smaller. Where the run cannot go on
-        without, or where a context that is too full is made smaller by hand, whatever is smaller and not above the high-water mark will
-        do: a stricter target has kept agents from recovering (atomic #1575).
+        At the high-water mark that is the low one. By hand, any context may be made a little
+        smaller. Where the run cannot go on without, or where a context that is too full is made
+        smaller by hand, whatever is smaller and not above the high-water mark will do: a stricter
+        target has kept agents from recovering (atomic #1575).
         """
         high, low = self.high, self.low
         if reason in PRESSING or (reason is CompactionReason.MANUAL and high is not None and tokens_before > high):
@@ -88,7 +100,9 @@ class Marks:
         return math.floor(tokens_before * BY_HAND) + 1
 
     def relearned(self, window: Window) -> Marks:
-        """The same marks of another window: its provider has stated its limit, or another model goes on."""
+        """The same marks of another window: its provider has stated its limit, or another model
+        goes on.
+        """
         return replace(self, window=window)
 
 
@@ -101,9 +115,10 @@ class Hysteresis:
 
     `automatic`: `False` never compacts or warns; what is asked for by hand is the caller's.
 
-    A compaction that failed is not due again at once but when the context has grown, lest a failing summariser be asked before every
-    call; the ceiling is another matter than the high-water mark, so it is due all the same. Too many in a row that came to nothing open a
-    breaker: the high-water mark asks no more, the ceiling does. One that is accepted closes it.
+    A compaction that failed is not due again at once but when the context has grown, lest a failing
+    summariser be asked before every call; the ceiling is another matter than the high-water mark,
+    so it is due all the same. Too many in a row that came to nothing open a breaker: the high-water
+    mark asks no more, the ceiling does. One that is accepted closes it.
     """
 
     __slots__ = ("_automatic", "_failures", "_held", "_ineffective", "_warned", "marks")
@@ -149,8 +164,9 @@ class Hysteresis:
     def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> bool:
         """One came to nothing, at so many tokens. Whether that has opened the breaker.
 
-        One that was asked for by hand says little of the others: it may have been asked for of a context with little in it. One that was
-        not begun, or that the run or another edit has overtaken, does not count, and after a `STALE` one the next is due at once.
+        One that was asked for by hand says little of the others: it may have been asked for of a
+        context with little in it. One that was not begun, or that the run or another edit has
+        overtaken, does not count, and after a `STALE` one the next is due at once.
         """
         was_open = self.open
         if reason is CompactionReason.MANUAL or failure is CompactionFailure.STALE:
@@ -164,7 +180,9 @@ class Hysteresis:
         return self.open and not was_open
 
     def relearned(self, window: Window) -> None:
-        """The window is another one than was thought: what failed in the one before may be tried at the new marks."""
+        """The window is another one than was thought: what failed in the one before may be tried at
+        the new marks.
+        """
         self.marks = self.marks.relearned(window)
         self._held.clear()
 

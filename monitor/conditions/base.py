@@ -1,19 +1,21 @@
 """What a condition is, and how conditions combine.
 
-A condition reads a `RunState` and keeps nothing itself, so it can be shared by any number of runs. The questions:
+A condition reads a `RunState` and keeps nothing itself, so it can be shared by any number of runs.
+The questions:
 
 - `evaluate(state)`: is it true now? Then a `Stop` with reason, limit, value and source.
-- `deadline(state)`: when would it become true if nothing else happened? The harness sleeps until the earliest.
-- `token_headroom(state)`, `cost_headroom(state)`: how many more tokens could come, how many more dollars be spent,
-  before it might become true? The core counts both down.
+- `deadline(state)`: when would it become true if nothing else happened? The harness sleeps until
+  the earliest.
+- `token_headroom(state)`, `cost_headroom(state)`: how many more tokens could come, how many more
+  dollars be spent, before it might become true? The core counts both down.
 - `progress(state)`: how far each limit is used up. The core warns before one is reached.
 
-`a | b` is true when one is, `a & b` when all are (the first gives the reason), `~a` when `a` is not. Every `Stop` of a
-composition carries the tree.
+`a | b` is true when one is, `a & b` when all are (the first gives the reason), `~a` when `a` is
+not. Every `Stop` of a composition carries the tree.
 
-When several things are true at the same look, the user's abort wins, then loops, then limits. Among the parts of `a | b`
-the one that became true first gives the reason: a timed one became true at its deadline, any other one now. In doubt it
-is the one written first.
+When several things are true at the same look, the user's abort wins, then loops, then limits. Among
+the parts of `a | b` the one that became true first gives the reason: a timed one became true at its
+deadline, any other one now. In doubt it is the one written first.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class Condition(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         known = _KNOWN.get(tag_of(cls))
-        if known is None or known.__module__ == cls.__module__:  # a stranger of the same name does not take over the JSON form
+        # a stranger of the same name does not take over the JSON form
+        if known is None or known.__module__ == cls.__module__:
             _KNOWN[tag_of(cls)] = cls
 
     @property
@@ -54,32 +57,45 @@ class Condition(ABC):
         """A `Stop` if the condition is true of `state`."""
 
     def deadline(self, state: RunState) -> float | None:
-        """The earliest moment, in seconds since the run began, at which it becomes true without any event; `None`: none."""
+        """The earliest moment, in seconds since the run began, at which it becomes true without any
+        event; `None`: none.
+        """
         return None
 
     def token_headroom(self, state: RunState) -> int | None:
-        """Tokens that can still come before it might become true; `None`: it does not depend on tokens."""
+        """Tokens that can still come before it might become true; `None`: it does not depend on
+        tokens.
+        """
         return None
 
     def cost_headroom(self, state: RunState) -> float | None:
-        """US dollars that can still be spent before it might become true; `None`: it does not depend on the cost."""
+        """US dollars that can still be spent before it might become true; `None`: it does not
+        depend on the cost.
+        """
         return None
 
     def progress(self, state: RunState) -> Sequence[Met]:
-        """How far each limit is used up, `value` of `limit`: always the same limits in the same order. Empty: nothing to warn of."""
+        """How far each limit is used up, `value` of `limit`: always the same limits in the same
+        order. Empty: nothing to warn of.
+        """
         return ()
 
     def met(self, state: RunState) -> Met:
         """Whether it is true, as a node of the tree in a `Stop`."""
         stop = self.evaluate(state)
-        return Met(self.name, met=stop is not None, value=stop.value if stop else None, limit=stop.limit if stop else None)
+        return Met(
+            self.name, met=stop is not None, value=stop.value if stop else None, limit=stop.limit if stop else None
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; `condition_from_dict` is the inverse."""
         if not _is_dataclass(type(self)):
             raise ConfigError(f"condition {self.name!r} is no dataclass and so has no JSON form")
         values = {name: getattr(self, name) for name in _field_names(type(self))}
-        return {"type": tag_of(type(self)), **{name: v.value if isinstance(v, Enum) else v for name, v in values.items()}}
+        return {
+            "type": tag_of(type(self)),
+            **{name: v.value if isinstance(v, Enum) else v for name, v in values.items()},
+        }
 
     def __or__(self, other: Condition) -> Condition:
         if not isinstance(other, Condition):
@@ -211,7 +227,11 @@ class AllOf(_Composition):
 
     def token_headroom(self, state: RunState) -> int | None:
         return min(
-            (h for part in self.parts if part.evaluate(state) is None and (h := part.token_headroom(state)) is not None),
+            (
+                h
+                for part in self.parts
+                if part.evaluate(state) is None and (h := part.token_headroom(state)) is not None
+            ),
             default=None,
         )
 
@@ -224,7 +244,9 @@ class AllOf(_Composition):
 
 @dataclass(frozen=True)
 class Not(Condition):
-    """`~a`. It has no deadline, and nothing of it is counted down: it is looked at when something happens."""
+    """`~a`. It has no deadline, and nothing of it is counted down: it is looked at when something
+    happens.
+    """
 
     part: Condition
 

@@ -1,4 +1,6 @@
-"""Limits on time. They read no clock: the harness passes the time in, and sleeps until `deadline(state)`."""
+"""Limits on time. They read no clock: the harness passes the time in, and sleeps until
+`deadline(state)`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ ROUNDING_S = 1e-6
 
 @dataclass(frozen=True)
 class _Timed(Condition):
-    """True from `_due(state)` on. While a person is asked the clock stands still: no deadline comes closer."""
+    """True from `_due(state)` on. While a person is asked the clock stands still: no deadline comes
+    closer.
+    """
 
     seconds: float
 
@@ -27,7 +31,9 @@ class _Timed(Condition):
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float):
             raise ConfigError(f"{type(self).__name__} takes seconds as a number, not {self.seconds!r}")
         if not 0 <= self.seconds <= sys.float_info.max:
-            raise ConfigError(f"{type(self).__name__} takes a finite number of seconds that is not negative, not {self.seconds!r}")
+            raise ConfigError(
+                f"{type(self).__name__} takes a finite number of seconds that is not negative, not {self.seconds!r}"
+            )
 
     @abstractmethod
     def _due(self, state: RunState) -> float | None:
@@ -48,8 +54,8 @@ class _Timed(Condition):
 class Timeout(_Timed):
     """The whole run, in seconds: opening, streaming, tools and the caller's own time between turns.
 
-    Time in which a person is asked does not count. `exclude_retry_delays`: nor does what is spent waiting before another
-    attempt, because a provider failed or asked for it.
+    Time in which a person is asked does not count. `exclude_retry_delays`: nor does what is spent
+    waiting before another attempt, because a provider failed or asked for it.
     """
 
     exclude_retry_delays: bool = field(default=False, kw_only=True)
@@ -79,7 +85,9 @@ class Timeout(_Timed):
 
 @dataclass(frozen=True)
 class IdleTimeout(_Timed):
-    """How long the provider may be silent, in seconds. The caller's own time between chunks does not count."""
+    """How long the provider may be silent, in seconds. The caller's own time between chunks does
+    not count.
+    """
 
     def _due(self, state: RunState) -> float | None:
         return None if state.waiting_since_s is None or state.paused else state.waiting_since_s + self.seconds
@@ -92,7 +100,9 @@ class IdleTimeout(_Timed):
 
 @dataclass(frozen=True)
 class FirstChunkTimeout(_Timed):
-    """How long a stream may take to deliver its first chunk, in seconds, opening and SDK retries included."""
+    """How long a stream may take to deliver its first chunk, in seconds, opening and SDK retries
+    included.
+    """
 
     def _due(self, state: RunState) -> float | None:
         if state.stream_started_s is None or state.first_chunk_seen or state.paused:

@@ -26,7 +26,8 @@ def _checked(reason: object, whose: str) -> TerminateReason:
 
 @dataclass(frozen=True)
 class Predicate(Condition):
-    """The caller's own question. Asked at the transitions of a run (turns, tool calls, results, usage), not at every chunk.
+    """The caller's own question. Asked at the transitions of a run (turns, tool calls, results,
+    usage), not at every chunk.
 
     It has no JSON form, and is picklable only if `fn` is.
     """
@@ -36,7 +37,11 @@ class Predicate(Condition):
     label: str | None = field(default=None, init=False, repr=False)
 
     def __init__(
-        self, fn: Callable[[RunState], bool], *, reason: TerminateReason = TerminateReason.CONDITION_MET, name: str | None = None
+        self,
+        fn: Callable[[RunState], bool],
+        *,
+        reason: TerminateReason = TerminateReason.CONDITION_MET,
+        name: str | None = None,
     ) -> None:
         if not callable(fn):
             raise ConfigError(f"Predicate takes a function of the run's state, not {fn!r}")
@@ -98,4 +103,6 @@ class TaskDone(Condition):
     """The judge said that the task is done. Never true of a run without a judge."""
 
     def evaluate(self, state: RunState) -> Stop | None:
-        return Stop(TerminateReason.GOAL, "the judge said that the task is done", self.name) if state.task_done else None
+        return (
+            Stop(TerminateReason.GOAL, "the judge said that the task is done", self.name) if state.task_done else None
+        )

@@ -1,4 +1,6 @@
-"""Limits on what a run may use. All of them mean "at most n": the one that would exceed it ends the run."""
+"""Limits on what a run may use. All of them mean "at most n": the one that would exceed it ends the
+run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from monitor.verdicts import Met, Stop
 
 def _at_least_one(name: str, value: object) -> None:
     if not (is_whole(value) and value >= 1):
-        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}; leave the condition out for no limit")
+        raise ConfigError(
+            f"{name} must be a whole number of at least 1, not {value!r}; leave the condition out for no limit"
+        )
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,9 @@ class MaxModelCalls(Condition):
 
 @dataclass(frozen=True)
 class MaxToolCalls(Condition):
-    """At most this many tool calls. The call that exceeds it is seen in the stream, before it is carried out."""
+    """At most this many tool calls. The call that exceeds it is seen in the stream, before it is
+    carried out.
+    """
 
     calls: int
 
@@ -77,10 +83,11 @@ class MaxToolCalls(Condition):
 
 @dataclass(frozen=True)
 class MaxConsecutiveErrors(Condition):
-    """At most this many errors in a row, of the model call or of tools; the next one ends the run, a success starts anew.
+    """At most this many errors in a row, of the model call or of tools; the next one ends the run,
+    a success starts anew.
 
-    Siblings that fail together are one error, and none if one of them succeeded: nobody has told the model yet. (3 is what the field takes,
-    Microsoft's agent framework among others.)
+    Siblings that fail together are one error, and none if one of them succeeded: nobody has told
+    the model yet. (3 is what the field takes, Microsoft's agent framework among others.)
     """
 
     errors: int = 3
@@ -99,7 +106,8 @@ class MaxConsecutiveErrors(Condition):
 class TokenLimit(Condition):
     """At most this many tokens over the run, in total, of input, or of output (reasoning included).
 
-    While a stream runs, what the provider has not reported yet counts by estimate; its report makes it exact.
+    While a stream runs, what the provider has not reported yet counts by estimate; its report makes
+    it exact.
     """
 
     total_tokens: int | None = None
@@ -114,7 +122,11 @@ class TokenLimit(Condition):
             _at_least_one(f"TokenLimit.{name}", value)
 
     def _limits(self) -> tuple[tuple[str, int | None], ...]:
-        return (("total_tokens", self.total_tokens), ("input_tokens", self.input_tokens), ("output_tokens", self.output_tokens))
+        return (
+            ("total_tokens", self.total_tokens),
+            ("input_tokens", self.input_tokens),
+            ("output_tokens", self.output_tokens),
+        )
 
     def evaluate(self, state: RunState) -> Stop | None:
         for name, limit in self._limits():
@@ -127,7 +139,11 @@ class TokenLimit(Condition):
         return None
 
     def token_headroom(self, state: RunState) -> int | None:
-        room = [limit - getattr(state.usage, name) for name, limit in self._limits() if limit is not None and name != "input_tokens"]
+        room = [
+            limit - getattr(state.usage, name)
+            for name, limit in self._limits()
+            if limit is not None and name != "input_tokens"
+        ]
         return max(0, min(room)) if room else None
 
     def progress(self, state: RunState) -> Sequence[Met]:
@@ -137,16 +153,20 @@ class TokenLimit(Condition):
 
 @dataclass(frozen=True)
 class CostLimit(Condition):
-    """At most so many US dollars over the run, by the price table of the run; without one nothing is known to cost anything.
+    """At most so many US dollars over the run, by the price table of the run; without one nothing
+    is known to cost anything.
 
-    While a stream runs, what the provider has not reported yet counts by estimate; its report makes it exact.
+    While a stream runs, what the provider has not reported yet counts by estimate; its report makes
+    it exact.
     """
 
     usd: float
 
     def __post_init__(self) -> None:
         if not is_finite(self.usd) or self.usd <= 0:
-            raise ConfigError(f"CostLimit.usd must be a finite number above 0, not {self.usd!r}; leave the condition out for no limit")
+            raise ConfigError(
+                f"CostLimit.usd must be a finite number above 0, not {self.usd!r}; leave the condition out for no limit"
+            )
 
     def evaluate(self, state: RunState) -> Stop | None:
         if state.cost_usd <= self.usd + ROUNDING_USD:

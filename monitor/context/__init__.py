@@ -1,4 +1,6 @@
-"""The conversation as the model is shown it: always valid, and never larger than it must be. No model, no clock, no I/O."""
+"""The conversation as the model is shown it: always valid, and never larger than it must be. No
+model, no clock, no I/O.
+"""
 
 from monitor.context.curate import curated as curated
 from monitor.context.curate import recorded as recorded

@@ -51,7 +51,9 @@ class PairedCall:
 
 
 class Open:
-    """Calls that wait for a result, by whatever a result may know of them; those of the newest turn first, in call order."""
+    """Calls that wait for a result, by whatever a result may know of them; those of the newest turn
+    first, in call order.
+    """
 
     def __init__(self) -> None:
         self._groups: defaultdict[Hashable, list[deque[Slot]]] = defaultdict(list)

@@ -1,4 +1,6 @@
-"""What of a recorded history is worth sending and keeping, by the rules of Gemini CLI. Pairing is left to `repair`."""
+"""What of a recorded history is worth sending and keeping, by the rules of Gemini CLI. Pairing is
+left to `repair`.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,17 @@ from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.messages import Reasoning, Text
 
 SILENT: Final = "(The model said nothing.)"
-"""Stands where the model said nothing, so that what the user says next is not read as one with what came before."""
+"""Stands where the model said nothing, so that what the user says next is not read as one with what
+came before.
+"""
 
 
 def curated(history: Iterable[RawMessage]) -> Iterator[RawMessage]:
-    """What the user said and what tools returned, always; a run of the model's records only if every one of them is valid.
+    """What the user said and what tools returned, always; a run of the model's records only if
+    every one of them is valid.
 
-    Valid is a record that has parts, none of them empty or unread. Half of an answer that failed in the middle is worse than none: the
-    model would go on with it.
+    Valid is a record that has parts, none of them empty or unread. Half of an answer that failed in
+    the middle is worse than none: the model would go on with it.
     """
     for of_the_model, run in groupby(history, lambda message: message.role == "assistant"):
         records = list(run)
@@ -35,9 +40,10 @@ def _is_valid(record: RawMessage) -> bool:
 def recorded(history: Iterable[RawMessage]) -> list[RawMessage]:
     """A history as it is worth keeping.
 
-    What the user said is there once, though a failed call was tried again with it. Thoughts are left away, unless the provider wants them
-    back (they are signed). Text that came in pieces is one text. Where the model said nothing, also between a result and what the user
-    says next, `SILENT` stands.
+    What the user said is there once, though a failed call was tried again with it. Thoughts are
+    left away, unless the provider wants them back (they are signed). Text that came in pieces is
+    one text. Where the model said nothing, also between a result and what the user says next,
+    `SILENT` stands.
     """
     turns: list[list[RawMessage]] = []
     for message in history:
@@ -59,7 +65,12 @@ def _is_result(message: RawMessage) -> bool:
 def _record(turn: Sequence[RawMessage]) -> RawMessage:
     if turn[-1].role != "assistant":
         return turn[-1]
-    parts = [part for message in turn for part in message.parts if not (isinstance(part, Reasoning) and part.signature is None)]
+    parts = [
+        part
+        for message in turn
+        for part in message.parts
+        if not (isinstance(part, Reasoning) and part.signature is None)
+    ]
     said: list[RawPart] = []
     for is_text, run in groupby(parts, lambda part: isinstance(part, Text)):
         if not is_text:

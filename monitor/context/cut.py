@@ -1,6 +1,8 @@
-"""Where a history may be cut in two: what comes before is summarised, what comes after stays as it is.
+"""Where a history may be cut in two: what comes before is summarised, what comes after stays as it
+is.
 
-A cut stands between messages, so a call and its result are on the same side. It never stands behind thinking that the next message goes on.
+A cut stands between messages, so a call and its result are on the same side. It never stands behind
+thinking that the next message goes on.
 """
 
 from __future__ import annotations
@@ -31,18 +33,20 @@ class Cut:
     index: int
     """The first message that stays; the number of messages where none does."""
     turn_start: int | None
-    """The user turn that is split begins there; `None` where no turn is. What stands between it and `index` is that turn's beginning, and
-    may deserve a summary of its own.
+    """The user turn that is split begins there; `None` where no turn is. What stands between it and
+    `index` is that turn's beginning, and may deserve a summary of its own.
     """
     kept_tokens: int
     """Estimated, of what stays."""
 
     def edit(self, base_version: int, summary: Messages, *, start: int = 0, note: str = "") -> HistoryEdit:
-        """`summary` in the place of everything up to the cut, of a history that was at `base_version` when the cut was made.
+        """`summary` in the place of everything up to the cut, of a history that was at
+        `base_version` when the cut was made.
 
-        `start`: so many messages stay before it, e.g. rules that the program put there; by default the summary takes the place of an
-        earlier one, too. Raises `ConfigError` where nothing would be replaced, and for a split turn that nothing precedes: no provider
-        takes a history that begins with the model.
+        `start`: so many messages stay before it, e.g. rules that the program put there; by default
+        the summary takes the place of an earlier one, too. Raises `ConfigError` where nothing would
+        be replaced, and for a split turn that nothing precedes: no provider takes a history that
+        begins with the model.
         """
         if not is_whole(start) or not 0 <= start < self.index:
             raise ConfigError(f"the cut at message {self.index} leaves nothing to replace from message {start!r} on")
@@ -58,12 +62,19 @@ def tail_budget(usable_tokens: int, *, share: float = 0.25, least: int = 2_000, 
 
 
 def cut_by_turns(
-    messages: Sequence[Message], budget_tokens: int, *, tail_turns: int | None = 2, head: int = 0, tokens: MessageTokens = message_tokens
+    messages: Sequence[Message],
+    budget_tokens: int,
+    *,
+    tail_turns: int | None = 2,
+    head: int = 0,
+    tokens: MessageTokens = message_tokens,
 ) -> Cut | None:
-    """Keep of the newest `tail_turns` user turns (`None`: of all) what fits into `budget_tokens`; of a turn that does not fit, its end.
+    """Keep of the newest `tail_turns` user turns (`None`: of all) what fits into `budget_tokens`;
+    of a turn that does not fit, its end.
 
-    No tail, so that all is summarised: for `tail_turns` <= 0, where not even the last message fits, and where the tail would leave nothing
-    to summarise. `None`: there is nothing behind the head. Source: opencode.
+    No tail, so that all is summarised: for `tail_turns` <= 0, where not even the last message fits,
+    and where the tail would leave nothing to summarise. `None`: there is nothing behind the head.
+    Source: opencode.
     """
     check_number("budget_tokens", budget_tokens, 0)
     _check_head(head, messages)
@@ -90,10 +101,11 @@ def cut_by_tokens(
     head: int = 0,
     tokens: MessageTokens = message_tokens,
 ) -> Cut | None:
-    """Keep the newest messages up to and with the one that fills `keep_recent_tokens`. `None`: they all stay, there is nothing to cut.
+    """Keep the newest messages up to and with the one that fills `keep_recent_tokens`. `None`: they
+    all stay, there is nothing to cut.
 
-    `whole_turns`: keep from the next beginning of a user turn on; where none comes, the newest turn stays whole, however large it is.
-    Source: pi.
+    `whole_turns`: keep from the next beginning of a user turn on; where none comes, the newest turn
+    stays whole, however large it is. Source: pi.
     """
     check_number("keep_recent_tokens", keep_recent_tokens, 0)
     _check_head(head, messages)
@@ -113,12 +125,17 @@ def cut_by_tokens(
 
 
 def cut_by_share(
-    messages: Sequence[Message], share: float = SUMMARISED_SHARE, *, head: int = 0, tokens: MessageTokens = message_tokens
+    messages: Sequence[Message],
+    share: float = SUMMARISED_SHARE,
+    *,
+    head: int = 0,
+    tokens: MessageTokens = message_tokens,
 ) -> Cut | None:
     """Summarise at least `share` of the size: cut before the first user message behind so much.
 
-    Where there is none, all is summarised if the model has said the last word, else the cut is before the last user message. `None`: there
-    is nothing before that. Raises `ConfigError` for a share that is not between 0 and 1. Source: Gemini CLI.
+    Where there is none, all is summarised if the model has said the last word, else the cut is
+    before the last user message. `None`: there is nothing before that. Raises `ConfigError` for a
+    share that is not between 0 and 1. Source: Gemini CLI.
     """
     if not is_finite(share) or not 0 < share < 1:
         raise ConfigError(f"share is {share!r}; it must be more than 0 and less than 1")
@@ -143,7 +160,11 @@ def _is_last_word(message: Message) -> bool:
 
 def _cut(messages: Sequence[Message], index: int, head: int, kept: int) -> Cut:
     inside = index < len(messages) and not isinstance(messages[index], UserMessage)
-    start = next((place for place in range(index - 1, head, -1) if isinstance(messages[place], UserMessage)), head) if inside else None
+    start = (
+        next((place for place in range(index - 1, head, -1) if isinstance(messages[place], UserMessage)), head)
+        if inside
+        else None
+    )
     return Cut(index, start, kept)
 
 
@@ -157,7 +178,9 @@ def _allowed(messages: Sequence[Message], index: int, kept: int, tokens: Message
 
 def _goes_on(before: Message, after: Message) -> bool:
     """The service takes thinking and what it led to as one."""
-    thinking = isinstance(before, AssistantMessage) and bool(before.content) and isinstance(before.content[-1], Reasoning)
+    thinking = (
+        isinstance(before, AssistantMessage) and bool(before.content) and isinstance(before.content[-1], Reasoning)
+    )
     return thinking and isinstance(after, AssistantMessage)
 
 

@@ -34,7 +34,9 @@ RULES: Final[Mapping[Form, FormRules]] = {
     "anthropic": FormRules(re.compile(r"[A-Za-z0-9_-]{1,64}"), re.compile(r"[A-Za-z0-9_-]{1,128}"), unique_ids=True),
 }
 
-PORTABLE: Final = FormRules(re.compile(r"[A-Za-z0-9_-]{1,40}"), re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}"), unique_ids=True)
+PORTABLE: Final = FormRules(
+    re.compile(r"[A-Za-z0-9_-]{1,40}"), re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}"), unique_ids=True
+)
 """What all of them take."""
 
 

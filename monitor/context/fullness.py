@@ -1,6 +1,8 @@
-"""Whether a conversation has come to what may be used of its window: before each call, and when an answer has come.
+"""Whether a conversation has come to what may be used of its window: before each call, and when an
+answer has come.
 
-Failure answered: a provider that refuses the request, or cuts off the answer, or reads only a part of the prompt and says nothing.
+Failure answered: a provider that refuses the request, or cuts off the answer, or reads only a part
+of the prompt and says nothing.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ class Full:
 
 
 class Fullness:
-    """Watches one conversation with one model. In a window that is not known nothing is ever full, and nothing is measured: until the
-    provider refuses a request and says how much it takes.
+    """Watches one conversation with one model. In a window that is not known nothing is ever full,
+    and nothing is measured: until the provider refuses a request and says how much it takes.
 
-    The same is told once: again when the context has been made smaller in between. What a call costs here does not grow with the history.
+    The same is told once: again when the context has been made smaller in between. What a call
+    costs here does not grow with the history.
     """
 
     def __init__(self, history: History, window: Window, headroom: Headroom = DEFAULT) -> None:
@@ -67,13 +70,24 @@ class Fullness:
         self.fixed(instructions, tools)
         count = self.meter.count()
         self.meter.sent()
-        return self._told_once(count.tokens, f"the next request has about {count.tokens:,} tokens ({count.low:,} to {count.high:,})")
+        return self._told_once(
+            count.tokens, f"the next request has about {count.tokens:,} tokens ({count.low:,} to {count.high:,})"
+        )
 
     def after_call(
-        self, usage: Usage, *, well: bool, finish_reason: FinishReason | None = None, raw_finish_reason: str | None = None
+        self,
+        usage: Usage,
+        *,
+        well: bool,
+        finish_reason: FinishReason | None = None,
+        raw_finish_reason: str | None = None,
     ) -> Full | None:
-        """The answer has come. `usage`: of this one call, as the provider counts it. `well`: it is complete, and no error."""
-        overflow = read_answer(usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason)
+        """The answer has come. `usage`: of this one call, as the provider counts it. `well`: it is
+        complete, and no error.
+        """
+        overflow = read_answer(
+            usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason
+        )
         tokens = total_tokens(usage) or 0
         if overflow is not None and overflow.kind in _SAID:
             self._told = True
@@ -81,21 +95,31 @@ class Fullness:
         if self._usable is None or not usage.input_tokens:
             return None
         self.meter.reported(
-            UsageReport(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens, usage.cached_tokens, usage.total_tokens)
+            UsageReport(
+                usage.input_tokens, usage.output_tokens, usage.reasoning_tokens, usage.cached_tokens, usage.total_tokens
+            )
         )
         if well:
             self.meter.answered()
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
 
     def after_turn(self, turn: Turn) -> Full | None:
-        """The same of a turn that was one call, whatever its answer was; a refusal that states the limit lowers it from now on."""
+        """The same of a turn that was one call, whatever its answer was; a refusal that states the
+        limit lowers it from now on.
+        """
         if turn.model_error is not None:
             self._learn(turn.model_error)
         well = turn.stopped is None and turn.finish_reason is not None
-        return self.after_call(turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason)
+        return self.after_call(
+            turn.usage, well=well, finish_reason=turn.finish_reason, raw_finish_reason=turn.raw_finish_reason
+        )
 
     def _learn(self, error: ModelError) -> None:
-        overflow = read_failure(error.message, status=error.status, code=error.code) if error.kind is ErrorKind.OVERFLOW else None
+        overflow = (
+            read_failure(error.message, status=error.status, code=error.code)
+            if error.kind is ErrorKind.OVERFLOW
+            else None
+        )
         if overflow is not None and overflow.window_tokens:
             self.window = self.window.learned(overflow.window_tokens)
             self._usable = self._headroom.usable(self.window)
@@ -105,7 +129,9 @@ class Fullness:
         told, self._told = self._told, full
         if not full or told or self._usable is None:
             return None
-        return Full(tokens, self._usable, f"{detail}; {self._usable:,} of the window's {self.window.tokens:,} may be used")
+        return Full(
+            tokens, self._usable, f"{detail}; {self._usable:,} of the window's {self.window.tokens:,} may be used"
+        )
 
 
 _SAID = {

@@ -1,7 +1,9 @@
-"""The one owner of a conversation. Whoever wants to change it proposes an edit against the version that it has seen.
+"""The one owner of a conversation. Whoever wants to change it proposes an edit against the version
+that it has seen.
 
-Failures answered: a summary that comes late and overwrites what was said meanwhile, two reductions at once of which one undoes the other,
-and originals that are gone once something has been shortened.
+Failures answered: a summary that comes late and overwrites what was said meanwhile, two reductions
+at once of which one undoes the other, and originals that are gone once something has been
+shortened.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from monitor.messages import AssistantMessage, Message, UserMessage
 
 @dataclass(slots=True, frozen=True)
 class HistoryEdit:
-    """The messages from `start` to `stop` (exclusive) of the history as it was at `base_version` become `replacement`.
+    """The messages from `start` to `stop` (exclusive) of the history as it was at `base_version`
+    become `replacement`.
 
-    Everything before `start` stays as the provider has cached it. Nothing is changed until a `History` commits it.
+    Everything before `start` stays as the provider has cached it. Nothing is changed until a
+    `History` commits it.
     """
 
     base_version: int
@@ -34,7 +38,9 @@ class HistoryEdit:
     """What it does and why, for people."""
 
     def applied_to(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """What `messages`, those of `base_version` and perhaps later ones behind them, would become."""
+        """What `messages`, those of `base_version` and perhaps later ones behind them, would
+        become.
+        """
         return (*messages[: self.start], *self.replacement, *messages[self.stop :])
 
 
@@ -46,7 +52,9 @@ class Committed:
     version: int
     """Of the history with it."""
     start: int
-    """Where it stands: `edit.start`, moved by what earlier edits had made shorter or longer before it."""
+    """Where it stands: `edit.start`, moved by what earlier edits had made shorter or longer before
+    it.
+    """
     replaced: tuple[Message, ...]
     """What stood there."""
 
@@ -58,7 +66,9 @@ class Committed:
 
 @dataclass(slots=True, frozen=True)
 class Stale:
-    """An edit that was refused, because the messages that it replaces are no longer those that it was made for."""
+    """An edit that was refused, because the messages that it replaces are no longer those that it
+    was made for.
+    """
 
     edit: HistoryEdit
     by: Committed
@@ -66,7 +76,8 @@ class Stale:
 
 
 class History:
-    """Messages in order, to which messages are added and edits are committed. Every change makes a new `version`, counted from 0.
+    """Messages in order, to which messages are added and edits are committed. Every change makes a
+    new `version`, counted from 0.
 
     An edit changes what the model is shown. What was said stays readable: `originals`, `behind`.
     """
@@ -105,7 +116,9 @@ class History:
         return len(self._messages)
 
     def append(self, message: Message) -> None:
-        """Add what was said last. Raises `ConfigError` for what is no message, and for a result without its call."""
+        """Add what was said last. Raises `ConfigError` for what is no message, and for a result
+        without its call.
+        """
         self._add(message)
         self._lengths.append(len(self._messages))
 
@@ -117,7 +130,8 @@ class History:
     def behind(self, start: int, stop: int) -> tuple[Message, ...]:
         """The originals that the messages shown from `start` to `stop` (exclusive) stand for.
 
-        Where an edit put as many messages as it took, each stands for its own; else all of them stand for all.
+        Where an edit put as many messages as it took, each stands for its own; else all of them
+        stand for all.
         """
         origins = self._origins[start:stop]
         if not origins:
@@ -129,9 +143,11 @@ class History:
         return self._origins[index - 1][1] if index else 0
 
     def commit(self, edit: HistoryEdit) -> Committed | Stale:
-        """Apply `edit`, wherever its messages stand by now; or refuse it, if another edit has changed any of them since.
+        """Apply `edit`, wherever its messages stand by now; or refuse it, if another edit has
+        changed any of them since.
 
-        Messages that were appended since stay behind it. Raises `ConfigError` for an edit of messages that there were none of.
+        Messages that were appended since stay behind it. Raises `ConfigError` for an edit of
+        messages that there were none of.
         """
         placed = self._placed(edit)
         if isinstance(placed, Committed):
@@ -139,7 +155,9 @@ class History:
         return self._apply(edit, *placed)
 
     def refuses(self, edit: HistoryEdit) -> Stale | None:
-        """What `commit` would refuse it for; `None`: it would apply it. Raises what `commit` raises."""
+        """What `commit` would refuse it for; `None`: it would apply it. Raises what `commit`
+        raises.
+        """
         placed = self._placed(edit)
         return Stale(edit, placed) if isinstance(placed, Committed) else None
 
@@ -149,7 +167,9 @@ class History:
             raise ConfigError(f"the edit is of version {edit.base_version}; the history is at version {self.version}")
         length = self._lengths[edit.base_version]
         if not 0 <= edit.start <= edit.stop <= length:
-            raise ConfigError(f"the edit is of messages {edit.start} to {edit.stop}; version {edit.base_version} has {length}")
+            raise ConfigError(
+                f"the edit is of messages {edit.start} to {edit.stop}; version {edit.base_version} has {length}"
+            )
         for message in edit.replacement:
             _check(message)
         start, stop = edit.start, edit.stop
@@ -176,7 +196,9 @@ class History:
 
     def _origin(self, start: int, stop: int) -> tuple[int, int]:
         if start < stop:
-            return min(first for first, _ in self._origins[start:stop]), max(last for _, last in self._origins[start:stop])
+            return min(first for first, _ in self._origins[start:stop]), max(
+                last for _, last in self._origins[start:stop]
+            )
         here = self._origins[start - 1][1] if start else 0
         return here, here
 
@@ -198,4 +220,6 @@ def _check(message: object) -> None:
         calls = Counter(part.id for part in message.content if isinstance(part, ToolCall))
         orphans = Counter(result.id for result in message.results) - calls
         if orphans:
-            raise ConfigError(f"the message has a result without its call: {min(orphans)!r}; `repair` takes such histories")
+            raise ConfigError(
+                f"the message has a result without its call: {min(orphans)!r}; `repair` takes such histories"
+            )

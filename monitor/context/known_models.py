@@ -1,7 +1,9 @@
-"""How much the known models take. Data with a date: what is not here is not guessed silently (`monitor.context.window`).
+"""How much the known models take. Data with a date: what is not here is not guessed silently
+(`monitor.context.window`).
 
-From LiteLLM's `model_prices_and_context_window.json` of version 1.109.1, which cites the providers' own pages; for Gemma 4 the smaller
-number of Gemini CLI. Where hosts of the same model differ, the smallest.
+From LiteLLM's `model_prices_and_context_window.json` of version 1.109.1, which cites the providers'
+own pages; for Gemma 4 the smaller number of Gemini CLI. Where hosts of the same model differ, the
+smallest.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ DATE: Final = "2026-11-20"
 
 @dataclass(slots=True, frozen=True)
 class ModelLimits:
-    """In tokens. `context`: prompt and answer together. `prompt`: of the prompt alone, where the provider sets a limit of its own."""
+    """In tokens. `context`: prompt and answer together. `prompt`: of the prompt alone, where the
+    provider sets a limit of its own.
+    """
 
     context: int
     output: int
@@ -27,9 +31,10 @@ _GROUPS: Final[tuple[tuple[ModelLimits, str], ...]] = (
     (
         ModelLimits(1_048_576, 65_536),
         (
-            "gemini-2.5-pro gemini-2.5-flash gemini-2.5-flash-lite gemini-3-flash-preview gemini-3.1-pro-preview gemini-3.1-flash-lite"
-            " gemini-3.1-flash-lite-preview gemini-3.5-flash gemini-3.5-flash-lite gemini-3.6-flash gemini-3.7-flash gemini-3.8-flash"
-            " gemini-flash-latest gemini-flash-lite-latest gemini-pro-latest"
+            "gemini-2.5-pro gemini-2.5-flash gemini-2.5-flash-lite gemini-3-flash-preview gemini-3.1-pro-preview"
+            " gemini-3.1-flash-lite gemini-3.1-flash-lite-preview gemini-3.5-flash gemini-3.5-flash-lite"
+            " gemini-3.6-flash gemini-3.7-flash gemini-3.8-flash gemini-flash-latest gemini-flash-lite-latest"
+            " gemini-pro-latest"
         ),
     ),
     (ModelLimits(131_072, 65_536), "gemini-omni-flash-preview gemini-robotics-er-2-preview"),
@@ -40,23 +45,23 @@ _GROUPS: Final[tuple[tuple[ModelLimits, str], ...]] = (
     (
         ModelLimits(1_000_000, 128_000),
         (
-            "claude-sonnet-4-6 claude-opus-4-6 claude-opus-4-7 claude-opus-4-8 claude-sonnet-5 claude-sonnet-5-5 claude-opus-5"
-            " claude-opus-5-5 claude-haiku-5-5 claude-fable-5 claude-fable-5-1"
+            "claude-sonnet-4-6 claude-opus-4-6 claude-opus-4-7 claude-opus-4-8 claude-sonnet-5 claude-sonnet-5-5"
+            " claude-opus-5 claude-opus-5-5 claude-haiku-5-5 claude-fable-5 claude-fable-5-1"
         ),
     ),
     (
         ModelLimits(400_000, 128_000, 272_000),
         (
-            "gpt-5 gpt-5-mini gpt-5-nano gpt-5-codex gpt-5.1 gpt-5.1-codex gpt-5.1-codex-mini gpt-5.1-codex-max gpt-5.2 gpt-5.2-pro"
-            " gpt-5.2-codex gpt-5.3-codex gpt-5.4-mini gpt-5.4-nano"
+            "gpt-5 gpt-5-mini gpt-5-nano gpt-5-codex gpt-5.1 gpt-5.1-codex gpt-5.1-codex-mini gpt-5.1-codex-max gpt-5.2"
+            " gpt-5.2-pro gpt-5.2-codex gpt-5.3-codex gpt-5.4-mini gpt-5.4-nano"
         ),
     ),
     (ModelLimits(400_000, 272_000), "gpt-5-pro"),
     (
         ModelLimits(1_050_000, 128_000, 922_000),
         (
-            "gpt-5.4 gpt-5.4-pro gpt-5.5 gpt-5.5-pro gpt-5.6 gpt-5.6-sol gpt-5.6-terra gpt-5.6-luna gpt-6-astra gpt-6-sol gpt-6-luna"
-            " gpt-6.1-sol gpt-6.1-terra"
+            "gpt-5.4 gpt-5.4-pro gpt-5.5 gpt-5.5-pro gpt-5.6 gpt-5.6-sol gpt-5.6-terra gpt-5.6-luna gpt-6-astra"
+            " gpt-6-sol gpt-6-luna gpt-6.1-sol gpt-6.1-terra"
         ),
     ),
     (ModelLimits(128_000, 16_384), "gpt-5-chat gpt-5.1-chat gpt-5.2-chat gpt-5.3-chat gpt-4o gpt-4o-mini"),
@@ -69,7 +74,10 @@ _GROUPS: Final[tuple[tuple[ModelLimits, str], ...]] = (
     (ModelLimits(131_072, 8_192), "deepseek-chat"),
     (ModelLimits(131_072, 65_536), "deepseek-reasoner"),
     (ModelLimits(1_000_000, 393_216), "deepseek-v4-flash deepseek-v4-pro"),
-    (ModelLimits(262_144, 262_144), "kimi-k2.5 kimi-k2.6 mistral-large mistral-medium mistral-small magistral-medium magistral-small"),
+    (
+        ModelLimits(262_144, 262_144),
+        "kimi-k2.5 kimi-k2.6 mistral-large mistral-medium mistral-small magistral-medium magistral-small",
+    ),
     (ModelLimits(1_048_576, 1_048_576), "kimi-k3 kimi-k3.1-pro mistral-large-4"),
     (ModelLimits(128_000, 128_000), "codestral"),
     (ModelLimits(256_000, 256_000), "devstral devstral-medium devstral-small grok-code-fast-1"),
@@ -92,24 +100,32 @@ FAMILIES: Final[Mapping[str, ModelLimits]] = {
     "gemini-": ModelLimits(1_048_576, 65_536),  # what Gemini CLI takes every unknown model for
     "claude-": ModelLimits(200_000, 64_000),  # the smallest that is still served
 }
-"""For a model that is newer than the table, or older: a default by the beginning of its name, and said to be one."""
+"""For a model that is newer than the table, or older: a default by the beginning of its name, and
+said to be one.
+"""
 
 _EDITION: Final = re.compile(r"(?:[-@](?:v\d|20\d{6}|20\d\d-\d\d-\d\d|\d{4}|latest|default)|:[a-z0-9.]+)$")
 
 
 def limits_of(model_name: str) -> ModelLimits | None:
-    """Of a model that the table knows: by its name as it stands, without its provider, without the date of its edition."""
+    """Of a model that the table knows: by its name as it stands, without its provider, without the
+    date of its edition.
+    """
     return next((MODELS[name] for name in _names(model_name) if name in MODELS), None)
 
 
 def family_of(model_name: str) -> tuple[str, ModelLimits] | None:
-    """The family that the name of an unknown model begins like, and what is taken for its limits."""
+    """The family that the name of an unknown model begins like, and what is taken for its
+    limits.
+    """
     bare = min(_names(model_name), key=len)
     return next(((family, limits) for family, limits in FAMILIES.items() if bare.startswith(family)), None)
 
 
 def _names(model_name: str) -> Iterator[str]:
-    """`google:models/gemini-2.5-pro`, `openrouter/anthropic/claude-opus-5:free`, `gpt-5-2025-08-07`: from the whole to the bare name."""
+    """`google:models/gemini-2.5-pro`, `openrouter/anthropic/claude-opus-5:free`,
+    `gpt-5-2025-08-07`: from the whole to the bare name.
+    """
     name = model_name.lower()
     while True:
         yield name

@@ -1,4 +1,6 @@
-"""How much of a conversation is sent at all, by the kind of session. For conversations that never end: a chat, a channel."""
+"""How much of a conversation is sent at all, by the kind of session. For conversations that never
+end: a chat, a channel.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,13 @@ SessionKind: TypeAlias = Literal["direct", "channel", "group"]
 
 @dataclass(slots=True, frozen=True)
 class KeepTurns:
-    """The newest user turns with all that belongs to them. Older ones are not sent; the history keeps them as originals.
+    """The newest user turns with all that belongs to them. Older ones are not sent; the history
+    keeps them as originals.
 
-    They go in batches of half of `turns`, when there are more than one and a half times as many, so that the head of the request, and with
-    it the provider's cache, stays the same for many turns; both where each edit is committed, and where the whole history is cut anew
-    for every request. Source: OpenClaw.
+    They go in batches of half of `turns`, when there are more than one and a half times as many, so
+    that the head of the request, and with it the provider's cache, stays the same for many turns;
+    both where each edit is committed, and where the whole history is cut anew for every request.
+    Source: OpenClaw.
     """
 
     name: ClassVar[str] = "limit"

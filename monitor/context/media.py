@@ -1,4 +1,6 @@
-"""Images, documents and sounds of long ago, named instead of shown. Failure answered: ten screenshots that are sent with every request."""
+"""Images, documents and sounds of long ago, named instead of shown. Failure answered: ten
+screenshots that are sent with every request.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from monitor.messages import Media, Message, Text, UserMessage
 
 
 def placeholder(media: Media) -> Text:
-    """What is said of media that is not shown, in the words of opencode: `[Attached image/png: chart.png]`."""
+    """What is said of media that is not shown, in the words of opencode: `[Attached image/png:
+    chart.png]`.
+    """
     return Text(f"[Attached {media.mime_type}: {media.name or 'file'}]")
 
 
@@ -25,7 +29,8 @@ def without_media(message: Message) -> Message:
 
 @dataclass(slots=True, frozen=True)
 class DropMedia:
-    """Media of old user turns are named instead of shown. The newest turns stay as they are: the cached prefix breaks once a turn at most.
+    """Media of old user turns are named instead of shown. The newest turns stay as they are: the
+    cached prefix breaks once a turn at most.
 
     `DropMedia(0)` leaves none, which is what a summariser reads.
     """

@@ -1,7 +1,9 @@
-"""What the services say when a request does not fit, as data. Failure answered: every adapter knows two or three of these sentences.
+"""What the services say when a request does not fit, as data. Failure answered: every adapter knows
+two or three of these sentences.
 
-One table for all providers: first what sounds like it and is something else, then the sentences with their numbers, then codes and bare
-statuses. A row of your own goes first: `read_failure(message, rows=(mine, *OVERFLOW_ROWS))`.
+One table for all providers: first what sounds like it and is something else, then the sentences
+with their numbers, then codes and bare statuses. A row of your own goes first:
+`read_failure(message, rows=(mine, *OVERFLOW_ROWS))`.
 """
 
 from __future__ import annotations
@@ -24,11 +26,17 @@ class OverflowKind(StrEnum):
     """What a refusal, or a suspicious answer, means for the context."""
 
     OVERFLOW = "overflow"
-    """The prompt, or the prompt and the room for the answer, has more tokens than the model's window."""
+    """The prompt, or the prompt and the room for the answer, has more tokens than the model's
+    window.
+    """
     BYTES = "bytes"
-    """The request has too many bytes, however few tokens: media and large results are what to take out."""
+    """The request has too many bytes, however few tokens: media and large results are what to take
+    out.
+    """
     HOPELESS = "hopeless"
-    """This one request asks for more tokens than the account may use in a minute: no waiting helps. It says nothing of the window."""
+    """This one request asks for more tokens than the account may use in a minute: no waiting helps.
+    It says nothing of the window.
+    """
     RATE_LIMIT = "rate_limit"
     """Too much in too short a time: waiting helps, a shorter prompt need not."""
     OUTPUT_TRUNCATED = "output_truncated"
@@ -50,8 +58,9 @@ _GROUPS: Final = ("used", "limit", "prompt", "answer")
 class OverflowRow:
     """One thing that a service says. All that a row names must hold.
 
-    `phrase`: a regular expression, read without regard to case. `<used>`, `<limit>`, `<prompt>` and `<answer>` in it stand for numbers of
-    tokens: those of the request, the most that are taken, and the two parts of a sum. Raises `ConfigError` for a row that names nothing.
+    `phrase`: a regular expression, read without regard to case. `<used>`, `<limit>`, `<prompt>` and
+    `<answer>` in it stand for numbers of tokens: those of the request, the most that are taken, and
+    the two parts of a sum. Raises `ConfigError` for a row that names nothing.
     """
 
     provider: str
@@ -78,7 +87,9 @@ class OverflowRow:
 
     def read(self, message: str, status: int | None, code: str | None) -> Overflow | None:
         """What the row makes of a failure; `None`: it is not about this one."""
-        if (self.status and status not in self.status) or (self.code and (code is None or code.lower() not in self.code)):
+        if (self.status and status not in self.status) or (
+            self.code and (code is None or code.lower() not in self.code)
+        ):
             return None
         if self._pattern is None:
             return Overflow(self.kind, self.provider)
@@ -107,8 +118,14 @@ class Overflow:
 
     @property
     def window_tokens(self) -> int | None:
-        """The size of the model's window, if that is what `limit_tokens` is: not of what was a limit of rates or of bytes."""
-        return self.limit_tokens if self.kind in {OverflowKind.OVERFLOW, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.SILENT} else None
+        """The size of the model's window, if that is what `limit_tokens` is: not of what was a
+        limit of rates or of bytes.
+        """
+        return (
+            self.limit_tokens
+            if self.kind in {OverflowKind.OVERFLOW, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.SILENT}
+            else None
+        )
 
 
 def _rows(kind: OverflowKind, *sentences: tuple[str, str]) -> tuple[OverflowRow, ...]:
@@ -169,7 +186,10 @@ _SENTENCES: Final = _rows(
     ("openai, openrouter, litellm", r"maximum context length"),
     ("openai", r"input tokens exceed the configured limit"),
     ("google, bedrock, copilot", r"token count.{0,40}\bexceed"),
-    ("google, bedrock", r"(?:exceeds the maximum|is longer than the maximum|exceeding the maximum) number of (?:input )?tokens"),
+    (
+        "google, bedrock",
+        r"(?:exceeds the maximum|is longer than the maximum|exceeding the maximum) number of (?:input )?tokens",
+    ),
     ("bedrock", r"input is too long for (?:the )?requested model"),
     ("xai", r"maximum prompt length is"),
     ("groq", r"reduce the length of the (?:messages|prompt)"),
@@ -203,13 +223,21 @@ OVERFLOW_ROWS: Final[tuple[OverflowRow, ...]] = (
         ("any", r"request entity too large"),
         ("any", r"(?:request|payload) (?:body )?(?:is )?too large"),
     ),
-    OverflowRow("openai", OverflowKind.OVERFLOW, code=("context_length_exceeded", "string_above_max_length", "context_window_exceeded")),
+    OverflowRow(
+        "openai",
+        OverflowKind.OVERFLOW,
+        code=("context_length_exceeded", "string_above_max_length", "context_window_exceeded"),
+    ),
     OverflowRow("z.ai", OverflowKind.OVERFLOW, code=("1261",)),
-    OverflowRow("any", OverflowKind.OVERFLOW, r"\btoo many tokens\b", status=(400, 413, 422)),  # elsewhere it is said of rates as well
+    # elsewhere it is said of rates as well
+    OverflowRow("any", OverflowKind.OVERFLOW, r"\btoo many tokens\b", status=(400, 413, 422)),
     OverflowRow("anthropic", OverflowKind.BYTES, code=("request_too_large",)),
-    OverflowRow("any", OverflowKind.BYTES, status=(413,)),  # Copilot: "failed to parse request"; Cerebras: no body at all
+    # Copilot: "failed to parse request"; Cerebras: no body at all
+    OverflowRow("any", OverflowKind.BYTES, status=(413,)),
 )
-"""In order: the first row that holds decides. A bare 400 means nothing: pi once took it for one, and compacted over typing errors."""
+"""In order: the first row that holds decides. A bare 400 means nothing: pi once took it for one,
+and compacted over typing errors.
+"""
 
 
 def read_failure(
@@ -217,7 +245,8 @@ def read_failure(
 ) -> Overflow | None:
     """What a failed call says of the size of the request; `None`: nothing.
 
-    `status`: HTTP, where there was one. `code`: the provider's own word. Never raises on what a provider says.
+    `status`: HTTP, where there was one. `code`: the provider's own word. Never raises on what a
+    provider says.
     """
     message = message[:MAX_MESSAGE_CHARS]
     for row in rows:
@@ -228,13 +257,17 @@ def read_failure(
 
 
 def says_overflow(message: str, *, status: int | None = None) -> bool:
-    """Whether a refusal says that a shorter prompt would do. What speaks of rates and quotas never does."""
+    """Whether a refusal says that a shorter prompt would do. What speaks of rates and quotas never
+    does.
+    """
     found = read_failure(message, status=status)
     return found is not None and (found.kind in TOO_LONG or found.kind is OverflowKind.OUTPUT_TRUNCATED)
 
 
 NEARLY_FULL: Final = 0.99
-"""Of the window: what some servers fill before they answer with nothing (Xiaomi MiMo, seen by pi)."""
+"""Of the window: what some servers fill before they answer with nothing (Xiaomi MiMo, seen by
+pi).
+"""
 
 
 def read_answer(
@@ -242,8 +275,9 @@ def read_answer(
 ) -> Overflow | None:
     """What an answer that came without an error says of the size of its request; `None`: nothing.
 
-    `usage`: of this one call. `window_tokens`: of the model; `None` where it is not known. An answer that was cut off at its own limit,
-    with room left in the window, is no matter of the context.
+    `usage`: of this one call. `window_tokens`: of the model; `None` where it is not known. An
+    answer that was cut off at its own limit, with room left in the window, is no matter of the
+    context.
     """
     word = (raw_finish_reason or "").partition(":")[0].strip()
     for row in OVERFLOW_ROWS:
@@ -267,7 +301,9 @@ _UNITS: Final = {"k": 1_000, "m": 1_000_000}
 
 
 def _tokens(number: str) -> int:
-    """`1,048,576`, `256K`. A K is a thousand: where it means 1,024, the smaller number is the safe one."""
+    """`1,048,576`, `256K`. A K is a thousand: where it means 1,024, the smaller number is the safe
+    one.
+    """
     digits = number.replace(",", "").strip()
     unit = _UNITS.get(digits[-1].lower(), 1)
     return int(digits.rstrip("KkMm ")) * unit

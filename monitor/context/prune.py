@@ -1,4 +1,6 @@
-"""What was read long ago and need not be read again: old tool results, and old large arguments of calls."""
+"""What was read long ago and need not be read again: old tool results, and old large arguments of
+calls.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,12 @@ _CLEARED_CHARS: Final = 80
 
 @dataclass(slots=True, frozen=True)
 class PruneResults:
-    """Old tool results become a marker that says how long they were. The newest ones stay, and so do errors, which keep the model from
-    trying again.
+    """Old tool results become a marker that says how long they were. The newest ones stay, and so
+    do errors, which keep the model from trying again.
 
-    Looks backwards, past the newest turns; the newest `protect_tokens` of results behind them stay, older ones go. Stops at the head and at
-    what was pruned before; so a second time it does nothing. The defaults are those of opencode.
+    Looks backwards, past the newest turns; the newest `protect_tokens` of results behind them stay,
+    older ones go. Stops at the head and at what was pruned before; so a second time it does
+    nothing. The defaults are those of opencode.
     """
 
     name: ClassVar[str] = "prune"
@@ -50,7 +53,9 @@ class PruneResults:
 
     @classmethod
     def gemini_cli(cls) -> PruneResults:
-        """The masking of Gemini CLI: 50,000 tokens of results stay, at least 30,000 must go, and 250 characters of both ends are shown."""
+        """The masking of Gemini CLI: 50,000 tokens of results stay, at least 30,000 must go, and
+        250 characters of both ends are shown.
+        """
         return cls(protect_turns=0, protect_messages=1, protect_tokens=50_000, more_than_tokens=29_999, keep_chars=500)
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
@@ -66,7 +71,9 @@ class PruneResults:
                 markers.setdefault(index, {})[place] = marker
         if not markers or gone <= self.more_than_tokens:
             return messages
-        return tuple(_with(message, markers[index]) if index in markers else message for index, message in enumerate(messages))
+        return tuple(
+            _with(message, markers[index]) if index in markers else message for index, message in enumerate(messages)
+        )
 
     def _old(self, messages: Messages, head: int) -> Iterator[tuple[int, int, ToolResult]]:
         """The results that may go, newest first, with their message and their place in it."""
@@ -94,15 +101,19 @@ def _with(message: Message, texts: Mapping[int, str]) -> Message:
     """`message` with other texts of some results, by their place."""
     if not isinstance(message, AssistantMessage):
         return message
-    results = (replace(result, text=texts[place]) if place in texts else result for place, result in enumerate(message.results))
+    results = (
+        replace(result, text=texts[place]) if place in texts else result for place, result in enumerate(message.results)
+    )
     return replace(message, results=tuple(results))
 
 
 @dataclass(slots=True, frozen=True)
 class PruneArguments:
-    """Long texts among the arguments of old, answered calls become their beginning and a marker: the file that was written is on the disk.
+    """Long texts among the arguments of old, answered calls become their beginning and a marker:
+    the file that was written is on the disk.
 
-    Only texts that are arguments themselves, not what is nested deeper. The defaults are those of deepagents.
+    Only texts that are arguments themselves, not what is nested deeper. The defaults are those of
+    deepagents.
     """
 
     name: ClassVar[str] = "prune_arguments"
@@ -132,7 +143,8 @@ class PruneArguments:
             if isinstance(message, AssistantMessage) and message.results:
                 answered = {result.id for result in message.results}
                 content = tuple(
-                    self._shortened(part) if isinstance(part, ToolCall) and part.id in answered else part for part in message.content
+                    self._shortened(part) if isinstance(part, ToolCall) and part.id in answered else part
+                    for part in message.content
                 )
                 if any(new is not old for new, old in zip(content, message.content, strict=True)):
                     pruned[index] = replace(message, content=content)
@@ -143,7 +155,9 @@ class PruneArguments:
             return call
         if not any(self._is_long(value) for value in call.arguments.values()):
             return call
-        arguments = {name: self._beginning(value) if self._is_long(value) else value for name, value in call.arguments.items()}
+        arguments = {
+            name: self._beginning(value) if self._is_long(value) else value for name, value in call.arguments.items()
+        }
         return replace(call, arguments=arguments, raw=None)
 
     def _is_long(self, value: Any) -> bool:

@@ -1,4 +1,6 @@
-"""A history as it lies around: in a provider's order, in pieces, with results anywhere. `repair` makes messages of it."""
+"""A history as it lies around: in a provider's order, in pieces, with results anywhere. `repair`
+makes messages of it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ RawPart: TypeAlias = Text | Reasoning | Media | ToolCall | ToolResult | Unread
 class RawMessage:
     """One record of somebody's history. Nothing is promised about it.
 
-    A call without an id has the id `""`, one without arguments the arguments `None`; a result without the id of its call has `""`.
+    A call without an id has the id `""`, one without arguments the arguments `None`; a result
+    without the id of its call has `""`.
     """
 
     role: Literal["user", "assistant", "tool", "system"]
@@ -33,4 +36,6 @@ class RawMessage:
     """The turn was aborted, or failed: what it left open was never to be carried out."""
     finish_reason: FinishReason | None = None
     partial: bool = False
-    """A recorded chunk, one item of several: what the assistant says right behind it is the same turn."""
+    """A recorded chunk, one item of several: what the assistant says right behind it is the same
+    turn.
+    """

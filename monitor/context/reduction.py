@@ -1,8 +1,9 @@
 """Making a history smaller without a model: several reducers, one edit, and what it gains.
 
-Failure answered: a reduction that saves 5,000 tokens and makes the provider read 130,000 anew, because it changed an early message and
-with it everything that the provider had cached behind it. So all reducers of a pass make one edit, which breaks the cached prefix once, and
-its price stands beside its gain.
+Failure answered: a reduction that saves 5,000 tokens and makes the provider read 130,000 anew,
+because it changed an early message and with it everything that the provider had cached behind it.
+So all reducers of a pass make one edit, which breaks the cached prefix once, and its price stands
+beside its gain.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ class Reducer(Protocol):
         ...
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
-        """`messages` with less in them, or the same object where nothing is to be done; so is every message that is not changed.
+        """`messages` with less in them, or the same object where nothing is to be done; so is every
+        message that is not changed.
 
-        The first `head` messages are not touched. Calls keep their results, messages their order, and nothing gets larger.
+        The first `head` messages are not touched. Calls keep their results, messages their order,
+        and nothing gets larger.
         """
         ...
 
@@ -47,31 +50,42 @@ class Reduction:
     saved_tokens: int
     """Estimated; every later request is smaller by so many."""
     reread_tokens: int
-    """Estimated; what stands behind `breaks_at` then, and is read once without the provider's cache."""
+    """Estimated; what stands behind `breaks_at` then, and is read once without the provider's
+    cache.
+    """
     changed: int
     """Messages that were shortened or taken out."""
 
     @property
     def breaks_at(self) -> int:
-        """The first message that the provider has not cached as it will be sent; also where a branch beside the originals begins."""
+        """The first message that the provider has not cached as it will be sent; also where a
+        branch beside the originals begins.
+        """
         return self.edit.start
 
 
 def reduced(messages: Messages, *reducers: Reducer, head: int = 0) -> Messages:
-    """`messages` after all `reducers`, in order; the same object where none had anything to do. For a request that is about to be sent."""
+    """`messages` after all `reducers`, in order; the same object where none had anything to do. For
+    a request that is about to be sent.
+    """
     for reducer in reducers:
         messages = reducer.reduce(messages, head=head)
     return messages
 
 
 def propose_edit(
-    history: History, *reducers: Reducer, head: int | None = None, at_least_tokens: int = 1, tokens: MessageTokens = message_tokens
+    history: History,
+    *reducers: Reducer,
+    head: int | None = None,
+    at_least_tokens: int = 1,
+    tokens: MessageTokens = message_tokens,
 ) -> Reduction | None:
-    """What `reducers` would make of `history`, as one edit; `None` if that saves less than `at_least_tokens`.
+    """What `reducers` would make of `history`, as one edit; `None` if that saves less than
+    `at_least_tokens`.
 
-    `head`: so many messages are not touched; by default what the newest compaction put there. `tokens` says how large a message is.
-    Linear in the number of messages, and in the size of those from the first changed one on. Raises `ConfigError` for a head that the
-    history does not have.
+    `head`: so many messages are not touched; by default what the newest compaction put there.
+    `tokens` says how large a message is. Linear in the number of messages, and in the size of those
+    from the first changed one on. Raises `ConfigError` for a head that the history does not have.
     """
     return propose_for(
         history.messages,
@@ -111,8 +125,13 @@ def propose_for(
     kind = "+".join(dict.fromkeys(names))
     remaining = set(map(id, replacement))
     changed = sum(id(message) not in remaining for message in messages[start:stop])
-    note = f"{kind}: about {saved} tokens less in {changed} of {len(messages)} messages; the cached prefix ends before message {start}"
-    return Reduction(HistoryEdit(version, start, stop, replacement, kind, note), saved, sum(map(size, new[start:])), changed)
+    note = (
+        f"{kind}: about {saved} tokens less in {changed} of {len(messages)} messages; the cached prefix ends before"
+        f" message {start}"
+    )
+    return Reduction(
+        HistoryEdit(version, start, stop, replacement, kind, note), saved, sum(map(size, new[start:])), changed
+    )
 
 
 def _sizes(tokens: MessageTokens) -> MessageTokens:

@@ -1,7 +1,9 @@
-"""Any history becomes one that every provider takes. Failures answered: a 400 for a whole session, because of one lost result.
+"""Any history becomes one that every provider takes. Failures answered: a 400 for a whole session,
+because of one lost result.
 
-Calls and results are matched by occurrence: a result answers the first open call with its id in the newest turn before it that has one;
-without an id it goes by the name of its tool. What was said is not judged, only put where it belongs.
+Calls and results are matched by occurrence: a result answers the first open call with its id in the
+newest turn before it that has one; without an id it goes by the name of its tool. What was said is
+not judged, only put where it belongs.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ BEGINNING: Final = "(What was said before is not part of this conversation.)"
 """What the user says where a history begins with the model: no provider takes that."""
 
 NAMELESS: Final = "unnamed"
-"""What a call without a name is called in the message that the model is about to read its error in."""
+"""What a call without a name is called in the message that the model is about to read its error
+in.
+"""
 
 _SYNTHETIC: Final = frozenset(f"{prefix}{text}" for prefix in ("", "Error: ") for text in (NOT_CARRIED_OUT, CUT_OFF))
 
@@ -49,17 +53,22 @@ def repair(
 ) -> tuple[tuple[Message, ...], RepairReport]:
     """`history` as messages that `form` takes (all of them, if `None`), and what had to be done.
 
-    A tuple of messages in which nothing is wrong comes back as the same object; so does every message that is not changed.
+    A tuple of messages in which nothing is wrong comes back as the same object; so does every
+    message that is not changed.
 
     - A result is moved to its call, wherever it stood. Repeated and orphaned ones are dropped.
-    - A call without a result is answered by an error, which a real result replaces if it comes later. Of an interrupted turn such a call is
-      dropped, because nobody was to carry it out; calls that were answered stay.
-    - A call without a name, or without both arguments and result, is dropped; so is one that was not answered and is not among `tools`.
-    - Ids and names that the provider does not take are rewritten, the same way each time and on both sides.
-    - Partial records of the assistant, one after another, are one turn; empty messages are dropped, and a history begins with the user.
+    - A call without a result is answered by an error, which a real result replaces if it comes
+      later. Of an interrupted turn such a call is dropped, because nobody was to carry it out;
+      calls that were answered stay.
+    - A call without a name, or without both arguments and result, is dropped; so is one that was
+      not answered and is not among `tools`.
+    - Ids and names that the provider does not take are rewritten, the same way each time and on
+      both sides.
+    - Partial records of the assistant, one after another, are one turn; empty messages are dropped,
+      and a history begins with the user.
 
-    Linear in the size of the history. Raises `ConfigError` for what is no message and for an unknown form, `AdapterError` for a
-    part that is none, or whose fields are of a wrong type.
+    Linear in the size of the history. Raises `ConfigError` for what is no message and for an
+    unknown form, `AdapterError` for a part that is none, or whose fields are of a wrong type.
     """
     given = history if isinstance(history, tuple) else tuple(history)
     try:
@@ -75,11 +84,14 @@ def repair(
     return cast("tuple[Message, ...]", given) if _all_are(messages, given) else messages, report
 
 
-def repair_next(message: Message, index: int, ids: set[str], *, form: Form | None = None) -> tuple[Message | None, tuple[Repair, ...]]:
-    """One more message, number `index`, behind a history that is in order; `None`: nothing of it can be sent.
+def repair_next(
+    message: Message, index: int, ids: set[str], *, form: Form | None = None
+) -> tuple[Message | None, tuple[Repair, ...]]:
+    """One more message, number `index`, behind a history that is in order; `None`: nothing of it
+    can be sent.
 
-    As `repair` of the whole, at the cost of what is new, but a call without a name gets one: the model is yet to read that it failed.
-    `ids`: of the calls before it, to which its own are added.
+    As `repair` of the whole, at the cost of what is new, but a call without a name gets one: the
+    model is yet to read that it failed. `ids`: of the calls before it, to which its own are added.
     """
     work = _Repair(rules_of(form), None, ids, nameless=NAMELESS)
     work.take(index, message)
@@ -88,9 +100,13 @@ def repair_next(message: Message, index: int, ids: set[str], *, form: Form | Non
 
 
 class _Repair:
-    """The state of one repair. `ids`: those that calls before it have. `nameless`: what a call without a name is called; else it goes."""
+    """The state of one repair. `ids`: those that calls before it have. `nameless`: what a call
+    without a name is called; else it goes.
+    """
 
-    def __init__(self, rules: FormRules, tools: frozenset[str] | None, ids: set[str] | None = None, *, nameless: str = "") -> None:
+    def __init__(
+        self, rules: FormRules, tools: frozenset[str] | None, ids: set[str] | None = None, *, nameless: str = ""
+    ) -> None:
         self.repairs: list[Repair] = []
         self.instructions: list[str] = []
         self._rules = rules
@@ -105,9 +121,13 @@ class _Repair:
         self._early: list[tuple[int, ToolResult]] = []
         """Results whose call may still come."""
         self._answering = False
-        """The newest turn has been answered in part, so that what follows of the assistant is another turn."""
+        """The newest turn has been answered in part, so that what follows of the assistant is
+        another turn.
+        """
         self._ids: set[str] = set() if ids is None else ids
-        """Those that the calls have now: of the history where the provider wants them unique, else of the turn."""
+        """Those that the calls have now: of the history where the provider wants them unique, else
+        of the turn.
+        """
         self._copies: Counter[str] = Counter()
 
     # --- reading
@@ -133,7 +153,11 @@ class _Repair:
                 for result in results:
                     self._answer(index, result)
                 shown = tuple(part for part in message.parts if isinstance(part, Text | Media))
-                self._drop_all(index, (part for part in message.parts if not isinstance(part, Text | Media | ToolResult)), message.role)
+                self._drop_all(
+                    index,
+                    (part for part in message.parts if not isinstance(part, Text | Media | ToolResult)),
+                    message.role,
+                )
                 if shown or not results:
                     self._ask(index, shown, None)
             case RawMessage(role="system"):
@@ -149,10 +173,16 @@ class _Repair:
         content = [part for part in message.parts if isinstance(part, Text | Reasoning | ToolCall)]
         last = self._line[-1] if self._line else None
         if isinstance(last, PairedTurn) and last.open and not self._answering:
-            last.finish_reason, last.interrupted, last.partial = message.finish_reason, message.interrupted, message.partial
+            last.finish_reason, last.interrupted, last.partial = (
+                message.finish_reason,
+                message.interrupted,
+                message.partial,
+            )
             self._extend(last, content)
         else:
-            turn = PairedTurn(index, finish_reason=message.finish_reason, interrupted=message.interrupted, partial=message.partial)
+            turn = PairedTurn(
+                index, finish_reason=message.finish_reason, interrupted=message.interrupted, partial=message.partial
+            )
             self._say(turn, content)
         for part in message.parts:
             if isinstance(part, ToolResult):
@@ -248,7 +278,9 @@ class _Repair:
         for index, result in self._early:
             slot = self._waiting(result) if result.id else None
             if slot is None:
-                self._note(RepairKind.RESULT_ORPHANED, index, f"a result of {result.name or 'a call'} {result.id}".rstrip())
+                self._note(
+                    RepairKind.RESULT_ORPHANED, index, f"a result of {result.name or 'a call'} {result.id}".rstrip()
+                )
             else:
                 slot.result = result
                 self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)} stood before it")
@@ -270,7 +302,11 @@ class _Repair:
         return UserMessage(content)
 
     def _sendable(self, index: int, part: Text | Media) -> Text | Media:
-        if isinstance(part, Text) or (part.data is None and part.uri) or (part.data is not None and _is_base64(part.data)):
+        if (
+            isinstance(part, Text)
+            or (part.data is None and part.uri)
+            or (part.data is not None and _is_base64(part.data))
+        ):
             return part
         self._note(RepairKind.PART_DROPPED, index, f"{part.name or part.mime_type} without its data")
         return Text(f"({part.name or part.mime_type}: its data is missing)")
@@ -315,7 +351,9 @@ class _Repair:
         call = given if same else replace(given, id=call_id, name=name, arguments=arguments)
         if result is None:
             self._note(RepairKind.RESULT_ADDED, turn.index, f"for {_named(call)}")
-            return call, ToolResult(call_id, name, NOT_CARRIED_OUT if isinstance(arguments, Mapping) else CUT_OFF, is_error=True)
+            return call, ToolResult(
+                call_id, name, NOT_CARRIED_OUT if isinstance(arguments, Mapping) else CUT_OFF, is_error=True
+            )
         renamed = result.name if turn.source is not None and result.name != given.name else name
         same = result.id == call_id and result.name == renamed
         return call, result if same else replace(result, id=call_id, name=renamed)
@@ -347,7 +385,9 @@ class _Repair:
         return read
 
     def _fresh_id(self, turn: PairedTurn, call: ToolCall, name: str, arguments: Any) -> str:
-        """An id by what the call says: the same each time that the history is told, whatever came after it."""
+        """An id by what the call says: the same each time that the history is told, whatever came
+        after it.
+        """
         wanted = call.id if call.id.strip() else f"call_{identity(canonical_json([name, arguments]))}"
         if not self._rules.call_id.fullmatch(wanted):
             wanted = f"call_{identity(wanted)}"

@@ -1,14 +1,16 @@
-"""How many tokens the next request will have. Failures answered: counting a history that was rewritten by a report from before, adding up
-whole histories again and again, and estimates that nobody knows how far to trust.
+"""How many tokens the next request will have. Failures answered: counting a history that was
+rewritten by a report from before, adding up whole histories again and again, and estimates that
+nobody knows how far to trust.
 
     meter = ContextMeter(history)
     meter.fixed(instructions, tools)
     meter.count()                    # TokenCount: before the first call, an estimate
     meter.sent()                     # the history as it stands goes out
     meter.reported(usage_report)     # each report of that one call
-    meter.answered()                 # it ended well: the count goes by the report from now on, plus an estimate of what follows
+    meter.answered()                 # it ended well: count from the report, and estimate the rest
 
-What the provider reports also tells how far off the estimates are with its vocabulary; they are corrected by it.
+What the provider reports also tells how far off the estimates are with its vocabulary; they are
+corrected by it.
 """
 
 from __future__ import annotations
@@ -27,37 +29,51 @@ from monitor.models import ModelRequest, ToolSpec
 from monitor.usage import Usage
 
 MESSAGE_TOKENS: Final = 4
-"""What a message, a call or a result costs beside what it says: the marks around it. OpenAI's cookbook counts 3 to 7."""
+"""What a message, a call or a result costs beside what it says: the marks around it. OpenAI's
+cookbook counts 3 to 7.
+"""
 IMAGE_TOKENS: Final = 1_600
-"""What Anthropic counts for the largest image that it does not scale down; Gemini 258 a tile, OpenClaw 2,000, pi 1,200."""
+"""What Anthropic counts for the largest image that it does not scale down; Gemini 258 a tile,
+OpenClaw 2,000, pi 1,200.
+"""
 PAGE_TOKENS: Final = 2_000
 """A page of a document: Anthropic says 1,500 to 3,000; Gemini counts 258."""
 PAGE_BYTES: Final = 50_000
 MOST_DOCUMENT_TOKENS: Final = 25_800
 """What Gemini CLI takes any PDF for; also one that is only an address."""
 BYTES_PER_TOKEN: Final[Mapping[str, int]] = {"audio": 500, "video": 1_000}
-"""Gemini counts 32 tokens a second of sound (16 kB at 128 kbit/s) and about 300 of video (at 2.4 Mbit/s)."""
+"""Gemini counts 32 tokens a second of sound (16 kB at 128 kbit/s) and about 300 of video (at 2.4
+Mbit/s).
+"""
 LONG_MEDIA_TOKENS: Final = 20_000
 """Sound or video that is only an address: about ten minutes of sound, or one of video."""
 HIDDEN_BYTES: Final = 650
 """What encrypted thinking holds besides the thinking. Codex's number."""
 
 ERROR: Final = 0.35
-"""Share by which 19 of 20 estimates of ASCII text are off at most, before the first report: `monitor._util.tokens.weigh`."""
+"""Share by which 19 of 20 estimates of ASCII text are off at most, before the first report:
+`monitor._util.tokens.weigh`.
+"""
 WIDE_ERROR: Final = 1.0
 """The same, of other scripts and of media."""
 CALIBRATED: Final = 15 / 35
-"""What is left of the error once the provider has reported a prompt: 15 % of ASCII text, measured on the second halves of the same runs."""
+"""What is left of the error once the provider has reported a prompt: 15 % of ASCII text, measured
+on the second halves of the same runs.
+"""
 LEAST_TO_LEARN_TOKENS: Final = 500
 """A shorter prompt says more of the provider's own additions than of its vocabulary."""
 SCALE_BOUNDS: Final = (0.5, 2.0)
 LEAST_BELIEVED: Final = 0.25
-"""A report of less than this share of the estimate counts something else: a prompt cut off in silence, or only what was not cached."""
+"""A report of less than this share of the estimate counts something else: a prompt cut off in
+silence, or only what was not cached.
+"""
 
 
 @dataclass(slots=True, frozen=True)
 class Size:
-    """An estimate, in eighths of a token, by how far it can be trusted: text in ASCII, other scripts, media."""
+    """An estimate, in eighths of a token, by how far it can be trusted: text in ASCII, other
+    scripts, media.
+    """
 
     plain: int = 0
     other: int = 0
@@ -87,9 +103,11 @@ class TokenCount:
 
 
 def total_tokens(usage: Usage | UsageReport) -> int | None:
-    """Tokens of one call, prompt and answer: the reported total, else the sum of what was read, cached, written and answered.
+    """Tokens of one call, prompt and answer: the reported total, else the sum of what was read,
+    cached, written and answered.
 
-    (Of a `Usage` the input includes what came from a cache and what was put there.) `None`: nothing was reported, or only zeros.
+    (Of a `Usage` the input includes what came from a cache and what was put there.) `None`: nothing
+    was reported, or only zeros.
     """
     return usage.total_tokens or (usage.input_tokens or 0) + (usage.output_tokens or 0) or None
 
@@ -141,11 +159,15 @@ def message_tokens(message: Message) -> int:
 
 def size_of_tools(tools: Iterable[ToolSpec]) -> Size:
     """What tools are declared with."""
-    return sum((size_of_text(tool.name + tool.description + text_of(tool.parameters)) + _MARKS for tool in tools), Size())
+    return sum(
+        (size_of_text(tool.name + tool.description + text_of(tool.parameters)) + _MARKS for tool in tools), Size()
+    )
 
 
 def sizes_by_source(request: ModelRequest) -> dict[str, Size]:
-    """What a request is made of: system, tools, user, assistant, reasoning, calls, results, media. Linear in its size."""
+    """What a request is made of: system, tools, user, assistant, reasoning, calls, results, media.
+    Linear in its size.
+    """
     sizes = dict.fromkeys(("system", "tools", "user", "assistant", "reasoning", "calls", "results", "media"), Size())
     sizes["system"] = size_of_text(request.instructions or "")
     sizes["tools"] = size_of_tools(request.tools)
@@ -193,12 +215,16 @@ class _Sent:
 
     @property
     def prompt_tokens(self) -> int:
-        """As the provider counts them: what is in its total alone (prompts of its own tools) is prompt."""
+        """As the provider counts them: what is in its total alone (prompts of its own tools) is
+        prompt.
+        """
         return max(self.usage.input_tokens, self.usage.total_tokens - self.usage.output_tokens)
 
 
 class ContextMeter:
-    """Tokens of the next request of one conversation, brought up to date at the cost of what is new in `history`."""
+    """Tokens of the next request of one conversation, brought up to date at the cost of what is new
+    in `history`.
+    """
 
     def __init__(self, history: History, *, instructions: str | None = None, tools: Sequence[ToolSpec] = ()) -> None:
         self._history = history
@@ -217,25 +243,35 @@ class ContextMeter:
 
     @property
     def scale(self) -> float:
-        """By how much the provider's count was above the estimate, the last time that it reported; 1 before that."""
+        """By how much the provider's count was above the estimate, the last time that it reported;
+        1 before that.
+        """
         return 1.0 if self._scale is None else self._scale
 
     def forget(self) -> None:
-        """Another model goes on with the conversation: reports of this one say nothing of how that one counts."""
+        """Another model goes on with the conversation: reports of this one say nothing of how that
+        one counts.
+        """
         self._sent = self._answered = self._scale = None
 
     def sent(self) -> None:
-        """The history as it stands now is sent. Also for every further attempt: what was reported of one that failed is void."""
+        """The history as it stands now is sent. Also for every further attempt: what was reported
+        of one that failed is void.
+        """
         self._catch_up()
         self._sent = _Sent(len(self._totals) - 1, self._edits, self._fixed, self._fixed + self._totals[-1])
 
     def reported(self, report: UsageReport) -> None:
-        """What the provider says of the call that was sent; running totals. Not of several calls together."""
+        """What the provider says of the call that was sent; running totals. Not of several calls
+        together.
+        """
         if self._sent is not None:
             self._sent = replace(self._sent, usage=self._sent.usage.merged(report))
 
     def answered(self) -> None:
-        """The call that was sent ended well. Not for one that failed or was aborted: then the report before it goes on counting."""
+        """The call that was sent ended well. Not for one that failed or was aborted: then the
+        report before it goes on counting.
+        """
         sent, self._sent = self._sent, None
         if sent is None or sent.prompt_tokens <= LEAST_BELIEVED * sent.prompt.tokens:
             return
@@ -247,8 +283,8 @@ class ContextMeter:
     def count(self, pending: Sequence[Message] = ()) -> TokenCount:
         """Of the request that would be sent now, with `pending` behind the history.
 
-        By the newest report of a call that ended well, if no message that it counted has been rewritten since; what came after it, or
-        everything, is estimated.
+        By the newest report of a call that ended well, if no message that it counted has been
+        rewritten since; what came after it, or everything, is estimated.
         """
         self._catch_up()
         estimated = sum(map(size_of_message, pending), Size())
@@ -277,7 +313,9 @@ class ContextMeter:
         return TokenCount(tokens, max(0, tokens - error), tokens + error, min(reported, tokens))
 
     def _catch_up(self) -> None:
-        """Weigh what is new. An edit has changed nothing before its start; what stands behind is weighed again."""
+        """Weigh what is new. An edit has changed nothing before its start; what stands behind is
+        weighed again.
+        """
         edits = self._history.edits
         if len(edits) > self._edits:
             unchanged = min(edit.start for edit in edits[self._edits :])

@@ -1,9 +1,12 @@
-"""When a context is too full. Failure answered: formulas that turn to 0, after which every answer counts as an overflow.
+"""When a context is too full. Failure answered: formulas that turn to 0, after which every answer
+counts as an overflow.
 
-A `Headroom` says how much of a window may be used; a `Trigger` says what must be true before the context is made smaller. The formulas
-are those of known agents; what they get wrong at the edges is mended here for all of them:
+A `Headroom` says how much of a window may be used; a `Trigger` says what must be true before the
+context is made smaller. The formulas are those of known agents; what they get wrong at the edges is
+mended here for all of them:
 
-- a model whose greatest answer is as large as its window (many are) keeps a part of the window for the prompt;
+- a model whose greatest answer is as large as its window (many are) keeps a part of the window for
+  the prompt;
 - a limit of the prompt that is as large as the window leaves room for the answer all the same;
 - a window that is not known is never said to be full: the provider's refusal will tell.
 """
@@ -24,9 +27,10 @@ from monitor.errors import ConfigError
 class Headroom:
     """How much of a window a prompt may use: `share` of what is left when the reserve is taken off.
 
-    `reserve_tokens`: kept for the answer; `None`: the greatest answer that the model gives. `prompt_reserve_tokens`: kept free below a
-    limit of the prompt alone, where there is one; no more than the greatest answer. `most_reserved`: share of the window that a reserve
-    never goes beyond.
+    `reserve_tokens`: kept for the answer; `None`: the greatest answer that the model gives.
+    `prompt_reserve_tokens`: kept free below a limit of the prompt alone, where there is one; no
+    more than the greatest answer. `most_reserved`: share of the window that a reserve never goes
+    beyond.
     """
 
     share: float = 1.0
@@ -35,8 +39,12 @@ class Headroom:
     most_reserved: float = 0.25
 
     def __post_init__(self) -> None:
-        if not (is_finite(self.share) and 0 < self.share <= 1) or not (is_finite(self.most_reserved) and 0 <= self.most_reserved < 1):
-            raise ConfigError(f"shares of a window are above 0 and at most 1, and what is reserved is below 1, not {self}")
+        if not (is_finite(self.share) and 0 < self.share <= 1) or not (
+            is_finite(self.most_reserved) and 0 <= self.most_reserved < 1
+        ):
+            raise ConfigError(
+                f"shares of a window are above 0 and at most 1, and what is reserved is below 1, not {self}"
+            )
         for tokens in (self.reserve_tokens, self.prompt_reserve_tokens):
             if tokens is not None and not (is_whole(tokens) and tokens >= 0):
                 raise ConfigError(f"a reserve is a number of tokens, not {tokens!r}")
@@ -61,8 +69,8 @@ class Headroom:
 class Trigger:
     """What must be true before the context is made smaller: all that is named.
 
-    `headroom`: the context has come to it. `tokens`, `messages`: there are at least so many. Raises `ConfigError` for one that names
-    nothing, and for what is no positive number.
+    `headroom`: the context has come to it. `tokens`, `messages`: there are at least so many. Raises
+    `ConfigError` for one that names nothing, and for what is no positive number.
     """
 
     headroom: Headroom | None = None
@@ -95,7 +103,9 @@ def first_met(triggers: Iterable[Trigger], *, tokens: int, messages: int, window
 DEFAULT: Final = Headroom(0.85)
 """Ours: 85 % of what is left beside the greatest answer, which takes at most a quarter."""
 OPENCODE: Final = Headroom(most_reserved=0.75)
-"""Window less the greatest answer; below a limit of the prompt, 20,000 tokens or the greatest answer less."""
+"""Window less the greatest answer; below a limit of the prompt, 20,000 tokens or the greatest
+answer less.
+"""
 PI: Final = Headroom(reserve_tokens=16_384, prompt_reserve_tokens=16_384, most_reserved=0.75)
 OPENCLAW: Final = Headroom(reserve_tokens=20_000)
 """20,000 tokens less, at most a quarter of the window."""

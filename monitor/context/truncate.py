@@ -1,4 +1,6 @@
-"""Tool results that are too long, cut to a length that the model can read. Failure answered: one result that fills the window."""
+"""Tool results that are too long, cut to a length that the model can read. Failure answered: one
+result that fills the window.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ WINDOW_SHARE: Final = 0.3
 CHARS_PER_TOKEN: Final = 4
 """To turn the window into characters. Source: OpenClaw."""
 NEWLINE_SHARE: Final = 0.2
-"""A cut is moved back to the end of a line within this last part of what is kept. Source: OpenClaw."""
+"""A cut is moved back to the end of a line within this last part of what is kept. Source:
+OpenClaw.
+"""
 ENDING_SHARE: Final = 0.3
 ENDING_CHARS: Final = 4_000
 """So much of the end is kept, at most, where it says how it ended. Source: OpenClaw."""
@@ -31,17 +35,20 @@ ADVICE: Final = "ask for a smaller part if you need more"
 """For a model that has the tool at hand."""
 
 _NOTE_CHARS: Final = 60
-"""Room for a note without advice. A text that is longer by no more than its note is not cut: that would save nothing."""
+"""Room for a note without advice. A text that is longer by no more than its note is not cut: that
+would save nothing.
+"""
 
 _TELLS: Final = re.compile(
-    r"\b(?:errors?|exception|traceback|fail(?:ed|ure)?|fatal|panic|exit code|exited|passed|summary|total)\b", re.IGNORECASE
+    r"\b(?:errors?|exception|traceback|fail(?:ed|ure)?|fatal|panic|exit code|exited|passed|summary|total)\b",
+    re.IGNORECASE,
 )
 """Words of an ending that says how something ended."""
 
 
 def oversized_chars(window_tokens: int | None = None) -> int:
-    """How long one tool result may be, in characters: 30 % of the window at 4 characters a token, at most 400,000; that also for an unknown
-    window (`None`).
+    """How long one tool result may be, in characters: 30 % of the window at 4 characters a token,
+    at most 400,000; that also for an unknown window (`None`).
     """
     if window_tokens is None:
         return MAX_RESULT_CHARS
@@ -50,11 +57,13 @@ def oversized_chars(window_tokens: int | None = None) -> int:
 
 
 def clip(text: str, max_chars: int, *, ending: float | None = None, advice: str = "") -> str:
-    """`text` with about `max_chars` of its characters, and a note that says how many were left out; `text` itself where that saves nothing.
+    """`text` with about `max_chars` of its characters, and a note that says how many were left out;
+    `text` itself where that saves nothing.
 
-    `ending`: the share of them that is taken from the end. `None`: nothing, unless the end says how something ended; then up to 30 %, at
-    most 4,000. The beginning ends with a line where one ends within its last fifth, though not before its 2,000th character. `advice` is
-    part of the note. Clipping twice is clipping once.
+    `ending`: the share of them that is taken from the end. `None`: nothing, unless the end says how
+    something ended; then up to 30 %, at most 4,000. The beginning ends with a line where one ends
+    within its last fifth, though not before its 2,000th character. `advice` is part of the note.
+    Clipping twice is clipping once.
     """
     if len(text) <= max_chars + _NOTE_CHARS + len(advice):
         return text
@@ -80,7 +89,8 @@ def _telling(text: str, max_chars: int) -> int:
 class ClipResults:
     """Tool results longer than `max_chars` are clipped (see `clip`). Each result for itself.
 
-    `ClipResults(2_000)` is what a summariser reads, `ClipResults.oversized(window_tokens)` what may stand in a history.
+    `ClipResults(2_000)` is what a summariser reads, `ClipResults.oversized(window_tokens)` what may
+    stand in a history.
     """
 
     name: ClassVar[str] = "truncate"
@@ -99,8 +109,12 @@ class ClipResults:
 
     @classmethod
     def oversized(cls, window_tokens: int | None = None) -> ClipResults:
-        """Results longer than `oversized_chars` of the window, note included; they keep 2,000 characters at least."""
-        return cls(max(oversized_chars(window_tokens) - _NOTE_CHARS - len(ADVICE), MIN_KEPT_CHARS), ending=None, advice=ADVICE)
+        """Results longer than `oversized_chars` of the window, note included; they keep 2,000
+        characters at least.
+        """
+        return cls(
+            max(oversized_chars(window_tokens) - _NOTE_CHARS - len(ADVICE), MIN_KEPT_CHARS), ending=None, advice=ADVICE
+        )
 
     def helps(self, messages: Sequence[Message], *, head: int = 0) -> bool:
         """Whether any result is too long. Cheap: looks at lengths only."""
@@ -119,5 +133,10 @@ class ClipResults:
     def _clipped(self, message: Message) -> Message:
         if not isinstance(message, AssistantMessage) or not self._concerns(message):
             return message
-        texts = (clip(result.text, self.max_chars, ending=self.ending, advice=self.advice) for result in message.results)
-        return replace(message, results=tuple(replace(result, text=text) for result, text in zip(message.results, texts, strict=True)))
+        texts = (
+            clip(result.text, self.max_chars, ending=self.ending, advice=self.advice) for result in message.results
+        )
+        return replace(
+            message,
+            results=tuple(replace(result, text=text) for result, text in zip(message.results, texts, strict=True)),
+        )

@@ -1,7 +1,8 @@
 """Where the user's turns begin, and where the conversation itself does.
 
-A user turn is a user message with everything up to the next one. What a compaction put at the head of a history begins no turn, and
-neither does what the program put there (rules, files): both are its *head*, counted in messages.
+A user turn is a user message with everything up to the next one. What a compaction put at the head
+of a history begins no turn, and neither does what the program put there (rules, files): both are
+its *head*, counted in messages.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ def head_of(history: History) -> int:
 def user_turns(messages: Sequence[Message], *, head: int = 0) -> list[range]:
     """The indices of each user turn after the first `head` messages, oldest first.
 
-    What follows the head without a user message is the rest of a turn whose beginning was summarised, and counts as one.
+    What follows the head without a user message is the rest of a turn whose beginning was
+    summarised, and counts as one.
     """
-    starts = [index for index in range(head, len(messages)) if index == head or isinstance(messages[index], UserMessage)]
+    starts = [
+        index for index in range(head, len(messages)) if index == head or isinstance(messages[index], UserMessage)
+    ]
     return [range(start, stop) for start, stop in pairwise([*starts, len(messages)])]
 
 

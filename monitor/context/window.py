@@ -1,10 +1,11 @@
-"""How much a model takes, and who says so. Failure answered: a wrong limit nobody can trace, and runs that compact from the first word.
+"""How much a model takes, and who says so. Failure answered: a wrong limit nobody can trace, and
+runs that compact from the first word.
 
     window = monitor.context.window_of("google:gemini-2.5-pro", agent_cap=200_000)
     window.context_tokens, window.source, window.problem, window.warning
 
-A number that was not stated for this very model says that it is a default; where there is none, the window is unknown, and only the
-provider's refusal tells that it is full.
+A number that was not stated for this very model says that it is a default; where there is none, the
+window is unknown, and only the provider's refusal tells that it is full.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from monitor.context.known_models import DATE, family_of, limits_of
 from monitor.errors import ConfigError
 
 TOO_SMALL_TOKENS: Final = 16_000
-"""Below this an agent's instructions, tools and one result leave no room to work: refused. OpenClaw's number."""
+"""Below this an agent's instructions, tools and one result leave no room to work: refused.
+OpenClaw's number.
+"""
 SMALL_TOKENS: Final = 32_000
 """Below this it works badly: a warning. OpenClaw's number."""
 
@@ -83,10 +86,15 @@ class Window:
         """What the user should know before a run begins."""
         if self.tokens is None or not TOO_SMALL_TOKENS <= self.tokens < SMALL_TOKENS:
             return None
-        return f"the window is {self._described()}; below {SMALL_TOKENS:,} an agent soon forgets what it did: {self._remedy()}"
+        return (
+            f"the window is {self._described()}; below {SMALL_TOKENS:,} an agent soon forgets what it did:"
+            f" {self._remedy()}"
+        )
 
     def learned(self, tokens: int) -> Window:
-        """The window after its provider has refused a request and stated its limit: it can only be smaller than was thought."""
+        """The window after its provider has refused a request and stated its limit: it can only be
+        smaller than was thought.
+        """
         _check("the learned limit", tokens)
         if self.tokens is not None and tokens >= self.tokens:
             return self
@@ -110,25 +118,37 @@ class Window:
 
 
 UNKNOWN: Final = Window(
-    None, source=WindowSource.UNKNOWN, note="no table knows the model; give its window to have the context kept inside it"
+    None,
+    source=WindowSource.UNKNOWN,
+    note="no table knows the model; give its window to have the context kept inside it",
 )
 """Of a model that nobody knows: only the provider's refusal tells that the context is full."""
 
 
 def window_of(
-    model_name: str | None, *, config: Window | int | None = None, agent_cap: int | None = None, default_tokens: int | None = None
+    model_name: str | None,
+    *,
+    config: Window | int | None = None,
+    agent_cap: int | None = None,
+    default_tokens: int | None = None,
 ) -> Window:
-    """The window of a model: as configured, else as the table of known models has it, else a default, and never above `agent_cap`.
+    """The window of a model: as configured, else as the table of known models has it, else a
+    default, and never above `agent_cap`.
 
-    `config`: the caller's own knowledge; it goes before the table, in both directions, until the provider contradicts. `default_tokens`:
-    for a model that neither the table knows nor is named like a known family; without it, the window of such a model is unknown.
-    Raises `ConfigError` for what is no number of tokens.
+    `config`: the caller's own knowledge; it goes before the table, in both directions, until the
+    provider contradicts. `default_tokens`: for a model that neither the table knows nor is named
+    like a known family; without it, the window of such a model is unknown. Raises `ConfigError` for
+    what is no number of tokens.
     """
     _check("agent_cap", agent_cap)
     _check("default_tokens", default_tokens)
     window = _stated(model_name, config)
     if window is None:
-        window = UNKNOWN if default_tokens is None else Window(default_tokens, source=WindowSource.DEFAULT, note="no table knows the model")
+        window = (
+            UNKNOWN
+            if default_tokens is None
+            else Window(default_tokens, source=WindowSource.DEFAULT, note="no table knows the model")
+        )
     if agent_cap is not None and (window.tokens is None or agent_cap < window.tokens):
         note = "the window itself is not known" if window.tokens is None else f"the window itself is {window.tokens:,}"
         window = window._lowered(agent_cap, WindowSource.AGENT_CAP, note)  # noqa: SLF001 - the class stands above

@@ -1,4 +1,6 @@
-"""The core decides and performs nothing: chunks, results and times go in; verdicts and events come out."""
+"""The core decides and performs nothing: chunks, results and times go in; verdicts and events come
+out.
+"""
 
 from monitor.core.run import RunCore as RunCore
 

@@ -42,7 +42,9 @@ class Pauses:
 
 
 class ErrorStreak:
-    """Turns in a row that failed: the model call did, or a tool did and none succeeded. Siblings that fail together are one error."""
+    """Turns in a row that failed: the model call did, or a tool did and none succeeded. Siblings
+    that fail together are one error.
+    """
 
     __slots__ = ("_failed", "_succeeded", "count")
 
@@ -51,7 +53,9 @@ class ErrorStreak:
         self._failed = self._succeeded = False
 
     def turn_started(self) -> None:
-        """Another turn, or another attempt at one. If nothing failed in the one before, it was a success."""
+        """Another turn, or another attempt at one. If nothing failed in the one before, it was a
+        success.
+        """
         if not self._failed:
             self.count = 0
         self._failed = self._succeeded = False
@@ -103,10 +107,17 @@ class Counters:
             self.tools_called += (name,)
 
     def state(
-        self, now: float, *, tally: TurnTally, spending: Spending, goal: Goal | None, void: bool, waiting_since: float | None
+        self,
+        now: float,
+        *,
+        tally: TurnTally,
+        spending: Spending,
+        goal: Goal | None,
+        void: bool,
+        waiting_since: float | None,
     ) -> RunState:
-        """The run at `now`. `tally`: of the present turn. `void`: the last stream was a failed attempt at it. `waiting_since`: a read is
-        pending.
+        """The run at `now`. `tally`: of the present turn. `void`: the last stream was a failed
+        attempt at it. `waiting_since`: a read is pending.
         """
         streaming = self.phase == "streaming"
         usage, cost_usd = spending.total(tally.usage if streaming else NOTHING)

@@ -1,4 +1,6 @@
-"""How a stream ended, whether a last turn comes instead of the end, and how the run ends: its one reason and its outcome."""
+"""How a stream ended, whether a last turn comes instead of the end, and how the run ends: its one
+reason and its outcome.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,15 @@ class StreamEnd:
     error: BaseException | None = None
     """The exception behind it."""
     void: bool = False
-    """The attempt failed as such: the next stream is the same turn again, and what this one contributed does not count."""
+    """The attempt failed as such: the next stream is the same turn again, and what this one
+    contributed does not count.
+    """
     left: bool = False
     """The caller left it before its end."""
     may_go_on: bool = False
-    """It is no good end of a run, but the model may well be asked to go on: its output limit, or its loop, cut it off."""
+    """It is no good end of a run, but the model may well be asked to go on: its output limit, or
+    its loop, cut it off.
+    """
 
 
 def stream_end(
@@ -48,7 +54,9 @@ def stream_end(
     must_finish: bool,
     blank: bool,
 ) -> StreamEnd:
-    """How a stream ended of which `tally` came. `finished`: by itself; else it failed, or was left, perhaps for the loop `cut`."""
+    """How a stream ended of which `tally` came. `finished`: by itself; else it failed, or was left,
+    perhaps for the loop `cut`.
+    """
     if model_error is not None:
         return failed(error, model_error)
     if cut is not None or not finished:
@@ -67,11 +75,15 @@ def left(cut: Detection | None) -> StreamEnd:
     """It was left before its end: for the loop in it, or by the caller."""
     if cut is not None:
         return StreamEnd(stop_for(cut), may_go_on=True)
-    return StreamEnd(Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller"), left=True)
+    return StreamEnd(
+        Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the stream had ended", "caller"), left=True
+    )
 
 
 def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
-    """It came to its own end. `must_finish`: it should have said why. `blank`: nothing can be seen of the answer that is owed."""
+    """It came to its own end. `must_finish`: it should have said why. `blank`: nothing can be seen
+    of the answer that is owed.
+    """
     finish = tally.finish
     if finish is None and must_finish:
         detail = "the stream stopped without a finish reason: the answer is not complete"
@@ -85,7 +97,9 @@ def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
         )
     if blank:
         what = "it thought, and said nothing" if tally.reasoning_chars else "it said nothing"
-        return StreamEnd(Stop(TerminateReason.INVALID_STREAM, f"the model's answer is empty: {what}", "provider"), void=True)
+        return StreamEnd(
+            Stop(TerminateReason.INVALID_STREAM, f"the model's answer is empty: {what}", "provider"), void=True
+        )
     return StreamEnd()
 
 
@@ -98,7 +112,9 @@ _OWN_WORD = frozenset(
         TerminateReason.ERROR,
     }
 )
-"""Endings of a last turn that are the run's; after any other, and a failure of its model, the run ends as it would have without it."""
+"""Endings of a last turn that are the run's; after any other, and a failure of its model, the run
+ends as it would have without it.
+"""
 
 
 class LastChance:
@@ -110,7 +126,9 @@ class LastChance:
         self._rule = rule
         self._goal = goal
         self.cause: Stop | None = None
-        """How the run ends if its last turn does not reach the goal; `None`: it is not in its last turn."""
+        """How the run ends if its last turn does not reach the goal; `None`: it is not in its last
+        turn.
+        """
 
     def instead_of(self, stop: Stop) -> LastTurn | None:
         """The last turn that comes before this end, once, where the rule has one for it."""
@@ -158,7 +176,8 @@ LIMITS = frozenset(
 def undecided_end(last: StreamEnd | None, reached: str | None, *, told: bool, goal: Goal | None) -> Stop:
     """The reason of a run that nothing has ended: its last stream, or whoever left it.
 
-    `reached`: what the caller says was reached; it hides a failure of the last stream, unless the caller was `told` of that.
+    `reached`: what the caller says was reached; it hides a failure of the last stream, unless the
+    caller was `told` of that.
     """
     if last is not None and not last.left and last.failure is not None and (reached is None or told):
         return last.failure
@@ -187,7 +206,9 @@ def outcome_of(
     recovered_from: Stop | None,
     closing: StreamClosed | None,
 ) -> Outcome:
-    """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end that a last turn came instead of."""
+    """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end
+    that a last turn came instead of.
+    """
     ok = succeeded(stop.reason) or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
     usage, cost_usd = spending.total()
     return Outcome(

@@ -23,7 +23,8 @@ class DetectorCrash(Exception):
 
 
 class DetectorBank:
-    """Detectors of characters are fed text directly; of the others, only those that want deltas are shown them.
+    """Detectors of characters are fed text directly; of the others, only those that want deltas are
+    shown them.
 
     All methods raise `DetectorCrash` for the first detector that fails.
     """
@@ -114,7 +115,9 @@ class _DeltaFeed:
 
 
 def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
-    """What a detector answered, if it is what it should. (One that forgot to return anything found nothing.)"""
+    """What a detector answered, if it is what it should. (One that forgot to return anything found
+    nothing.)
+    """
     if not all(isinstance(detection, Detection) for detection in found):
         raise TypeError(f"expected detections, got {found!r}")
     return found
@@ -130,7 +133,8 @@ class PolicyCrash(Exception):
 
 
 class VerdictQueue:
-    """The policy of one run, and those of its verdicts that the harness has not performed yet, oldest first.
+    """The policy of one run, and those of its verdicts that the harness has not performed yet,
+    oldest first.
 
     All methods that ask the policy raise `PolicyCrash`.
     """
@@ -176,8 +180,8 @@ class VerdictQueue:
         return verdict
 
     def add(self, verdict: Verdict, detection: Detection | None = None) -> None:
-        """To be performed between turns. `detection`: what it follows from, if it was the policy's. What is sure now need not be told
-        as a suspicion as well.
+        """To be performed between turns. `detection`: what it follows from, if it was the policy's.
+        What is sure now need not be told as a suspicion as well.
         """
         if detection is not None:
             self.loop = stop_for(detection)
@@ -194,7 +198,9 @@ class VerdictQueue:
         self._waiting.clear()
 
     def take_back(self) -> None:
-        """What was to follow from the findings of an attempt that is void does not: the model has never seen what it would be told of."""
+        """What was to follow from the findings of an attempt that is void does not: the model has
+        never seen what it would be told of.
+        """
         if self._before is not None:
             state, waiting = self._before
             self._before = None
@@ -208,4 +214,9 @@ class VerdictQueue:
 
 def _suspects(verdict: Verdict, suspicion: Detection | None, loop: Detection) -> bool:
     """Whether `verdict` only warns of a suspicion in the text in which `loop` was found."""
-    return isinstance(verdict, Nudge) and suspicion is not None and suspicion.level == "suspect" and suspicion.channel == loop.channel
+    return (
+        isinstance(verdict, Nudge)
+        and suspicion is not None
+        and suspicion.level == "suspect"
+        and suspicion.channel == loop.channel
+    )

@@ -1,4 +1,6 @@
-"""The limits of a run: what it has used, when to look again, what is nearly used up, what is exceeded."""
+"""The limits of a run: what it has used, when to look again, what is nearly used up, what is
+exceeded.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ _NONE: tuple[Usage, float] = (NOTHING, 0.0)
 
 
 class Spending:
-    """`price`: what the model's tokens cost; without one, they cost nothing. `budgets`: what the run spends from.
+    """`price`: what the model's tokens cost; without one, they cost nothing. `budgets`: what the
+    run spends from.
 
-    A nested run spends from its own budgets, and from those of this one if it was given a share: here it is only added up.
+    A nested run spends from its own budgets, and from those of this one if it was given a share:
+    here it is only added up.
     """
 
     __slots__ = ("_account", "_closed", "_open", "_own", "_price", "budgets", "estimated")
@@ -73,8 +77,9 @@ class Spending:
 
 
 BUDGET_LOOK_TOKENS = 256
-"""Others may spend from the same budget meanwhile, so it is looked at at least this often. n runs overdraw it together by at
-most n times as much; a look costs a few microseconds, and 256 tokens are seconds of a stream.
+"""Others may spend from the same budget meanwhile, so it is looked at at least this often. n runs
+overdraw it together by at most n times as much; a look costs a few microseconds, and 256 tokens are
+seconds of a stream.
 """
 
 
@@ -91,20 +96,33 @@ class Schedule:
     )
 
     def __init__(
-        self, condition: Condition | None, price: Price | None = None, budgets: Sequence[Budget] = (), *, nested: bool = False
+        self,
+        condition: Condition | None,
+        price: Price | None = None,
+        budgets: Sequence[Budget] = (),
+        *,
+        nested: bool = False,
     ) -> None:
-        """`nested`: what this run uses counts for a run above as well, whose limits are looked at when this one looks."""
+        """`nested`: what this run uses counts for a run above as well, whose limits are looked at
+        when this one looks.
+        """
         self.deadline_s = math.inf
-        """Before it, in seconds since the run began, the condition cannot have become true by time alone."""
+        """Before it, in seconds since the run began, the condition cannot have become true by time
+        alone.
+        """
         self.price = price
-        """Of the model that streams: what turns dollars into tokens. Without one no cost is counted down."""
+        """Of the model that streams: what turns dollars into tokens. Without one no cost is counted
+        down.
+        """
         self._condition = condition
         self._budgets = tuple(budgets)
         self._nested = nested
         self._headroom_eighths: int | None = None
 
     def plan(self, state: RunState) -> None:
-        """Work the next look out anew. What `state` has used must be counted in the budgets already."""
+        """Work the next look out anew. What `state` has used must be counted in the budgets
+        already.
+        """
         if self._condition is None and not self._budgets and not self._nested:
             return
         headrooms: list[int | None] = [BUDGET_LOOK_TOKENS] if self._nested else []
@@ -129,7 +147,9 @@ class Schedule:
         return math.floor(tokens) if tokens < sys.maxsize else None
 
     def spend(self, eighths: int) -> bool:
-        """So many eighths of a token have come since the last call. True: a limit may have been passed."""
+        """So many eighths of a token have come since the last call. True: a limit may have been
+        passed.
+        """
         if self._headroom_eighths is None:
             return False
         self._headroom_eighths -= eighths
@@ -137,14 +157,18 @@ class Schedule:
 
     @property
     def free_chars(self) -> int:
-        """Characters that may come before the text must be looked at, so that no limit is overrun unseen."""
+        """Characters that may come before the text must be looked at, so that no limit is overrun
+        unseen.
+        """
         if self._headroom_eighths is None:
             return sys.maxsize
         return max(0, self._headroom_eighths // MOST_EIGHTHS_PER_CHAR)
 
 
 WARN_AT = 0.8
-"""A warning is early enough to finish in order, and late enough to be news: of 30 turns six are left."""
+"""A warning is early enough to finish in order, and late enough to be news: of 30 turns six are
+left.
+"""
 
 
 class Warner:
@@ -156,8 +180,13 @@ class Warner:
         self._told: set[tuple[int, int]] = set()
 
     def look(self, condition: Condition | None, budgets: Sequence[Budget], state: RunState) -> list[LimitWarning]:
-        """The limits that have come to `WARN_AT` since the last look. To be asked when nothing ends the run."""
-        sources = [condition.progress(state) if condition is not None else (), *(budget.progress() for budget in budgets)]
+        """The limits that have come to `WARN_AT` since the last look. To be asked when nothing ends
+        the run.
+        """
+        sources = [
+            condition.progress(state) if condition is not None else (),
+            *(budget.progress() for budget in budgets),
+        ]
         found: list[LimitWarning] = []
         for source, used in enumerate(sources):
             for place, met in enumerate(used):
@@ -175,11 +204,14 @@ def _warning(met: Met, state: RunState) -> LimitWarning | None:
 
 
 ASK_AGAIN_S = 0.001
-"""A condition of the caller's may name a deadline at which it is not true: so it is asked no more often than this, in seconds."""
+"""A condition of the caller's may name a deadline at which it is not true: so it is asked no more
+often than this, in seconds.
+"""
 
 
 class Limits:
-    """Condition and budgets of one run. `nested`: it is the tool of another one, whose limits count as well.
+    """Condition and budgets of one run. `nested`: it is the tool of another one, whose limits count
+    as well.
 
     A condition may be the caller's code: whatever it raises goes on, and `name` says whose it was.
     """
@@ -187,7 +219,12 @@ class Limits:
     __slots__ = ("_condition", "_nested", "_price", "_schedule", "_warner", "spending")
 
     def __init__(
-        self, condition: Condition | None, *, price: Price | None = None, budgets: Sequence[Budget] = (), nested: bool = False
+        self,
+        condition: Condition | None,
+        *,
+        price: Price | None = None,
+        budgets: Sequence[Budget] = (),
+        nested: bool = False,
     ) -> None:
         self.spending = Spending(price, budgets)
         self._price = price
@@ -220,11 +257,14 @@ class Limits:
         return self._condition is not None
 
     def look(self, state: RunState, overspent: Stop | None) -> Stop | None:
-        """Is a limit exceeded? `overspent`: what the budgets say. If not, the next look is planned. `state` must be the caller's alone."""
+        """Is a limit exceeded? `overspent`: what the budgets say. If not, the next look is planned.
+        `state` must be the caller's alone.
+        """
         stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
         if stop is None:
             if state.phase == "streaming" and state.waiting_since_s is None:
-                # The next read can begin now at the earliest: planning for that gives the lower bound that a deadline promises.
+                # The next read can begin now at the earliest: planning for that gives the lower
+                # bound that a deadline promises.
                 object.__setattr__(state, "waiting_since_s", state.elapsed_s)  # a copy would cost as much as a look
             self._schedule.plan(state)
         elif not isinstance(stop, Stop):
@@ -233,7 +273,9 @@ class Limits:
 
     @property
     def deadline_s(self) -> float:
-        """Before it, in seconds since the run began, no limit can have been exceeded by time alone."""
+        """Before it, in seconds since the run began, no limit can have been exceeded by time
+        alone.
+        """
         return self._schedule.deadline_s
 
     def exact_deadline_s(self, state: RunState) -> float:
@@ -257,5 +299,7 @@ class Limits:
 
     @property
     def free_chars(self) -> int:
-        """Characters that may come before the text must be looked at, so that no limit is overrun unseen."""
+        """Characters that may come before the text must be looked at, so that no limit is overrun
+        unseen.
+        """
         return self._schedule.free_chars

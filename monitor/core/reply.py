@@ -1,4 +1,6 @@
-"""What the model says in one turn, as the parts of an assistant message, in the order in which they came."""
+"""What the model says in one turn, as the parts of an assistant message, in the order in which they
+came.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,25 @@ from monitor.messages import Reasoning, Text
 from monitor.verdicts import Channel, Detection
 
 LoopedText: TypeAlias = Literal["keep", "trim", "discard"]
-"""What becomes of text that looped, before it goes back into the history: a model that reads its own loop goes on with it."""
+"""What becomes of text that looped, before it goes back into the history: a model that reads its
+own loop goes on with it.
+"""
 
 Part: TypeAlias = Text | Reasoning | ToolCall
 
 
 def loop_start(loop: Detection, began: int) -> int:
-    """Where the copies of the looped text begin, in code points since `began`. The first one is what the model wanted to say."""
+    """Where the copies of the looped text begin, in code points since `began`. The first one is
+    what the model wanted to say.
+    """
     offsets = loop.evidence.offsets
     return max(0, offsets[1] if len(offsets) > 1 else loop.start_offset) - began if loop.start_offset >= began else 0
 
 
 class MessageBuilder:
-    """Puts the pieces of a stream together. `offsets`: what the channels had delivered before this turn began."""
+    """Puts the pieces of a stream together. `offsets`: what the channels had delivered before this
+    turn began.
+    """
 
     __slots__ = ("_began", "_open", "_parts", "_pieces", "_signature")
 
@@ -44,7 +52,9 @@ class MessageBuilder:
             self._pieces.append(text)
 
     def add_reasoning(self, delta: ReasoningDelta) -> None:
-        """A piece of the thinking. A signature closes it; one without a text is a part of its own, for what follows it."""
+        """A piece of the thinking. A signature closes it; one without a text is a part of its own,
+        for what follows it.
+        """
         if delta.text:
             self._begin(Reasoning)
             self._pieces.append(delta.text)
@@ -64,10 +74,14 @@ class MessageBuilder:
     def blank(self) -> bool:
         """Nothing can be seen of it: no call, and only space and characters without a width."""
         self._close()
-        return all(isinstance(part, Reasoning) or (isinstance(part, Text) and _is_blank(part.text)) for part in self._parts)
+        return all(
+            isinstance(part, Reasoning) or (isinstance(part, Text) and _is_blank(part.text)) for part in self._parts
+        )
 
     def parts(self, *, loop: Detection | None = None, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """What came so far. `loop`: the repetition in it, of which the copies are cut off, if `looped` says so."""
+        """What came so far. `loop`: the repetition in it, of which the copies are cut off, if
+        `looped` says so.
+        """
         self._close()
         if loop is None or looped == "keep" or loop.channel not in ("text", "reasoning"):
             return tuple(self._parts)
@@ -120,5 +134,7 @@ def _cut_off(parts: list[Part], kind: type[Text | Reasoning], start: int) -> tup
 
 
 def marker(gone: str) -> str:
-    """What stands where repeated text was cut off: neutral, so that it is no example to follow, and enough to find the original by."""
+    """What stands where repeated text was cut off: neutral, so that it is no example to follow, and
+    enough to find the original by.
+    """
     return f"[{len(gone):,} repeated characters removed, xxh3 {identity(gone)}]"

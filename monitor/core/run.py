@@ -1,17 +1,21 @@
 """RunCore: one run, decided without I/O.
 
-Facts go in (chunks, tool results, time as a number), decisions and events come out. It never reads a clock and never
-awaits, so guard, supervisor, `scan` and a replay all run the same code and mean the same thing.
+Facts go in (chunks, tool results, time as a number), decisions and events come out. It never reads
+a clock and never awaits, so guard, supervisor, `scan` and a replay all run the same code and mean
+the same thing.
 
 The rules of this file:
 
-1. One ending. `stop` is set once; `terminate` answers once. When several things are true at the same look, the user's
-   abort wins, then loops, then limits; over a limit wins a goal that is reached in the same turn.
-2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work; a `RunState` is built only at
-   transitions, and `deadline` says when the next look is due.
-3. A stream may be over before the run is: `ends_stream` is set with `stop`, and where a policy that nudges met text that loops.
-4. `deadline` is a lower bound in the harness's clock: before it, no condition can have become true by time alone. After
-   it, `must_stop(now)` looks for real and either ends the run or moves `deadline` on. An abort sets it to minus infinity.
+1. One ending. `stop` is set once; `terminate` answers once. When several things are true at the
+   same look, the user's abort wins, then loops, then limits; over a limit wins a goal that is
+   reached in the same turn.
+2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work; a `RunState`
+   is built only at transitions, and `deadline` says when the next look is due.
+3. A stream may be over before the run is: `ends_stream` is set with `stop`, and where a policy that
+   nudges met text that loops.
+4. `deadline` is a lower bound in the harness's clock: before it, no condition can have become true
+   by time alone. After it, `must_stop(now)` looks for real and either ends the run or moves
+   `deadline` on. An abort sets it to minus infinity.
 """
 
 from __future__ import annotations
@@ -23,7 +27,17 @@ from typing import TypeVar
 
 from monitor import events
 from monitor.budget import Budget
-from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished, UsageReport
+from monitor.chunks import (
+    Chunk,
+    ReasoningDelta,
+    StreamRetried,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolResult,
+    TurnFinished,
+    UsageReport,
+)
 from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout
@@ -51,10 +65,14 @@ from monitor.verdicts import VETO, Channel, Continue, Detection, Judgement, Last
 T = TypeVar("T")
 
 HOLD_CHARS = 256
-"""Visible text is held back no longer than this, so that little is held: the pieces of a delta stream weigh ten times their text."""
+"""Visible text is held back no longer than this, so that little is held: the pieces of a delta
+stream weigh ten times their text.
+"""
 
 PIECE_CHARS = 65_536
-"""A longer text is shown to the detectors in pieces, so that one in which the run ends is not read to its end: a second a megabyte."""
+"""A longer text is shown to the detectors in pieces, so that one in which the run ends is not read
+to its end: a second a megabyte.
+"""
 
 SAME_MOMENT_S = 0.001
 """Looks with nothing between them, and no more time than this, in seconds, are one."""
@@ -82,14 +100,17 @@ class RunCore:
         task: str | None = None,
         window: Window | None = None,
     ) -> None:
-        """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left although the run goes on.
-        `supervised`: the harness makes the model calls itself, so replies are put together, and an empty one is a failed attempt.
-        `parent`: the run whose tool this one is. `task`: the user's request, for the judges. `window`: of the model that is asked.
+        """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left
+        although the run goes on. `supervised`: the harness makes the model calls itself, so replies
+        are put together, and an empty one is a failed attempt. `parent`: the run whose tool this
+        one is. `task`: the user's request, for the judges. `window`: of the model that is asked.
         """
         self.deadline = math.inf
         """When to look again, in the harness's clock."""
         self.waiting_since = 0.0
-        """When the pending read began, in the harness's clock; the harness sets it before every read."""
+        """When the pending read began, in the harness's clock; the harness sets it before every
+        read.
+        """
         self.stop: Stop | None = None
         """Why the run ends, once that is decided."""
         self.ends_stream = False
@@ -99,11 +120,17 @@ class RunCore:
         self.replanned: Callable[[], None] = _nothing
         """Called when `deadline` may have come closer; the harness moves its alarm."""
         self.turn_began: Callable[[], None] = _nothing
-        """Called when a model call is about to be made; the harness asks the judges that are due."""
+        """Called when a model call is about to be made; the harness asks the judges that are
+        due.
+        """
         self.stopped: Callable[[], None] = _nothing
-        """Called when it is decided that the run ends; nobody waits for a judge or a summary any more."""
+        """Called when it is decided that the run ends; nobody waits for a judge or a summary any
+        more.
+        """
         self.besides: Callable[[], str | None] = _nothing
-        """What the harness does just now besides the model's own work, for people: it is said of a run that ran out of time."""
+        """What the harness does just now besides the model's own work, for people: it is said of a
+        run that ran out of time.
+        """
 
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
@@ -197,15 +224,16 @@ class RunCore:
         return RunningTurn(tally, offsets, keeps_message=self._supervised)
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
-        """One more turn for a run that is about to end: conditions are off, but for the last turn's own time. Budgets and an abort
-        still count.
+        """One more turn for a run that is about to end: conditions are off, but for the last turn's
+        own time. Budgets and an abort still count.
         """
         cause = self.stop or self._verdicts.loop
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
         self._recovery.cause = cause
         self.stop, self.ends_stream = None, False
         if self._last is not None:
-            self._last = replace(self._last, may_go_on=True)  # it may have failed just before, and is not what this turn is judged by
+            # it may have failed just before, and is not what this turn is judged by
+            self._last = replace(self._last, may_go_on=True)
         self._verdicts.clear()
         self._limits.replace(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
         self.deadline = math.inf
@@ -245,14 +273,18 @@ class RunCore:
     def feed_text(self, text: str, now: float) -> None:
         """The next piece of visible text: the same as a `TextDelta`, without the object."""
         if type(text) is not str and not isinstance(text, str):
-            raise AdapterError(f"expected a piece of text, got {type(text).__name__}; in a stream of chunks, text is a TextDelta")
+            raise AdapterError(
+                f"expected a piece of text, got {type(text).__name__}; in a stream of chunks, text is a TextDelta"
+            )
         self._running.parts.append(text)
         self._free_chars -= len(text)
         if self._free_chars <= 0:
             self._take_text(now)
 
     def tool_result(self, call: str | None, text: str, now: float, *, is_error: bool = False) -> None:
-        """A tool answered. `call`: the id; `None`: the oldest call of the turn that has no answer yet."""
+        """A tool answered. `call`: the id; `None`: the oldest call of the turn that has no answer
+        yet.
+        """
         if self._outcome is not None:
             return  # a tool that was still running when the run ended
         known = self._running.take_call(call)
@@ -279,8 +311,9 @@ class RunCore:
     ) -> Turn:
         """The stream is over.
 
-        `finished`: it came to its own end; else somebody left it, or it failed with `error`, classed as `model_error`.
-        `must_finish`: a stream of this kind closes with a finish reason, so one without it was truncated.
+        `finished`: it came to its own end; else somebody left it, or it failed with `error`,
+        classed as `model_error`. `must_finish`: a stream of this kind closes with a finish reason,
+        so one without it was truncated.
         """
         self._take_text(now)
         if self._abort_why is not None:
@@ -289,7 +322,13 @@ class RunCore:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
         running, tally = self._running, self._running.tally
         last = stream_end(
-            tally, finished=finished, error=error, model_error=model_error, cut=running.cut, must_finish=must_finish, blank=running.blank
+            tally,
+            finished=finished,
+            error=error,
+            model_error=model_error,
+            cut=running.cut,
+            must_finish=must_finish,
+            blank=running.blank,
         )
         self._last = last
         if last.void:
@@ -302,17 +341,24 @@ class RunCore:
             self._panel.add_turn(turn)
             self._unweighed = turn
             if tally.finish is None and self.stop is None:
-                self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)  # a turn that was cut is over for the detectors as well
+                # a turn that was cut is over for the detectors as well
+                self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)
         return turn
 
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
-        """The source had to be closed, and was (or not). `since`: when somebody began to close it."""
+        """The source had to be closed, and was (or not). `since`: when somebody began to close
+        it.
+        """
         since = self._decided_at if self.stop is not None else since
-        self._closing = events.StreamClosed(self.at(now), self._counters.turns, closed, now - since, chunks_dropped, note)
+        self._closing = events.StreamClosed(
+            self.at(now), self._counters.turns, closed, now - since, chunks_dropped, note
+        )
         self._emit(self._closing)
 
     def answer(self, call: ToolCall, now: float) -> ToolResult | None:
-        """Carry out a call of one of the run's own tools, and take its result in; `None`: it is none of them."""
+        """Carry out a call of one of the run's own tools, and take its result in; `None`: it is
+        none of them.
+        """
         goal = self._goal
         answer = goal.answer(call) if goal is not None else None
         if goal is None or answer is None:
@@ -335,30 +381,42 @@ class RunCore:
 
     @property
     def failed_attempt(self) -> Stop | None:
-        """Why the last stream was no turn but a failed attempt at one; `None`: it was one, or the run ends anyway."""
+        """Why the last stream was no turn but a failed attempt at one; `None`: it was one, or the
+        run ends anyway.
+        """
         return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
 
     @property
     def void(self) -> bool:
-        """The last stream was a failed attempt: nothing of it counts, whatever the run goes on with."""
+        """The last stream was a failed attempt: nothing of it counts, whatever the run goes on
+        with.
+        """
         return self._last is not None and self._last.void
 
     @property
     def takes_own_calls(self) -> bool:
-        """The calls of the last turn that the run answers itself count: it is neither cut for a loop nor over for more than a limit."""
-        return self._running.cut is None and self._abort_why is None and (self.stop is None or self.stop.reason in LIMITS)
+        """The calls of the last turn that the run answers itself count: it is neither cut for a
+        loop nor over for more than a limit.
+        """
+        return (
+            self._running.cut is None and self._abort_why is None and (self.stop is None or self.stop.reason in LIMITS)
+        )
 
     def at(self, now: float) -> float:
         """Seconds since the run began."""
         return self._counters.at(now)
 
     def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """The parts of the last turn's message, fit for the history, once. Only where the run is supervised; none of a failed attempt."""
+        """The parts of the last turn's message, fit for the history, once. Only where the run is
+        supervised; none of a failed attempt.
+        """
         parts = self._running.take_message(looped)
         return () if self._last is None or self.void else parts
 
     def pause(self, now: float) -> None:
-        """A person is being asked: deadlines stand still until `resume`, also those of the runs above. Pauses nest."""
+        """A person is being asked: deadlines stand still until `resume`, also those of the runs
+        above. Pauses nest.
+        """
         if self._parent is not None:
             self._parent.pause(now)
         if self._counters.pauses.begin(now):
@@ -377,7 +435,9 @@ class RunCore:
             self._look(now, waiting=False)
 
     def retract(self) -> None:
-        """The last stream was cut off for want of room. With more of it the same turn is made again, and nothing of this one counts."""
+        """The last stream was cut off for want of room. With more of it the same turn is made
+        again, and nothing of this one counts.
+        """
         if self._last is not None and self._last.failure is not None and self.stop is None:
             self._last = replace(self._last, void=True)
             self._unweighed = None
@@ -394,7 +454,9 @@ class RunCore:
         return due
 
     def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: AskCost) -> None:
-        """A judge has answered; also in the middle of a stream. A last turn is not ended for what came before it."""
+        """A judge has answered; also in the middle of a stream. A last turn is not ended for what
+        came before it.
+        """
         if self._outcome is not None:
             return
         self._panel.answered(judge, judgement)
@@ -419,7 +481,9 @@ class RunCore:
         self._look(now, waiting=False)
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """A model was asked to summarise the history: that counts like everything else that the run uses."""
+        """A model was asked to summarise the history: that counts like everything else that the run
+        uses.
+        """
         self._compaction_cost += cost
         self._limits.spending.settle(cost.usage, estimated=cost.estimated)
         self._look(now, waiting=False)
@@ -429,7 +493,9 @@ class RunCore:
         self._take(detection, now)
 
     def check(self, now: float) -> Verdict:
-        """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may still be tried again."""
+        """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may
+        still be tried again.
+        """
         if self._outcome is not None:
             return self._ending(None)
         if self._counters.phase != "streaming":
@@ -453,7 +519,9 @@ class RunCore:
         return verdict
 
     def abort(self, why: str) -> None:
-        """The user wants the run to end. Only notes it, so that it may be called from any thread; the next look decides."""
+        """The user wants the run to end. Only notes it, so that it may be called from any thread;
+        the next look decides.
+        """
         if self._abort_why is None:
             self._abort_why = why
         self.deadline = -math.inf
@@ -463,20 +531,26 @@ class RunCore:
         self._reached = detail
 
     def fail(self, error: BaseException, source: str, now: float) -> None:
-        """Something of ours or of the caller's crashed: the run cannot be watched any more, so it ends."""
+        """Something of ours or of the caller's crashed: the run cannot be watched any more, so it
+        ends.
+        """
         if self.stop is None:
             self._stop_error = error
         reason = TerminateReason.INVALID_STREAM if isinstance(error, AdapterError) else TerminateReason.ERROR
         self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
 
     def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
-        """The caller leaves, perhaps by `error`, while another task of theirs is still at work in the run."""
+        """The caller leaves, perhaps by `error`, while another task of theirs is still at work in
+        the run.
+        """
         if self.stop is None:
             self._stop_error = error
         self._decide(ending, now)
 
     def _weigh(self, now: float) -> None:
-        """Has the turn that just ended got the run where it should be? A goal that is reached wins over a limit that is, too."""
+        """Has the turn that just ended got the run where it should be? A goal that is reached wins
+        over a limit that is, too.
+        """
         turn, self._unweighed = self._unweighed, None
         goal, last = self._goal, self._last
         if turn is None or last is None or goal is None or self._abort_why is not None:
@@ -497,7 +571,9 @@ class RunCore:
         self._follow(verdict, now)
 
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
-        """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was decided before."""
+        """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was
+        decided before.
+        """
         if self._outcome is not None:
             return self._outcome
         if self._abort_why is not None or self._parent is not None:
@@ -534,12 +610,16 @@ class RunCore:
     # ------------------------------------------------------------------ time
 
     def must_stop(self, now: float) -> bool:
-        """A read is about to begin or has just ended, and `deadline` has passed: look, and move it on if nothing is true."""
+        """A read is about to begin or has just ended, and `deadline` has passed: look, and move it
+        on if nothing is true.
+        """
         self._look(now, waiting=True)
         return self.stop is not None
 
     def refresh(self, now: float) -> float:
-        """`deadline`, made exact for the read that is pending since `waiting_since`. Decides nothing, and never raises."""
+        """`deadline`, made exact for the read that is pending since `waiting_since`. Decides
+        nothing, and never raises.
+        """
         if self.stop is None and self._abort_why is None and self._limits.timed:
             self._plan_for(self._limits.exact_deadline_s(self.state(now, waiting=True)))
         return self.deadline
@@ -556,8 +636,8 @@ class RunCore:
         )
 
     def _look(self, now: float, *, waiting: bool, warn: bool = False) -> None:
-        """Evaluate everything that may be true now, then plan the next look. `warn`: this is a step of the run at which to tell what
-        is nearly used up.
+        """Evaluate everything that may be true now, then plan the next look. `warn`: this is a step
+        of the run at which to tell what is nearly used up.
         """
         if self.stop is not None or self._outcome is not None:
             return
@@ -587,7 +667,9 @@ class RunCore:
             self._emit(warning)
 
     def _spent(self, now: float) -> Stop | None:
-        """What was used, told to the budgets and to the run whose tool this one is. A limit of theirs ends this run as well."""
+        """What was used, told to the budgets and to the run whose tool this one is. A limit of
+        theirs ends this run as well.
+        """
         spending = self._limits.spending
         running = self._running.tally.usage if self._counters.phase == "streaming" else NOTHING
         stop = spending.post(running)
@@ -599,7 +681,9 @@ class RunCore:
         return stop
 
     def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
-        """A run that a tool of this one started has used so much by now. Why this run ends, if it does."""
+        """A run that a tool of this one started has used so much by now. Why this run ends, if it
+        does.
+        """
         self._limits.spending.nested(id(child), usage, usd)
         self._look(now, waiting=False)
         return self.stop
@@ -642,16 +726,22 @@ class RunCore:
             running.restart()
             self._take_back(now)
             self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
-        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:  # void: what comes next takes it back
+        # void: what comes next takes it back
+        if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:
             self._find(self._bank.fact, chunk, now)
         if not isinstance(chunk, TurnFinished):
             self._look(now, waiting=False)
         elif chunk.finish_reason is FinishReason.REPETITION or chunk.raw_finish_reason in REPETITION_WORDS:
-            detail = f"the provider stopped its model for repetition ({chunk.raw_finish_reason or chunk.finish_reason.value})"
+            detail = (
+                "the provider stopped its model for repetition"
+                f" ({chunk.raw_finish_reason or chunk.finish_reason.value})"
+            )
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
 
     def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
-        """Ask the detectors, and take their findings one by one with what the policy makes of them."""
+        """Ask the detectors, and take their findings one by one with what the policy makes of
+        them.
+        """
         try:
             found = ask(what)
         except DetectorCrash as crash:
@@ -679,7 +769,12 @@ class RunCore:
                 self._decide(verdict, now)
         elif not isinstance(verdict, Continue):
             self._verdicts.add(verdict, detection)
-            if detection is not None and self._cuts and self._counters.phase == "streaming" and is_written_loop(detection):
+            if (
+                detection is not None
+                and self._cuts
+                and self._counters.phase == "streaming"
+                and is_written_loop(detection)
+            ):
                 self._running.cut = detection
                 self.ends_stream = True
 
@@ -696,7 +791,9 @@ class RunCore:
             self.fail(crash.error, crash.name, now)
 
     def _take_text(self, now: float) -> None:
-        """Visible text is held back until somebody needs it: a detector, a token limit, or the next fact."""
+        """Visible text is held back until somebody needs it: a detector, a token limit, or the next
+        fact.
+        """
         running = self._running
         text = running.take_text()
         if text:

@@ -72,7 +72,9 @@ class TurnTally:
         return text
 
     def count(self, text: str) -> int:
-        """Any output, hidden or visible, that the provider has not reported yet; answers its eighths of a token."""
+        """Any output, hidden or visible, that the provider has not reported yet; answers its
+        eighths of a token.
+        """
         eighths = eighths_of_tokens(text)
         self._unreported_eighths += eighths
         return eighths
@@ -83,12 +85,16 @@ class TurnTally:
         return self.count(delta.arguments_text)
 
     def add_call(self, call: ToolCall) -> int:
-        """A complete call; answers the eighths of a token of its arguments, unless they were counted while they were written."""
+        """A complete call; answers the eighths of a token of its arguments, unless they were
+        counted while they were written.
+        """
         self.calls.append(call)
         return 0 if call.id in self._streamed else self.count(text_of(call.arguments))
 
     def with_own_id(self, call: ToolCall) -> ToolCall:
-        """`call`; with an id that is made up if it has none, or that of another call of this turn. Results are told apart by it."""
+        """`call`; with an id that is made up if it has none, or that of another call of this turn.
+        Results are told apart by it.
+        """
         if not call.id or call.id in self._ids:
             call = replace(call, id=f"{call.id or 'call'}_{self.number}_{len(self.calls)}")
         self._ids.add(call.id)
@@ -125,7 +131,12 @@ class TurnTally:
         return self._void_estimated or self._unreported_eighths > 0 or not self._has_report
 
     def ended(
-        self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None, loop_offset: int | None = None
+        self,
+        *,
+        stopped: Stop | None,
+        error: BaseException | None,
+        model_error: ModelError | None,
+        loop_offset: int | None = None,
     ) -> Turn:
         """The turn as the caller sees it."""
         return Turn(
@@ -161,7 +172,8 @@ def is_written_loop(detection: Detection) -> bool:
 class RunningTurn:
     """One turn while its stream runs, and until the next one begins.
 
-    `offsets`: what the channels had delivered before it. `keeps_message`: its message is put together, for a history.
+    `offsets`: what the channels had delivered before it. `keeps_message`: its message is put
+    together, for a history.
     """
 
     __slots__ = ("_keeps_message", "_reply", "cut", "loop", "offsets", "open_calls", "parts", "tally")
@@ -203,7 +215,9 @@ class RunningTurn:
         return call, self.tally.add_call(call)
 
     def take_call(self, id: str | None) -> ToolCall | None:
-        """The open call that a result belongs to, which is open no more. `None`: to the oldest; there is none."""
+        """The open call that a result belongs to, which is open no more. `None`: to the oldest;
+        there is none.
+        """
         call = next((call for call in self.open_calls if id is None or call.id == id), None)
         if call is not None:
             self.open_calls.remove(call)

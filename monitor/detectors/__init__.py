@@ -1,4 +1,6 @@
-"""What watches a run. A detector answers chunks with findings; it is pure, so every finding replays from a recording."""
+"""What watches a run. A detector answers chunks with findings; it is pure, so every finding replays
+from a recording.
+"""
 
 from collections.abc import Mapping
 
@@ -32,7 +34,9 @@ __all__ = [
 
 
 def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
-    """New instances of the detectors that are on by default; they watch one run. `tools`: what is special about a tool, by name."""
+    """New instances of the detectors that are on by default; they watch one run. `tools`: what is
+    special about a tool, by name.
+    """
     return [
         ToolCallRepetition(tools=tools),
         ToolCallCycle(tools=tools),

@@ -1,7 +1,8 @@
 """What a detector is.
 
-A detector is fed chunks and answers with findings. It is synchronous and pure: no clock, no randomness, no I/O,
-no logging; the same chunks give the same findings, and how the provider cut the text makes no difference.
+A detector is fed chunks and answers with findings. It is synchronous and pure: no clock, no
+randomness, no I/O, no logging; the same chunks give the same findings, and how the provider cut the
+text makes no difference.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Detector(Protocol):
         ...
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Take in the next chunk of the run and say what it completes, ordered by offset; usually `NOTHING`."""
+        """Take in the next chunk of the run and say what it completes, ordered by offset; usually
+        `NOTHING`.
+        """
         ...
 
     def reset(self) -> None:
@@ -47,8 +50,8 @@ class TextFeed(Protocol):
 
     @property
     def need(self) -> int:
-        """Code points that have to come before the detector can find anything. Text may be held back until then, for how it
-        is cut makes no difference.
+        """Code points that have to come before the detector can find anything. Text may be held
+        back until then, for how it is cut makes no difference.
         """
         ...
 
@@ -58,15 +61,21 @@ class TextFeed(Protocol):
 
 
 class ChannelDetector(Detector, Protocol):
-    """A detector of characters. It may be fed a channel's text directly, and in larger pieces than it comes in."""
+    """A detector of characters. It may be fed a channel's text directly, and in larger pieces than
+    it comes in.
+    """
 
     def feed_of(self, channel: Channel) -> TextFeed | None:
-        """Where the channel's text goes; `None`: to `observe`, or not watched. Stays valid when the detector is reset."""
+        """Where the channel's text goes; `None`: to `observe`, or not watched. Stays valid when the
+        detector is reset.
+        """
         ...
 
 
 class FactDetector(Detector, Protocol):
-    """A detector of whole calls, results and turns. It says so, and no object is made for it per delta."""
+    """A detector of whole calls, results and turns. It says so, and no object is made for it per
+    delta.
+    """
 
     @property
     def wants_deltas(self) -> bool:
@@ -80,5 +89,7 @@ def wants_deltas(detector: Detector) -> bool:
 
 
 def is_channel_detector(detector: Detector) -> TypeGuard[ChannelDetector]:
-    """Whether `detector` can be fed text directly. (By the name of the method: checking a whole protocol takes 20 us.)"""
+    """Whether `detector` can be fed text directly. (By the name of the method: checking a whole
+    protocol takes 20 us.)
+    """
     return hasattr(detector, "feed_of")

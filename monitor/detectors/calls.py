@@ -1,9 +1,10 @@
-"""What every detector of calls needs: each call once, its result beside it, turns apart, and what a failed attempt had called
-taken back.
+"""What every detector of calls needs: each call once, its result beside it, turns apart, and what a
+failed attempt had called taken back.
 
 Rules:
 
-- the same call delivered twice (same id, same arguments, same turn) is one call; a second result of a call is ignored;
+- the same call delivered twice (same id, same arguments, same turn) is one call; a second result of
+  a call is ignored;
 - calls are numbered from 0 over the whole run; a result is told with the number of its call;
 - calls are siblings, one batch, if neither the end of a turn nor a result stands between them;
 - `StreamRetried` puts everything back to where it stood before the first call of the turn.
@@ -17,7 +18,16 @@ from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from monitor._util.hashing import canonical_json, identity
-from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, ToolResult, TurnFinished
+from monitor.chunks import (
+    Chunk,
+    ReasoningDelta,
+    StreamRetried,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolResult,
+    TurnFinished,
+)
 from monitor.detectors.base import NOTHING
 from monitor.detectors.tool_policy import ToolPolicy, action_of, checked, is_veto, policy_of
 from monitor.verdicts import Detection
@@ -34,7 +44,9 @@ _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 
 class CallKey(NamedTuple):
-    """What makes two calls the same: the hash first, then length and the beginning of the text. A tuple, as keys are compared often."""
+    """What makes two calls the same: the hash first, then length and the beginning of the text. A
+    tuple, as keys are compared often.
+    """
 
     xxhash: str = ""
     length: int = 0
@@ -66,9 +78,13 @@ class Called:
     exempt: bool
 
     def key(self, chars: int) -> CallKey:
-        """The identity, with the first `chars` of the text and its end to verify it by value: no collision of hashes makes a loop."""
+        """The identity, with the first `chars` of the text and its end to verify it by value: no
+        collision of hashes makes a loop.
+        """
         text = self.text
-        return CallKey(self.xxhash, len(text), text if len(text) <= chars else f"{text[:chars]} ... {text[-TAIL_CHARS:]}")
+        return CallKey(
+            self.xxhash, len(text), text if len(text) <= chars else f"{text[:chars]} ... {text[-TAIL_CHARS:]}"
+        )
 
     @property
     def arguments_length(self) -> int:
@@ -77,7 +93,9 @@ class Called:
 
 
 class CallDetector:
-    """Base of the detectors of calls. A subclass keeps its own state and answers the four questions below."""
+    """Base of the detectors of calls. A subclass keeps its own state and answers the four questions
+    below.
+    """
 
     wants_deltas = False
 
@@ -117,7 +135,9 @@ class CallDetector:
 
     @abstractmethod
     def _save(self) -> dict[str, Any]:
-        """The subclass's state, not shared with it. As JSON data, or what `_as_json` makes JSON data of: it is taken before each turn."""
+        """The subclass's state, not shared with it. As JSON data, or what `_as_json` makes JSON
+        data of: it is taken before each turn.
+        """
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
         """What `_save` gave, as JSON data."""
@@ -224,7 +244,9 @@ class CallDetector:
 
 
 def remember(kept: dict[str, Any], key: str, value: object, limit: int = CALLS_KEPT) -> None:
-    """Keep `value` as the newest; the oldest goes when there are more than `limit`. No key, nothing to remember."""
+    """Keep `value` as the newest; the oldest goes when there are more than `limit`. No key, nothing
+    to remember.
+    """
     if not key:
         return
     kept.pop(key, None)
@@ -234,7 +256,9 @@ def remember(kept: dict[str, Any], key: str, value: object, limit: int = CALLS_K
 
 
 def plain(state: Any) -> dict[str, Any]:
-    """A slots dataclass of JSON values as a dict that shares nothing with it. Taken before each turn, so faster than `asdict`."""
+    """A slots dataclass of JSON values as a dict that shares nothing with it. Taken before each
+    turn, so faster than `asdict`.
+    """
     return {
         name: value[:] if isinstance(value, list) else value._asdict() if isinstance(value, CallKey) else value
         for name in state.__slots__
@@ -245,11 +269,15 @@ def plain(state: Any) -> dict[str, Any]:
 _Flat: TypeAlias = tuple[tuple[tuple[object, object], ...], list[type], str]
 _FLAT = frozenset({str, int, float, bool, type(None)})
 _latest: _Flat = ((), [], "{}")
-"""The items of the arguments that were seen last, the types of their values, and their canonical form."""
+"""The items of the arguments that were seen last, the types of their values, and their canonical
+form.
+"""
 
 
 def _canonical(arguments: object) -> str:
-    """`canonical_json`. Each detector asks for it in turn, so the last answer is kept, for arguments that can be compared by a glance."""
+    """`canonical_json`. Each detector asks for it in turn, so the last answer is kept, for
+    arguments that can be compared by a glance.
+    """
     global _latest  # noqa: PLW0603 - one tuple, put in its place whole
     if type(arguments) is not dict:
         return canonical_json(arguments)

@@ -1,18 +1,23 @@
-"""The same answer whatever is asked. Failure answered: ten different SELECTs on a table that does not exist; a shell whose working
-directory is gone. No two calls are equal, so only what comes back tells.
+"""The same answer whatever is asked. Failure answered: ten different SELECTs on a table that does
+not exist; a shell whose working directory is gone. No two calls are equal, so only what comes back
+tells.
 
 Rules:
 
-- what is counted is **different calls** with the same answer in turns that follow one another; one call alone is `ToolCallRepetition`'s,
-  and a few that come again without any order need twice as many turns;
-- a turn is one event: seven siblings that fail together count once. A turn with two different answers starts anew, and so does any other
-  answer: an error that changes is being worked on. Tools that only think or wait stand between nothing;
-- answers are equal if their text is, after times, durations, ids and attempt counts are taken out. Line numbers stay: a syntax
-  error that moves is progress;
-- five calls with the same error are a loop, and five with the same long success. A short success may be a receipt ("ok" after each edit is
-  progress), so it counts only for a tool that only looks, and eight times. Tools that page or repeat an effect are not asked for news;
-- an error is what is marked as one, or begins like one: half of all tool loops return errors as plain text. An exit code without a message
-  is none: five greps that find nothing are a search (three of 20 hard good runs have such a streak).
+- what is counted is **different calls** with the same answer in turns that follow one another; one
+  call alone is `ToolCallRepetition`'s, and a few that come again without any order need twice as
+  many turns;
+- a turn is one event: seven siblings that fail together count once. A turn with two different
+  answers starts anew, and so does any other answer: an error that changes is being worked on. Tools
+  that only think or wait stand between nothing;
+- answers are equal if their text is, after times, durations, ids and attempt counts are taken out.
+  Line numbers stay: a syntax error that moves is progress;
+- five calls with the same error are a loop, and five with the same long success. A short success
+  may be a receipt ("ok" after each edit is progress), so it counts only for a tool that only looks,
+  and eight times. Tools that page or repeat an effect are not asked for news;
+- an error is what is marked as one, or begins like one: half of all tool loops return errors as
+  plain text. An exit code without a message is none: five greps that find nothing are a search
+  (three of 20 hard good runs have such a streak).
 """
 
 from __future__ import annotations
@@ -31,21 +36,27 @@ from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence
 
 RECEIPT_CHARS = 200
-"""A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a sentence of advice."""
+"""A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a
+sentence of advice.
+"""
 CALLS_COMPARED = 64
 """Different calls of a streak that are told apart; more than any threshold."""
 RECORD_CHARS = 1_000
 """A longer record of an execution has printed something."""
 ERROR_CHARS = 200
-"""Where an error says that it is one: goose compares the first 100 characters, shells put a path before the message."""
+"""Where an error says that it is one: goose compares the first 100 characters, shells put a path
+before the message.
+"""
 _ERROR = re.compile(
     r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
-    r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax error)\b"
+    r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax"
+    r" error)\b"
     r"|\b(invalid|is not (a )?valid|not provided|is required|timed out|refused)\b",
     re.IGNORECASE,
 )
 _NO_MESSAGE = re.compile(
-    r"\W*((no output)|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+|exit (code|status):? *-?\d+)?\W*",
+    r"\W*((no output)|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+|exit"
+    r" (code|status):? *-?\d+)?\W*",
     re.IGNORECASE,
 )
 """An exit code, or nothing at all: the shell's way to say that a search found nothing."""
@@ -80,8 +91,9 @@ class _Streak:
 
 
 class NoProgress(CallDetector):
-    """The same error under `errors_at` different calls, the same long success under `results_at`, or the same short one of a tool
-    that only looks under `short_results_at`. `None` switches one of them off.
+    """The same error under `errors_at` different calls, the same long success under `results_at`,
+    or the same short one of a tool that only looks under `short_results_at`. `None` switches one of
+    them off.
     """
 
     __slots__ = ("_errors_at", "_results_at", "_short_results_at", "_streak", "_turn")
@@ -97,7 +109,11 @@ class NoProgress(CallDetector):
         tools: Mapping[str, ToolPolicy] | None = None,
         name: str = "no_progress",
     ) -> None:
-        for option, value in (("errors_at", errors_at), ("results_at", results_at), ("short_results_at", short_results_at)):
+        for option, value in (
+            ("errors_at", errors_at),
+            ("results_at", results_at),
+            ("short_results_at", short_results_at),
+        ):
             if value is not None and not 1 < value <= CALLS_COMPARED:
                 raise ConfigError(f"NoProgress({option}={value}): give 2 to {CALLS_COMPARED}, or None to switch it off")
         self._errors_at = errors_at
@@ -166,7 +182,9 @@ class NoProgress(CallDetector):
         if new and len(streak.calls) >= threshold:
             return (self._detection(turn, len(streak.calls), threshold, "different calls"),)
         if len(streak.calls) > 1 and streak.turns >= 2 * threshold:
-            return (self._detection(turn, streak.turns, 2 * threshold, f"calls, {len(streak.calls)} of them different,"),)
+            return (
+                self._detection(turn, streak.turns, 2 * threshold, f"calls, {len(streak.calls)} of them different,"),
+            )
         return NOTHING
 
     def _detection(self, turn: _Turn, count: int, threshold: int, calls: str) -> Detection:

@@ -1,22 +1,31 @@
-"""The same message turn after turn. Failure answered: an agent that sends one edit again and again against the same failure, or says
-"I will now do it" and does nothing; each message by itself is a fine one, and without tool calls nothing else looks at more than one.
+"""The same message turn after turn. Failure answered: an agent that sends one edit again and again
+against the same failure, or says "I will now do it" and does nothing; each message by itself is a
+fine one, and without tool calls nothing else looks at more than one.
 
 Rules:
 
-- a message is the visible text of one turn, runs of blanks taken as one; turns without text are no messages;
-- equal: the whole text is (beyond 1536 characters by its hash). Nearly equal: prose of at least 64 characters, of whose pieces of 8
-  characters seven in ten are common (one word in fourteen has changed), and what is beyond 1536 characters is equal. Prose: three in four
-  characters are letters or blanks; filled forms, JSON and edits resemble one another by nature;
-- what was done between two messages, calls and their results, has to be the same each time, or the count starts anew: "Done." after
-  different work is no loop, nor is a status that was asked for and has changed. Results without a call are what a user reports;
-- what a streak is known by is its first message: nearly equal ones are one loop, and a policy that warned of it sees it again;
-- three equal messages of at least 64 characters with nothing done between are a loop: in 644 recorded runs that must stay quiet no message
-  without calls came twice in a row. Shorter and nearly equal ones are a suspicion at three and a loop at five, as with tool calls: drafts
-  and polite phrases resemble one another. A word or two are a loop at ten: answers repeat in a conversation ("Done.", "You are welcome!"),
-  and so is saying nothing at all. With the same calls and results between, five equal ones are a loop and nothing less is anything: runs
-  that call tools recover, and their calls have detectors of their own;
-- two or three messages that come in turn, with nothing done between, count by their rounds, and the longest of them says how many it takes;
-- "three messages in a row", whatever they say, is no rule: agents say three different things in a row all the time.
+- a message is the visible text of one turn, runs of blanks taken as one; turns without text are no
+  messages;
+- equal: the whole text is (beyond 1536 characters by its hash). Nearly equal: prose of at least 64
+  characters, of whose pieces of 8 characters seven in ten are common (one word in fourteen has
+  changed), and what is beyond 1536 characters is equal. Prose: three in four characters are letters
+  or blanks; filled forms, JSON and edits resemble one another by nature;
+- what was done between two messages, calls and their results, has to be the same each time, or the
+  count starts anew: "Done." after different work is no loop, nor is a status that was asked for and
+  has changed. Results without a call are what a user reports;
+- what a streak is known by is its first message: nearly equal ones are one loop, and a policy that
+  warned of it sees it again;
+- three equal messages of at least 64 characters with nothing done between are a loop: in 644
+  recorded runs that must stay quiet no message without calls came twice in a row. Shorter and
+  nearly equal ones are a suspicion at three and a loop at five, as with tool calls: drafts and
+  polite phrases resemble one another. A word or two are a loop at ten: answers repeat in a
+  conversation ("Done.", "You are welcome!"), and so is saying nothing at all. With the same calls
+  and results between, five equal ones are a loop and nothing less is anything: runs that call tools
+  recover, and their calls have detectors of their own;
+- two or three messages that come in turn, with nothing done between, count by their rounds, and the
+  longest of them says how many it takes;
+- "three messages in a row", whatever they say, is no rule: agents say three different things in a
+  row all the time.
 """
 
 from __future__ import annotations
@@ -44,7 +53,9 @@ HOLD_CHARS = 256
 PIECE_CHARS = 8
 """A changed word of six letters changes 13 of them."""
 COMMON = 0.7
-"""Of all pieces, those that both messages have: (n - 13) / (n + 13) for one word changed in n characters."""
+"""Of all pieces, those that both messages have: (n - 13) / (n + 13) for one word changed in n
+characters.
+"""
 WORDS_PERCENT = 75
 LONG_CHARS = 64
 """A sentence; shorter messages repeat more easily."""
@@ -53,17 +64,21 @@ ANSWER_CHARS = 16
 ANSWER_TIMES = 2
 """How often the number of a loop it takes for them."""
 PERIODS = (2, 3)
-"""Messages that come in turn. Longer cycles were never seen without calls between, and those have a detector of their own."""
+"""Messages that come in turn. Longer cycles were never seen without calls between, and those have a
+detector of their own.
+"""
 DEEDS_KEPT = 64
-"""Calls and results between two messages; what comes after them is only counted. Also the calls of which is known whether they have their
-result: the second one of a call is none."""
+"""Calls and results between two messages; what comes after them is only counted. Also the calls of
+which is known whether they have their result: the second one of a call is none.
+"""
 OFFSETS_SHOWN = 20
 
 
 class SimilarMessages:
-    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it.
-    Equal ones of some length, with nothing done between, are a loop at `equal_loop_at`, those of a word or two at twice `loop_at`; and so
-    are rounds of two or three messages in turn. `near=False`: only equal ones count.
+    """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at
+    `loop_at` and at each one after it. Equal ones of some length, with nothing done between, are a
+    loop at `equal_loop_at`, those of a word or two at twice `loop_at`; and so are rounds of two or
+    three messages in turn. `near=False`: only equal ones count.
 
     Offsets are the numbers of the messages in the run.
     """
@@ -97,14 +112,23 @@ class SimilarMessages:
     """Code points that may be held back."""
 
     def __init__(
-        self, *, suspect_at: int | None = 3, loop_at: int = 5, equal_loop_at: int = 3, near: bool = True, name: str = "similar_messages"
+        self,
+        *,
+        suspect_at: int | None = 3,
+        loop_at: int = 5,
+        equal_loop_at: int = 3,
+        near: bool = True,
+        name: str = "similar_messages",
     ) -> None:
         if loop_at <= 1 or equal_loop_at <= 1:
             raise ConfigError(
-                f"SimilarMessages(loop_at={loop_at}, equal_loop_at={equal_loop_at}): one message repeats nothing; give 2 or more"
+                f"SimilarMessages(loop_at={loop_at}, equal_loop_at={equal_loop_at}): one message repeats nothing; give"
+                " 2 or more"
             )
         if suspect_at is not None and not 1 < suspect_at <= loop_at:
-            raise ConfigError(f"SimilarMessages(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion")
+            raise ConfigError(
+                f"SimilarMessages(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion"
+            )
         self.name = name
         self._suspect_at = suspect_at
         self._loop_at = loop_at
@@ -233,7 +257,11 @@ class SimilarMessages:
 
     def _row(self, level: Level, threshold: int) -> Detection:
         length = self._last[2]
-        alike = f"{'equal' if self._exact else 'nearly equal'} messages of {length} characters" if length else "empty messages"
+        alike = (
+            f"{'equal' if self._exact else 'nearly equal'} messages of {length} characters"
+            if length
+            else "empty messages"
+        )
         done = ", with the same calls and results between them" if self._between else ""
         return self._detection(
             kind="equal_messages" if self._exact else "similar_messages",
@@ -245,7 +273,9 @@ class SimilarMessages:
         )
 
     def _cycle(self, message: str, between: list[str]) -> Sequence[Detection]:
-        """The message, told by its length and hash, against those that came two and three before it."""
+        """The message, told by its length and hash, against those that came two and three before
+        it.
+        """
         if between:
             self._recent, self._returns = (), [0] * len(PERIODS)
         recent = (*self._recent, message)
@@ -273,7 +303,9 @@ class SimilarMessages:
             period=period,
         )
 
-    def _detection(self, *, kind: str, level: Level, count: int, threshold: int, xxhash: str, message: str, period: int = 1) -> Detection:
+    def _detection(
+        self, *, kind: str, level: Level, count: int, threshold: int, xxhash: str, message: str, period: int = 1
+    ) -> Detection:
         start = self._index - count * period + 1
         return Detection(
             detector=self.name,
@@ -332,7 +364,9 @@ class SimilarMessages:
 
 
 def _packed(text: str) -> bytes:
-    """Prose takes half of its size so, and there are two of these texts in every run. Takes 0.1 ms a turn."""
+    """Prose takes half of its size so, and there are two of these texts in every run. Takes 0.1 ms
+    a turn.
+    """
     return zlib.compress(text.encode("utf-8", "surrogatepass"))
 
 
@@ -355,7 +389,9 @@ def _nearly_equal(one: str, other: str) -> bool:
 
 
 def _may_be_near(one: str, other: str) -> bool:
-    """A first look at sixteen pieces: where seven in ten are common, eight in ten of these should be."""
+    """A first look at sixteen pieces: where seven in ten are common, eight in ten of these should
+    be.
+    """
     step = max(len(one) // 16, 1)
     starts = range(0, len(one) - PIECE_CHARS + 1, step)
     return sum(one[start : start + PIECE_CHARS] in other for start in starts) * 2 >= len(starts)
@@ -366,7 +402,9 @@ def _pieces(text: str) -> set[str]:
 
 
 def _remember(deeds: dict[str, str], id: str, deed: str) -> bool:
-    """A call or result delivered twice is one; without an id each is one of its own. Whether it is new."""
+    """A call or result delivered twice is one; without an id each is one of its own. Whether it is
+    new.
+    """
     xxhash = identity(deed)
     key = f"{id}:{xxhash}" if id else f"#{len(deeds)}"
     if key in deeds:

@@ -1,19 +1,23 @@
-"""The same few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that alternates, which no counter of
-consecutive calls ever sees (DeepSeek-V2.5: one run of 50 with a repeated call, 17 with a cycle).
+"""The same few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that
+alternates, which no counter of consecutive calls ever sees (DeepSeek-V2.5: one run of 50 with a
+repeated call, 17 with a cycle).
 
 Rules:
 
-- a cycle is a unit of 2 to `max_period` calls, not all equal, that comes `rounds` times (three: most cycles of recorded runs never
-  reach the five of Gemini CLI, because the run ends first); messages and parallel batches make no difference, and the order
-  within a batch does not matter;
+- a cycle is a unit of 2 to `max_period` calls, not all equal, that comes `rounds` times (three:
+  most cycles of recorded runs never reach the five of Gemini CLI, because the run ends first);
+  messages and parallel batches make no difference, and the order within a batch does not matter;
 - one foreign call among them does not hide it, tools that only think or wait stand between nothing;
-- without any order: where the last calls, `unordered_at` or more, are so few different ones that each came `rounds` times on average,
-  they turn in circles as well (A-B-A-A-B; four equal calls and a probe, again and again). Two passes over fifteen files are two rounds.
-  Here results must have been seen: who walks through a maze makes four moves again and again. And what came once must be a look: who
-  edits, and runs the same four checks after each edit, is at work;
-- **a changed result is progress**: where one of the unit's calls was answered differently in two rounds, there is no cycle, except for
-  calls that repeat their effect (`ToolPolicy.side_effect`). Where no results were seen the arguments alone decide, and the message says so;
-- a unit with a tool that is polled waits for as many rounds as the tool's `loop_at`, five if it has none (or as many as are remembered);
+- without any order: where the last calls, `unordered_at` or more, are so few different ones that
+  each came `rounds` times on average, they turn in circles as well (A-B-A-A-B; four equal calls and
+  a probe, again and again). Two passes over fifteen files are two rounds. Here results must have
+  been seen: who walks through a maze makes four moves again and again. And what came once must be a
+  look: who edits, and runs the same four checks after each edit, is at work;
+- **a changed result is progress**: where one of the unit's calls was answered differently in two
+  rounds, there is no cycle, except for calls that repeat their effect (`ToolPolicy.side_effect`).
+  Where no results were seen the arguments alone decide, and the message says so;
+- a unit with a tool that is polled waits for as many rounds as the tool's `loop_at`, five if it has
+  none (or as many as are remembered);
 - each further round is reported again, so that a policy sees whether a warning helped.
 """
 
@@ -60,10 +64,12 @@ class _Item:
 
 
 class ToolCallCycle(CallDetector):
-    """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result. `tools`: what is special about a tool.
+    """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result. `tools`:
+    what is special about a tool.
 
-    `unordered_at`: as many calls without an order are looked at; `None` for none. 15 are three rounds of the longest cycle, and in 624 good
-    runs, some of hundreds of calls, no stretch of 15 is made of a third as many different calls with unchanged results.
+    `unordered_at`: as many calls without an order are looked at; `None` for none. 15 are three
+    rounds of the longest cycle, and in 624 good runs, some of hundreds of calls, no stretch of 15
+    is made of a third as many different calls with unchanged results.
     """
 
     __slots__ = ("_items", "_kept", "_max_period", "_reported", "_rounds", "_turn_start", "_unordered_at")
@@ -82,11 +88,16 @@ class ToolCallCycle(CallDetector):
         name: str = "tool_call_cycle",
     ) -> None:
         if max_period <= 1:
-            raise ConfigError(f"ToolCallCycle(max_period={max_period}): a cycle has 2 calls or more; one call is ToolCallRepetition's")
+            raise ConfigError(
+                f"ToolCallCycle(max_period={max_period}): a cycle has 2 calls or more; one call is ToolCallRepetition's"
+            )
         if rounds <= 1:
             raise ConfigError(f"ToolCallCycle(rounds={rounds}): once is no cycle; give 2 or more")
         if unordered_at is not None and unordered_at < 2 * rounds:
-            raise ConfigError(f"ToolCallCycle(unordered_at={unordered_at}): give {2 * rounds} or more, two calls {rounds} times, or None")
+            raise ConfigError(
+                f"ToolCallCycle(unordered_at={unordered_at}): give {2 * rounds} or more, two calls {rounds} times, or"
+                " None"
+            )
         self._max_period = max_period
         self._rounds = rounds
         self._unordered_at = unordered_at
@@ -100,7 +111,9 @@ class ToolCallCycle(CallDetector):
         rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
         if self._turn_start is None:
             self._turn_start = call.index
-        self._items.append(_Item(call.index, key, call.name, rounds, not call.policy.side_effect, call.policy.idempotent))
+        self._items.append(
+            _Item(call.index, key, call.name, rounds, not call.policy.side_effect, call.policy.idempotent)
+        )
         del self._items[: -self._kept]
         return self._look()
 
@@ -111,7 +124,9 @@ class ToolCallCycle(CallDetector):
         return NOTHING
 
     def _turn_ended(self) -> Sequence[Detection]:
-        """The calls of a batch were made at once: put them in an order of their own, the same whatever order they came in."""
+        """The calls of a batch were made at once: put them in an order of their own, the same
+        whatever order they came in.
+        """
         start, self._turn_start = self._turn_start, None
         batch = [item for item in self._items if start is not None and item.index >= start]
         ordered = sorted(batch, key=lambda item: (item.key.xxhash, item.index))
@@ -121,12 +136,15 @@ class ToolCallCycle(CallDetector):
         return self._look()
 
     def _look(self) -> Sequence[Detection]:
-        """The shortest unit that the newest calls repeat, with one foreign call left out if need be."""
+        """The shortest unit that the newest calls repeat, with one foreign call left out if need
+        be.
+        """
         items = self._items
         newest = items[-1].key if items else None
         if newest not in [item.key for item in items[:-1]]:
             return NOTHING
-        alike = max(self._max_period + 1, ALIKE_CALLS)  # a unit is no longer than `max_period`, not all equal, and one call may be foreign
+        # a unit is no longer than `max_period`, not all equal, and one call may be foreign
+        alike = max(self._max_period + 1, ALIKE_CALLS)
         if all(item.key == newest for item in items[-alike:]):
             return NOTHING
         for period in range(2, self._max_period + 1):
@@ -138,7 +156,9 @@ class ToolCallCycle(CallDetector):
         return self._look_without_order()
 
     def _look_without_order(self) -> Sequence[Detection]:
-        """The longest tail in which few different calls came often, none of them with two different results."""
+        """The longest tail in which few different calls came often, none of them with two different
+        results.
+        """
         items = self._items
         if self._unordered_at is None or len({item.key for item in items[-ALIKE_CALLS:]}) == 1:
             return NOTHING
@@ -167,10 +187,15 @@ class ToolCallCycle(CallDetector):
         return max(self._rounds, min(rounds, self._kept // different))
 
     def _candidates(self, period: int) -> list[list[_Item]]:
-        """The longest tails that repeat their last `period` calls: as they are, and each with one of the newest calls left out."""
+        """The longest tails that repeat their last `period` calls: as they are, and each with one
+        of the newest calls left out.
+        """
         items = self._items
         foreign = range(2, min(len(items), period * self._rounds + 1))
-        found = [_periodic_tail(items, period), *(_periodic_tail(items[:-at] + items[1 - at :], period) for at in foreign)]
+        found = [
+            _periodic_tail(items, period),
+            *(_periodic_tail(items[:-at] + items[1 - at :], period) for at in foreign),
+        ]
         return [tail for tail in found if len(tail) >= period * self._rounds and len({item.key for item in tail}) > 1]
 
     def _report(self, tail: list[_Item], period: int, rounds: int) -> Sequence[Detection]:
@@ -222,8 +247,13 @@ class ToolCallCycle(CallDetector):
                 threshold=rounds,
                 start_offset=min(item.index for item in tail),
                 offset=last,
-                evidence=Evidence(text[:EXCERPT_CHARS], xxhash, len(text), tuple(sorted(item.index for item in tail)[-OFFSETS_SHOWN:])),
-                message=f"the last {len(tail)} calls were {different} different ones again and again, with unchanged results",
+                evidence=Evidence(
+                    text[:EXCERPT_CHARS], xxhash, len(text), tuple(sorted(item.index for item in tail)[-OFFSETS_SHOWN:])
+                ),
+                message=(
+                    f"the last {len(tail)} calls were {different} different ones again and again, with unchanged"
+                    " results"
+                ),
             ),
         )
 
@@ -254,7 +284,9 @@ def _periodic_tail(items: list[_Item], period: int) -> list[_Item]:
 
 
 def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
-    """The part in which no call of the unit got two different results, as far as they were seen and tell anything."""
+    """The part in which no call of the unit got two different results, as far as they were seen and
+    tell anything.
+    """
     results: dict[int, str] = {}
     for back, item in enumerate(reversed(tail)):
         if item.result and item.compared and results.setdefault(back % period, item.result) != item.result:
@@ -263,6 +295,8 @@ def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
 
 
 def _rotated(unit: list[_Item]) -> list[_Item]:
-    """The unit from a beginning of its own, so that a cycle has one identity wherever it was seen first."""
+    """The unit from a beginning of its own, so that a cycle has one identity wherever it was seen
+    first.
+    """
     turns = [unit[place:] + unit[:place] for place in range(len(unit))]
     return min(turns, key=lambda turn: [item.key.xxhash for item in turn])

@@ -1,16 +1,20 @@
-"""What a tool does when it is called again: the difference between polling a build and booking eight meetings. Failure answered:
-one rule for all tools, which stops who waits and lets pass who sends the same mail for the eighth time.
+"""What a tool does when it is called again: the difference between polling a build and booking
+eight meetings. Failure answered: one rule for all tools, which stops who waits and lets pass who
+sends the same mail for the eighth time.
 
 Rules:
 
-- what is not said of a tool is guessed from its name by a few short lists (`guess`), or from its arguments (`action_of`): a tool that is
-  many in one is asked with an `action` (`message` with `action="send"`), and a command that sleeps waits; from nothing else. A wrong guess
-  is corrected by one entry of `tools=`;
+- what is not said of a tool is guessed from its name by a few short lists (`guess`), or from its
+  arguments (`action_of`): a tool that is many in one is asked with an `action` (`message` with
+  `action="send"`), and a command that sleeps waits; from nothing else. A wrong guess is corrected
+  by one entry of `tools=`;
 - who waits is patient: what asks for a status or for progress is asked again on purpose (`WAITS`);
-- a result is compared without what changes by itself: the fields a policy calls `volatile`, the id of its own call (a path that a large
-  result was saved to has it), times and counters in the record of an execution (JSON with an exit code), in what is marked as an error
-  times, durations, process ids and counters of attempts, and in what says that something failed the times before its lines and the
-  durations (ten failing test runs differ in nothing else; what did not fail may be a measurement);
+- a result is compared without what changes by itself: the fields a policy calls `volatile`, the id
+  of its own call (a path that a large result was saved to has it), times and counters in the record
+  of an execution (JSON with an exit code), in what is marked as an error times, durations, process
+  ids and counters of attempts, and in what says that something failed the times before its lines
+  and the durations (ten failing test runs differ in nothing else; what did not fail may be a
+  measurement);
 - a refusal of our own (`VETO`) is no result at all: it must not look like news.
 """
 
@@ -31,23 +35,39 @@ from monitor.verdicts import VETO
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _LAST_PART = re.compile(r"(?:.*(?:\.|__|/|:))?(.*)", re.DOTALL)
 ONLY_LOOKS = frozenset(
-    "check count describe fetch find get glob grep info list lookup ls query read retrieve search show status view".split()  # noqa: SIM905
+    (  # noqa: SIM905
+        "check count describe fetch find get glob grep info list lookup ls query read retrieve search show status view"
+    ).split()
 )
-"""Verbs of tools that change nothing. As a first word they say so; anywhere else (`post_search`) they speak against an effect."""
+"""Verbs of tools that change nothing. As a first word they say so; anywhere else (`post_search`)
+they speak against an effect.
+"""
 REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post publish reply send".split())  # noqa: SIM905
-"""First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each with an id of its own)."""
+"""First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each
+with an id of its own).
+"""
 SENDS = frozenset({"reply", "send"})
-"""Last words that say the same (`sessions_send`); other verbs are nouns there (`blog_post`, `address_book`)."""
+"""Last words that say the same (`sessions_send`); other verbs are nouns there (`blog_post`,
+`address_book`).
+"""
 TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
-"""Words of tools that press keys: what comes back is a screen, and a new one is progress (`send_keys`)."""
+"""Words of tools that press keys: what comes back is a screen, and a new one is progress
+(`send_keys`).
+"""
 ASKS_HOW_FAR = frozenset({"progress", "status"})
-"""Words by which a tool that only looks says that it is asked again on purpose (`get_job_status`), but for `git_status`."""
+"""Words by which a tool that only looks says that it is asked again on purpose (`get_job_status`),
+but for `git_status`.
+"""
 DELEGATES = frozenset({"agent", "delegate", "subagent", "task"})
 """Whole names of tools that give a task to another agent."""
 DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "think", "thought", "wait"})
-"""Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server for thinking)."""
+"""Whole names of tools that a model calls to think or to wait (tau-bench, OpenHands, the MCP server
+for thinking).
+"""
 ID_CHARS = 6
-"""Shorter ids (`1`, `c2`) are looked for nowhere: a result may well count with the same characters."""
+"""Shorter ids (`1`, `c2`) are looked for nowhere: a result may well count with the same
+characters.
+"""
 ACTION_CHARS = 64
 """A longer `action` is no name but a text."""
 COMMAND_CHARS = 1_000
@@ -61,20 +81,29 @@ _CHANGES_BY_ITSELF = re.compile(
     re.IGNORECASE,
 )
 """In an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
-_FAILED = re.compile(r"\b(fail(s|ed|ing|ure|ures)?|errors?|\w+(Error|Exception)|panic(ked)?|traceback)\b", re.IGNORECASE)
+_FAILED = re.compile(
+    r"\b(fail(s|ed|ing|ure|ures)?|errors?|\w+(Error|Exception)|panic(ked)?|traceback)\b", re.IGNORECASE
+)
 _TIMING = re.compile(
-    r"^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?(?= *\S)"  # what a log writes before its lines
+    # what a log writes before its lines
+    r"^\W{0,2}\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?(?= *\S)"
     r"|\b\d+\.\d+ ?(s|sec|secs|seconds|ms)\b|\b\d+ ?ms\b",
     re.IGNORECASE | re.MULTILINE,
 )
-"""In what only says that something failed. Whole seconds stay: what is left of a wait is counted in them."""
+"""In what only says that something failed. Whole seconds stay: what is left of a wait is counted in
+them.
+"""
 _EXIT = re.compile(r'"(exit_?code|return_?code)"\s*:', re.IGNORECASE)
-"""What the record of an execution has, as JSON; in another record a duration may be the answer (a job that was asked about)."""
+"""What the record of an execution has, as JSON; in another record a duration may be the answer (a
+job that was asked about).
+"""
 _OF_AN_EXECUTION = re.compile(
     r"(duration|elapsed|took|wall_?time|execution_?(time|count)|started_?at|finished_?at|timestamp|pid|session_?id)(_?(ms|s|sec|seconds))?",
     re.IGNORECASE,
 )
-"""Its fields that change by themselves (Hermes: 147 equal probes whose records differed by a counter; OpenClaw strips them as well)."""
+"""Its fields that change by themselves (Hermes: 147 equal probes whose records differed by a
+counter; OpenClaw strips them as well).
+"""
 GUESSES_KEPT = 256
 """A model may invent names without end."""
 
@@ -83,23 +112,36 @@ NO_POLICIES: Mapping[str, ToolPolicy] = {}
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ToolPolicy:
-    """How repetition of one tool is judged. By default a changed result is progress, and an unchanged one is not."""
+    """How repetition of one tool is judged. By default a changed result is progress, and an
+    unchanged one is not.
+    """
 
     exempt: bool = False
     """Never reported. It still stands between the calls of other tools."""
     idempotent: bool = False
-    """It only looks: the same short answer again and again says that nothing is learned, and is not a receipt."""
+    """It only looks: the same short answer again and again says that nothing is learned, and is not
+    a receipt.
+    """
     polling: bool = False
-    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed result, or error, stays progress."""
+    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed
+    result, or error, stays progress.
+    """
     side_effect: bool = False
-    """Each call does it again: equal arguments are a repetition even if the results differ (a new id each time)."""
+    """Each call does it again: equal arguments are a repetition even if the results differ (a new
+    id each time).
+    """
     paginating: bool = False
-    """Steps through pages: equal successful answers under new arguments (empty pages) are not held against it."""
+    """Steps through pages: equal successful answers under new arguments (empty pages) are not held
+    against it.
+    """
     sampling: bool = False
-    """Asked several times at once on purpose (one brief for six sub-agents): before any two answers are equal, a loop takes four times as
-    many calls."""
+    """Asked several times at once on purpose (one brief for six sub-agents): before any two answers
+    are equal, a loop takes four times as many calls.
+    """
     no_op: bool = False
-    """Thinks or waits: stands between nothing, so it neither ends a repetition nor hides a cycle."""
+    """Thinks or waits: stands between nothing, so it neither ends a repetition nor hides a
+    cycle.
+    """
     suspect_at: int | None = None
     """Identical calls for a suspicion; `None`: as the detector says."""
     loop_at: int | None = None
@@ -107,15 +149,18 @@ class ToolPolicy:
     loop_key: Callable[[Any], object] | None = None
     """From the arguments, what makes two calls the same; it answering `None` exempts that call."""
     volatile: tuple[str, ...] = ()
-    """Fields of the result that change by themselves (`pid`, `duration`, `request_id`), as JSON keys, or in text as
-    `name: value` or as a number that follows (`pid 1024`)."""
+    """Fields of the result that change by themselves (`pid`, `duration`, `request_id`), as JSON
+    keys, or in text as `name: value` or as a number that follows (`pid 1024`).
+    """
 
     def __post_init__(self) -> None:
         volatile: object = self.volatile  # a string is a sequence of strings, and easily given
         if isinstance(volatile, str):
             raise ConfigError(f"ToolPolicy(volatile={self.volatile!r}): give a tuple of field names")
         if self.polling and self.side_effect:
-            raise ConfigError("ToolPolicy(polling=True, side_effect=True): a changed result cannot both be progress and not matter")
+            raise ConfigError(
+                "ToolPolicy(polling=True, side_effect=True): a changed result cannot both be progress and not matter"
+            )
         for name, value in (("suspect_at", self.suspect_at), ("loop_at", self.loop_at)):
             if value is not None and value < 2:  # noqa: PLR2004 - one call repeats nothing
                 raise ConfigError(f"ToolPolicy({name}={value}): one call repeats nothing; give 2 or more")
@@ -123,7 +168,9 @@ class ToolPolicy:
             raise ConfigError(f"ToolPolicy(suspect_at={self.suspect_at}): give at most loop_at ({self.loop_at})")
 
     def key_of(self, arguments: object) -> str | None:
-        """The arguments in the form that is compared; `None`: this call is exempt. A key function that fails is not used."""
+        """The arguments in the form that is compared; `None`: this call is exempt. A key function
+        that fails is not used.
+        """
         if self.exempt:
             return None
         if self.loop_key is None:
@@ -150,7 +197,9 @@ def error_identity(text: str) -> str:
 
 
 WAITS = ToolPolicy(polling=True, suspect_at=10, loop_at=20)
-"""Waiting for something else to get on: unchanged answers are heard for a while (the numbers are OpenClaw's)."""
+"""Waiting for something else to get on: unchanged answers are heard for a while (the numbers are
+OpenClaw's).
+"""
 _NOTHING_KNOWN = ToolPolicy()
 
 
@@ -183,7 +232,9 @@ def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
 
 
 def policy_of(name: str, given: Mapping[str, ToolPolicy], action: str = "") -> ToolPolicy:
-    """What the caller says of a tool, else what its action says, else what its name says. A tool that does nothing has no action."""
+    """What the caller says of a tool, else what its action says, else what its name says. A tool
+    that does nothing has no action.
+    """
     said = given.get(name) or guess(name)
     if name in given or said.no_op or not action:
         return said
@@ -192,8 +243,8 @@ def policy_of(name: str, given: Mapping[str, ToolPolicy], action: str = "") -> T
 
 
 def action_of(arguments: object) -> str:
-    """What the arguments say that a call does: which of its tools a tool that is many in one was asked for, or `poll` for a command that
-    sleeps. Empty: nothing.
+    """What the arguments say that a call does: which of its tools a tool that is many in one was
+    asked for, or `poll` for a command that sleeps. Empty: nothing.
     """
     if not isinstance(arguments, Mapping):
         return ""

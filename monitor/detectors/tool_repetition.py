@@ -1,22 +1,27 @@
-"""The same tool call again and again. Failure answered: an agent that reads the same file, or sends the same mail, until
-its budget is gone.
+"""The same tool call again and again. Failure answered: an agent that reads the same file, or sends
+the same mail, until its budget is gone.
 
 Rules:
 
-- calls are the same if name and canonical arguments are (`_hashing`: key order and `1` / `1.0` make no difference); any other
-  call in between starts anew, an exempt one too, but not a tool that only thinks or waits. What is called counts, whatever came of it:
-  a rejected, unknown or invalid call as well;
-- parallel calls of one turn count like calls one after the other: a model that writes the same call five times in one response is in its
-  loop while it writes. The same brief for six sub-agents may be meant (`ToolPolicy.sampling`, guessed of a tool called `task`): that is a
-  suspicion up to four times a loop's number, as long as no two answers are heard to be equal;
-- **polling is not a loop**: when a result differs from the one before it, the streak starts anew at the call that got it. Results
-  that were not seen cannot speak for the call; then the arguments alone decide, and the message says so. They decide as well
-  where a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And a
-  call that failed, is made again unchanged and fails again is not getting on, whatever the two errors say (OpenHands counts alike),
-  unless the tool is one that is polled;
-- the third is a suspicion (most runs recover by themselves), the fifth a loop (they do not), and so is every further one, so that a policy
-  that answered the fifth with a warning sees whether it helped;
-- the same call delivered twice (same id, same turn) counts once; what a retried stream had called is taken back.
+- calls are the same if name and canonical arguments are (`_hashing`: key order and `1` / `1.0` make
+  no difference); any other call in between starts anew, an exempt one too, but not a tool that only
+  thinks or waits. What is called counts, whatever came of it: a rejected, unknown or invalid call
+  as well;
+- parallel calls of one turn count like calls one after the other: a model that writes the same call
+  five times in one response is in its loop while it writes. The same brief for six sub-agents may
+  be meant (`ToolPolicy.sampling`, guessed of a tool called `task`): that is a suspicion up to four
+  times a loop's number, as long as no two answers are heard to be equal;
+- **polling is not a loop**: when a result differs from the one before it, the streak starts anew at
+  the call that got it. Results that were not seen cannot speak for the call; then the arguments
+  alone decide, and the message says so. They decide as well where a call repeats its effect
+  (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And
+  a call that failed, is made again unchanged and fails again is not getting on, whatever the two
+  errors say (OpenHands counts alike), unless the tool is one that is polled;
+- the third is a suspicion (most runs recover by themselves), the fifth a loop (they do not), and so
+  is every further one, so that a policy that answered the fifth with a warning sees whether it
+  helped;
+- the same call delivered twice (same id, same turn) counts once; what a retried stream had called
+  is taken back.
 """
 
 from __future__ import annotations
@@ -27,7 +32,16 @@ from typing import Any
 
 from monitor.chunks import ToolResult
 from monitor.detectors.base import NOTHING
-from monitor.detectors.calls import CALLS_KEPT, EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, CallKey, plain
+from monitor.detectors.calls import (
+    CALLS_KEPT,
+    EXCERPT_CHARS,
+    OFFSETS_SHOWN,
+    Asked,
+    CallDetector,
+    Called,
+    CallKey,
+    plain,
+)
 from monitor.detectors.tool_policy import ToolPolicy
 from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
@@ -35,7 +49,9 @@ from monitor.verdicts import Detection, Evidence, Level
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
 SAMPLING_TIMES = 4
-"""How often the number of a loop a tool of which several answers are wanted (`ToolPolicy.sampling`) may be called before any are equal."""
+"""How often the number of a loop a tool of which several answers are wanted (`ToolPolicy.sampling`)
+may be called before any are equal.
+"""
 
 
 @dataclass(slots=True)
@@ -69,9 +85,11 @@ class _Streak:
 
 
 class ToolCallRepetition(CallDetector):
-    """Identical consecutive tool calls: a suspicion at `suspect_at`, a loop at `loop_at` and at each one after it.
+    """Identical consecutive tool calls: a suspicion at `suspect_at`, a loop at `loop_at` and at
+    each one after it.
 
-    `tools`: what is special about a tool, by its name. `exempt`: short for tools that are never reported.
+    `tools`: what is special about a tool, by its name. `exempt`: short for tools that are never
+    reported.
     """
 
     __slots__ = ("_idle", "_loop_at", "_streak", "_suspect_at")
@@ -91,7 +109,9 @@ class ToolCallRepetition(CallDetector):
         if loop_at <= 1:
             raise ConfigError(f"ToolCallRepetition(loop_at={loop_at}): one call repeats nothing; give 2 or more")
         if suspect_at is not None and not 1 < suspect_at <= loop_at:
-            raise ConfigError(f"ToolCallRepetition(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion")
+            raise ConfigError(
+                f"ToolCallRepetition(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion"
+            )
         if isinstance(exempt, str):
             raise ConfigError(f"ToolCallRepetition(exempt={exempt!r}): give a sequence of tool names")
         self._suspect_at = suspect_at
@@ -114,7 +134,9 @@ class ToolCallRepetition(CallDetector):
         return NOTHING
 
     def _thresholds(self, policy: ToolPolicy) -> tuple[int | None, int]:
-        """For a suspicion, for a loop: the tool's own ones, else those of the detector, as far as they fit together."""
+        """For a suspicion, for a loop: the tool's own ones, else those of the detector, as far as
+        they fit together.
+        """
         loop_at = policy.loop_at or max(self._loop_at, policy.suspect_at or 0)
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))
         return suspect_at, loop_at
@@ -144,7 +166,9 @@ class ToolCallRepetition(CallDetector):
             threshold=threshold,
             start_offset=streak.start,
             offset=call.index,
-            evidence=Evidence(call.text[:EXCERPT_CHARS], call.xxhash, call.arguments_length, tuple(streak.indices[-OFFSETS_SHOWN:])),
+            evidence=Evidence(
+                call.text[:EXCERPT_CHARS], call.xxhash, call.arguments_length, tuple(streak.indices[-OFFSETS_SHOWN:])
+            ),
             message=f"{call.name} was called {streak.count} times in a row with the same arguments{about}",
         )
 

@@ -1,13 +1,16 @@
-"""The same invented tool again and again, with any arguments. Failure answered: a model that believes in a tool which is not there,
-varies what it asks of it, and makes a real call in between ("X is not a valid tool", nine times).
+"""The same invented tool again and again, with any arguments. Failure answered: a model that
+believes in a tool which is not there, varies what it asks of it, and makes a real call in between
+("X is not a valid tool", nine times).
 
 Rules:
 
-- a tool is unknown if it is not among the `known` ones, where those are given; else if its answer says so in its first words, in one of
-  the phrases that frameworks use;
-- each name is counted by itself, and other calls in between do not matter; any other answer of that name ends its count: it exists;
+- a tool is unknown if it is not among the `known` ones, where those are given; else if its answer
+  says so in its first words, in one of the phrases that frameworks use;
+- each name is counted by itself, and other calls in between do not matter; any other answer of that
+  name ends its count: it exists;
 - siblings are one mistake: seven calls of one turn count once, for nobody has told the model yet;
-- the third time is a suspicion, the fifth a loop, as for identical calls: a name that failed four times was not mistyped.
+- the third time is a suspicion, the fifth a loop, as for identical calls: a name that failed four
+  times was not mistyped.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ PHRASE_CHARS = 160
 """Where the refusal stands: before the list of tools that do exist."""
 _UNKNOWN = re.compile(
     r"\b(unknown|invalid|no such|unavailable|nonexistent|unrecognized) (tool|function)\b"
-    r"|\b(tool|function)\b.{0,100}?\b(not found|does(n't| not) exist|is(n't| not) (a valid|available|defined|registered|known))"
+    r"|\b(tool|function)\b.{0,100}?\b(not found|does(n't| not) exist|is(n't| not) (a"
+    r" valid|available|defined|registered|known))"
     r"|\bis(n't| not) an? (valid|known|available|registered) (tool|function)\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -56,7 +60,9 @@ class _Failures:
 
 
 class UnknownTool(CallDetector):
-    """One invented tool, called `suspect_at` times (a suspicion) or `loop_at` (a loop, like each further call)."""
+    """One invented tool, called `suspect_at` times (a suspicion) or `loop_at` (a loop, like each
+    further call).
+    """
 
     __slots__ = ("_failures", "_known", "_loop_at", "_suspect_at")
     _failures: dict[str, _Failures]
@@ -73,7 +79,9 @@ class UnknownTool(CallDetector):
         if loop_at <= 1:
             raise ConfigError(f"UnknownTool(loop_at={loop_at}): one call repeats nothing; give 2 or more")
         if suspect_at is not None and not 1 < suspect_at <= loop_at:
-            raise ConfigError(f"UnknownTool(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion")
+            raise ConfigError(
+                f"UnknownTool(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion"
+            )
         if isinstance(known, str):
             raise ConfigError(f"UnknownTool(known={known!r}): give a collection of tool names")
         self._suspect_at = suspect_at
@@ -124,4 +132,7 @@ class UnknownTool(CallDetector):
         return {name: plain(failures) for name, failures in self._failures.items()}
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
-        self._failures = {name: _Failures(**{**failures, "offsets": list(failures["offsets"])}) for name, failures in (state or {}).items()}
+        self._failures = {
+            name: _Failures(**{**failures, "offsets": list(failures["offsets"])})
+            for name, failures in (state or {}).items()
+        }

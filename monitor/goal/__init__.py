@@ -1,4 +1,6 @@
-"""What a run is held to: the outputs that it must emit, its plan, and the tools by which the model says so."""
+"""What a run is held to: the outputs that it must emit, its plan, and the tools by which the model
+says so.
+"""
 
 from monitor._util.arguments import Answer as Answer
 from monitor.goal.outputs import Outputs as Outputs

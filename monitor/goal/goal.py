@@ -1,7 +1,8 @@
 """What a run is held to: its declared outputs, its plan, and its own word that it is done.
 
-Pure: it carries out the run's own tools (`emit_value`, `update_plan`, `terminate`) and says, after each turn, whether the run
-has got where it should, needs a push, or has to be given up. Core and harness do the rest.
+Pure: it carries out the run's own tools (`emit_value`, `update_plan`, `terminate`) and says, after
+each turn, whether the run has got where it should, needs a push, or has to be given up. Core and
+harness do the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from monitor.reasons import TerminateReason
 from monitor.verdicts import Nudge, Stop, Verdict
 
 MAX_NUDGES = 3
-"""How often a model that stops with outputs missing is told so. Elsewhere this is unlimited, which loops."""
+"""How often a model that stops with outputs missing is told so. Elsewhere this is unlimited, which
+loops.
+"""
 
 
 class Goal:
@@ -29,7 +32,9 @@ class Goal:
 
     __slots__ = ("_driven", "_max_nudges", "_nudges", "_summary_asked", "outputs", "plan", "terminate")
 
-    def __init__(self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES) -> None:
+    def __init__(
+        self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES
+    ) -> None:
         self.outputs = outputs
         self.plan = plan
         self.terminate = Terminate(outputs, partial(_open_step, plan))
@@ -77,16 +82,25 @@ class Goal:
         if self.plan is not None and not self.plan.done:
             return None
         if self.outputs is not None and self.outputs.complete:
-            return Stop(TerminateReason.GOAL, "every declared output was emitted", "outputs", value=", ".join(self.outputs.emitted))
+            return Stop(
+                TerminateReason.GOAL,
+                "every declared output was emitted",
+                "outputs",
+                value=", ".join(self.outputs.emitted),
+            )
         return self._terminated() if self.terminate.status is not None else None
 
     def stopped_calling(self, *, cut_off: Stop | None = None) -> Verdict:
-        """The turn called no tool: is that the end, or is something missing? `cut_off`: why its text is no whole answer."""
+        """The turn called no tool: is that the end, or is something missing? `cut_off`: why its
+        text is no whole answer.
+        """
         if self.plan is not None and not self.plan.done:
             return self._drive(self.plan)
         if self.outputs is not None and self.outputs.missing:
             missing = ", ".join(self.outputs.missing)
-            return self._nudge(self.outputs.nudge_text(), f"the model stopped without emitting {missing}", "outputs", missing)
+            return self._nudge(
+                self.outputs.nudge_text(), f"the model stopped without emitting {missing}", "outputs", missing
+            )
         if cut_off is not None:
             return cut_off
         if self.plan is not None and self.plan.steps and not self._summary_asked:
@@ -106,7 +120,9 @@ class Goal:
         return f"the plan is done, apart from what was blocked: {blocked}" if blocked else "the plan is done"
 
     def _drive(self, plan: PlanState) -> Verdict:
-        """The next active step drives the turn. The same one again, with nothing changed, is a nudge like any other."""
+        """The next active step drives the turn. The same one again, with nothing changed, is a
+        nudge like any other.
+        """
         now = plan.snapshot()
         if now != self._driven:
             self._driven = now
@@ -131,13 +147,20 @@ class Goal:
             still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
         else:
             still = "give your final answer now"
-        return f"No other tools are available: {still}, or call {self.terminate.spec.name} with status failure and say why."
+        return (
+            f"No other tools are available: {still}, or call {self.terminate.spec.name} with status failure and say"
+            " why."
+        )
 
     def result(self) -> Mapping[str, Any]:
         """What the outcome says of it: `output`, `emitted`, `missing`."""
         if self.outputs is None:
             return {}
-        return {"output": self.outputs.output, "emitted": dict(self.outputs.emitted), "missing": list(self.outputs.missing)}
+        return {
+            "output": self.outputs.output,
+            "emitted": dict(self.outputs.emitted),
+            "missing": list(self.outputs.missing),
+        }
 
 
 def _open_step(plan: PlanState | None) -> str | None:
@@ -150,9 +173,13 @@ RESERVED = frozenset({EMIT, TERMINATE, UPDATE_PLAN})
 
 
 def preflight(
-    outputs: Outputs | None, plan: Plan | PlanState | None = None, tools: Collection[str] = (), tool_choice: str = "auto"
+    outputs: Outputs | None,
+    plan: Plan | PlanState | None = None,
+    tools: Collection[str] = (),
+    tool_choice: str = "auto",
 ) -> None:
-    """Raise `ConfigError` for outputs that no call can hand over, a plan that no call can update, or a tool whose name is taken.
+    """Raise `ConfigError` for outputs that no call can hand over, a plan that no call can update,
+    or a tool whose name is taken.
 
     `tools`: the names of the caller's own tools. `tool_choice`: as it will be passed to the model.
     """
@@ -164,5 +191,6 @@ def preflight(
     for declared, given, tool in (("outputs are", outputs, EMIT), ("a plan is", plan, UPDATE_PLAN)):
         if given is not None:
             raise ConfigError(
-                f'{declared} declared, but tool_choice="none" keeps the model from calling {tool}; leave tool_choice at "auto"'
+                f'{declared} declared, but tool_choice="none" keeps the model from calling {tool}; leave tool_choice at'
+                ' "auto"'
             )

@@ -1,4 +1,6 @@
-"""The instructions of a run: the user's own, with their variables filled in, and a short paragraph on how such a run ends."""
+"""The instructions of a run: the user's own, with their variables filled in, and a short paragraph
+on how such a run ends.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ _VARIABLE = re.compile(r"(\$+)\{([^\W\d]\w*)\}")
 def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
     """`template` with each `${name}` replaced by `str(variables[name])`.
 
-    `$${name}` stands for the text `${name}`; any other dollar or brace is plain text, so JSON, prices and shell code need no care.
-    A variable that is not used does no harm, values are not searched for variables again.
-    Missing ones are a `ConfigError` that names them all.
+    `$${name}` stands for the text `${name}`; any other dollar or brace is plain text, so JSON,
+    prices and shell code need no care. A variable that is not used does no harm, values are not
+    searched for variables again. Missing ones are a `ConfigError` that names them all.
     """
     if not isinstance(template, str):
         raise ConfigError(f"instructions must be a string, not {template!r}")
@@ -48,18 +50,27 @@ def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
 
 
 def run_instructions(
-    instructions: str | None, outputs: Outputs | None = None, plan: Plan | PlanState | None = None, *, has_tools: bool = True
+    instructions: str | None,
+    outputs: Outputs | None = None,
+    plan: Plan | PlanState | None = None,
+    *,
+    has_tools: bool = True,
 ) -> str:
-    """The instructions for the model: the user's (rendered), then how to work through the plan, hand over outputs, and end.
+    """The instructions for the model: the user's (rendered), then how to work through the plan,
+    hand over outputs, and end.
 
-    The same for every call of a run, so that the provider's cached prefix holds: how far the run is, is said in messages.
-    `has_tools=False`: no tool may be called, not even the monitor's own, so none is mentioned.
+    The same for every call of a run, so that the provider's cached prefix holds: how far the run
+    is, is said in messages. `has_tools=False`: no tool may be called, not even the monitor's own,
+    so none is mentioned.
     """
     lines = ["You work alone: nobody answers questions or confirms anything. Decide yourself."]
     if has_tools and plan is not None:
         lines.append(f"Work through the plan, one step after the other, and report each with `{UPDATE_PLAN}`.")
     if has_tools and outputs is not None:
-        lines.append(f"Hand over each result with `{EMIT}` as soon as you have it; text alone does not count: {', '.join(outputs.names)}.")
+        lines.append(
+            f"Hand over each result with `{EMIT}` as soon as you have it; text alone does not count:"
+            f" {', '.join(outputs.names)}."
+        )
     if has_tools:
         ready = (
             "When every required output is emitted"
@@ -68,6 +79,8 @@ def run_instructions(
         )
         if outputs is not None or plan is None:
             lines.append(f'{ready}, call `{TERMINATE}` with status "success".')
-        lines.append(f'If the task cannot be done, call `{TERMINATE}` with status "failure" and say why; do not go on trying.')
+        lines.append(
+            f'If the task cannot be done, call `{TERMINATE}` with status "failure" and say why; do not go on trying.'
+        )
     paragraph = "\n".join(lines)
     return f"{instructions.rstrip()}\n\n{paragraph}" if instructions and instructions.strip() else paragraph

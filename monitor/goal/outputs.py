@@ -1,4 +1,6 @@
-"""The outputs that a run is held to: declared by types, emitted by the model one at a time, validated, complete or not."""
+"""The outputs that a run is held to: declared by types, emitted by the model one at a time,
+validated, complete or not.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,16 @@ class Emitted:
 class Outputs:
     """Declared outputs, and what of them has been emitted.
 
-    `declared` is a dict of types (all are required; whatever pydantic takes: `str`, `list[Item]`, `Literal[...]`,
-    `Annotated[float, Field(ge=0, description="...")]`) or a pydantic model class (fields with a default are optional).
-    What cannot be an output is a `ConfigError` here and not later.
+    `declared` is a dict of types (all are required; whatever pydantic takes: `str`, `list[Item]`,
+    `Literal[...]`, `Annotated[float, Field(ge=0, description="...")]`) or a pydantic model class
+    (fields with a default are optional). What cannot be an output is a `ConfigError` here and not
+    later.
 
     One object collects for one run; `fresh()` gives an empty one of the same declaration.
 
-    Values are validated as JSON. The text of a JSON value is taken for the value where the text itself is not of the type, because models
-    send `"[1, 2]"` for `[1, 2]`. A refused value changes nothing.
+    Values are validated as JSON. The text of a JSON value is taken for the value where the text
+    itself is not of the type, because models send `"[1, 2]"` for `[1, 2]`. A refused value changes
+    nothing.
     """
 
     def __init__(self, declared: Declaration | _Declared) -> None:
@@ -95,14 +99,16 @@ class Outputs:
     def emitted(self) -> dict[str, Any]:
         """The accepted values, in the order of the declaration.
 
-        Declared by types, they are of these types. Declared by a model, they are JSON data as the model sent them until all are there,
-        and then the attributes of `output`.
+        Declared by types, they are of these types. Declared by a model, they are JSON data as the
+        model sent them until all are there, and then the attributes of `output`.
         """
         return {name: self._values[name] for name in self._declared.schemas if name in self._values}
 
     @property
     def output(self) -> Any:
-        """The instance of the declared model, or the dict of all values; `None` while something is missing."""
+        """The instance of the declared model, or the dict of all values; `None` while something is
+        missing.
+        """
         return self._output
 
     @property
@@ -115,7 +121,9 @@ class Outputs:
         return _type_in_words(self._declared.schemas[name])
 
     def call(self, arguments: object) -> Answer:
-        """Carry out one call of `emit_value`. Never raises: what is wrong is told to the model, with what is allowed."""
+        """Carry out one call of `emit_value`. Never raises: what is wrong is told to the model,
+        with what is allowed.
+        """
         self._last = None
         try:
             given = arguments_in(arguments)
@@ -146,7 +154,9 @@ class Outputs:
         return Answer(f"{done} {self._what_is_missing()}")
 
     def _read(self, name: str, value: Any) -> tuple[Any, Any]:
-        """The value as JSON data and as its type. Text is read as it is and as JSON, in the order that the type suggests."""
+        """The value as JSON data and as its type. Text is read as it is and as JSON, in the order
+        that the type suggests.
+        """
         forms = [value]
         if isinstance(value, str) and (inner := _json_in(value)) is not value:
             forms = [value, inner] if takes_text(self._declared.schemas[name]) else [inner, value]
@@ -177,23 +187,36 @@ class Outputs:
         if not names:
             declared = ", ".join(f"`{name}` ({self.describe(name)})" for name in self.names)
             return f"Declared outputs: {declared}. Call {EMIT} with one of these as `name`, and its `value`."
-        calls = (f"{EMIT}(name={json.dumps(name, ensure_ascii=False)}, value=<{self.describe(name)}>)" for name in dict.fromkeys(names))
+        calls = (
+            f"{EMIT}(name={json.dumps(name, ensure_ascii=False)}, value=<{self.describe(name)}>)"
+            for name in dict.fromkeys(names)
+        )
         return f"Call {' or '.join(calls)}."
 
     def nudge_text(self) -> str:
-        """A user message for a model that stopped too early: what is missing, and how to hand it over. Empty if nothing is missing."""
+        """A user message for a model that stopped too early: what is missing, and how to hand it
+        over. Empty if nothing is missing.
+        """
         missing = self.missing
         if not missing:
             return ""
         lines = "\n".join(f"- `{name}`: {self.describe(name)}" for name in missing)
-        return f"You stopped, but these outputs are missing:\n{lines}\nCall the tool {EMIT} once for each of them, with `name` and `value`."
+        return (
+            f"You stopped, but these outputs are missing:\n{lines}\nCall the tool {EMIT} once for each of them, with"
+            " `name` and `value`."
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """What was emitted, as JSON data."""
-        return {"version": 1, "emitted": {name: self._json[name] for name in self._declared.schemas if name in self._json}}
+        return {
+            "version": 1,
+            "emitted": {name: self._json[name] for name in self._declared.schemas if name in self._json},
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where `snapshot` was taken. A value that this declaration does not allow is a `ValueError`, and nothing changes."""
+        """Go on where `snapshot` was taken. A value that this declaration does not allow is a
+        `ValueError`, and nothing changes.
+        """
         if state.get("version") != 1:
             raise ValueError(f"outputs: cannot restore version {state.get('version')!r}, only 1")
         emitted = state.get("emitted")
@@ -211,7 +234,9 @@ class Outputs:
 
 
 class _RefusedError(Exception):
-    """A value is not accepted; the message is for the model. `names`: other outputs that may be at fault."""
+    """A value is not accepted; the message is for the model. `names`: other outputs that may be at
+    fault.
+    """
 
     def __init__(self, message: str, names: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -244,13 +269,20 @@ class _Types:
 
 
 class _Model:
-    """Outputs declared by a pydantic model class. It validates as a whole: field validators see what was emitted before."""
+    """Outputs declared by a pydantic model class. It validates as a whole: field validators see
+    what was emitted before.
+    """
 
     def __init__(self, model: type) -> None:
         if not issubclass(model, BaseModel):
-            raise ConfigError(f"outputs must be a dict of types or a pydantic model class, not the class {model.__name__}")
+            raise ConfigError(
+                f"outputs must be a dict of types or a pydantic model class, not the class {model.__name__}"
+            )
         if issubclass(model, RootModel):
-            raise ConfigError(f"{model.__name__} is a RootModel and has no named fields; use a dict: outputs={{'name': {model.__name__}}}")
+            raise ConfigError(
+                f"{model.__name__} is a RootModel and has no named fields; use a dict: outputs={{'name':"
+                f" {model.__name__}}}"
+            )
         self._model = model
         try:
             schema = portable(model.model_json_schema(by_alias=False))
@@ -260,7 +292,9 @@ class _Model:
         self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in model.model_fields}
         self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
         if not self.required:
-            raise ConfigError(f"{model.__name__} has no field without a default, so there is nothing that a run could be held to")
+            raise ConfigError(
+                f"{model.__name__} has no field without a default, so there is nothing that a run could be held to"
+            )
         self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
@@ -269,7 +303,11 @@ class _Model:
             self._validate(given)
         except ValidationError as error:
             # What is still missing, and what the model says as a whole, waits until all are there.
-            wrong = [each for each in error.errors(include_url=False) if each["type"] == "json_invalid" or each["loc"][:1] in _heads(given)]
+            wrong = [
+                each
+                for each in error.errors(include_url=False)
+                if each["type"] == "json_invalid" or each["loc"][:1] in _heads(given)
+            ]
             if wrong:
                 only_this = all(each["loc"][:1] in _heads([name]) for each in wrong)
                 raise _RefusedError(_problems(wrong, strip=1 if only_this else 0), _names_in(wrong, given)) from None
@@ -325,7 +363,9 @@ def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(annotation)
     except Exception as error:
-        raise ConfigError(f"outputs[{name!r}]: {annotation!r} is no type that can be validated: {_first_line(error)}") from error
+        raise ConfigError(
+            f"outputs[{name!r}]: {annotation!r} is no type that can be validated: {_first_line(error)}"
+        ) from error
 
 
 def _schema(name: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
@@ -363,7 +403,9 @@ def _line(name: str, schema: Mapping[str, Any], *, optional: bool) -> str:
 
 
 def _value_schema(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """One schema for all values: that of the only type, or one branch a type that says which names it is for."""
+    """One schema for all values: that of the only type, or one branch a type that says which names
+    it is for.
+    """
     types: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for name, schema in schemas.items():
         bare = {key: value for key, value in schema.items() if key not in {"description", "default"}}
@@ -433,11 +475,12 @@ def _problems(errors: Sequence[ErrorDetails], *, strip: int = 0, whole: bool = F
 
 
 class Terminate:
-    """The tool `terminate`: the model ends the run itself, with success or failure. One object for one run.
+    """The tool `terminate`: the model ends the run itself, with success or failure. One object for
+    one run.
 
-    With `outputs`, success is refused while required ones are missing, and with `open_step` while that names a step of the plan that is
-    left to do; failure is always allowed. The first accepted call counts.
-    Where one response holds emits and a terminate, carry out the emits first.
+    With `outputs`, success is refused while required ones are missing, and with `open_step` while
+    that names a step of the plan that is left to do; failure is always allowed. The first accepted
+    call counts. Where one response holds emits and a terminate, carry out the emits first.
     """
 
     def __init__(self, outputs: Outputs | None = None, open_step: Callable[[], str | None] | None = None) -> None:
@@ -458,7 +501,10 @@ class Terminate:
                 "type": "object",
                 "properties": {
                     "status": {"type": "string", "enum": ["success", "failure"]},
-                    "reason": {"type": "string", "description": "In one or two sentences: what was reached, or what stands in the way."},
+                    "reason": {
+                        "type": "string",
+                        "description": "In one or two sentences: what was reached, or what stands in the way.",
+                    },
                 },
                 "required": ["status", "reason"],
             },
@@ -482,7 +528,10 @@ class Terminate:
             first = f"Call {EMIT} for each first, or {TERMINATE} with failure and the reason."
             return _refused(f"this is no success yet, outputs are missing: {_listed(self._outputs.missing)}. {first}")
         if status == "success" and self._open_step is not None and (step := self._open_step()) is not None:
-            return _refused(f"this is no success yet, the plan is not done: {step}. Do that first, or call {TERMINATE} with failure.")
+            return _refused(
+                f"this is no success yet, the plan is not done: {step}. Do that first, or call {TERMINATE} with"
+                " failure."
+            )
         self.status, self.reason = status, reason
         return Answer(f"The run ends with {status}.")
 

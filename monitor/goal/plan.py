@@ -1,4 +1,6 @@
-"""A plan that drives a run: steps with a status, the next active one, and the tool by which the model says how it stands."""
+"""A plan that drives a run: steps with a status, the next active one, and the tool by which the
+model says how it stands.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ UPDATE_PLAN = "update_plan"
 
 
 class StepStatus(StrEnum):
-    """How a step stands. `not_started` and `in_progress` are active; the others are the end of a step."""
+    """How a step stands. `not_started` and `in_progress` are active; the others are the end of a
+    step.
+    """
 
     NOT_STARTED = "not_started"
     IN_PROGRESS = "in_progress"
@@ -27,7 +31,12 @@ class StepStatus(StrEnum):
 
 ACTIVE = frozenset({StepStatus.NOT_STARTED, StepStatus.IN_PROGRESS})
 
-_MARKS = {StepStatus.NOT_STARTED: "[ ]", StepStatus.IN_PROGRESS: "[>]", StepStatus.COMPLETED: "[x]", StepStatus.BLOCKED: "[!]"}
+_MARKS = {
+    StepStatus.NOT_STARTED: "[ ]",
+    StepStatus.IN_PROGRESS: "[>]",
+    StepStatus.COMPLETED: "[x]",
+    StepStatus.BLOCKED: "[!]",
+}
 _STATUSES = ", ".join(StepStatus)
 
 
@@ -118,7 +127,9 @@ class PlanState:
         return tuple(step for step in self._steps if step.status is StepStatus.BLOCKED)
 
     def mark(self, number: int, status: StepStatus, note: str | None = None) -> None:
-        """Set the status of step `number` (from 1). The note stays where none is given. `ConfigError`: no such step."""
+        """Set the status of step `number` (from 1). The note stays where none is given.
+        `ConfigError`: no such step.
+        """
         if not 1 <= number <= len(self._steps):
             raise ConfigError(f"there is no step {number}: the plan has {len(self._steps)}")
         step = self._steps[number - 1]
@@ -181,7 +192,9 @@ class PlanState:
         raise ValueError(f"{shown(value)} is no status.{f' Did you mean {meant}?' if meant else ''}")
 
     def _replace(self, coming: Sequence[str]) -> None:
-        """The steps not started make way for `coming`. Models list the whole plan again: what stands there already is not doubled."""
+        """The steps not started make way for `coming`. Models list the whole plan again: what
+        stands there already is not doubled.
+        """
         kept = [step for step in self._steps if step.status is not StepStatus.NOT_STARTED]
         known = {step.text.strip() for step in kept}
         self._steps = [*kept, *(Step(text) for text in dict.fromkeys(coming) if text not in known)]
@@ -217,7 +230,10 @@ class PlanState:
     def summary_prompt(self) -> str:
         """The user message that asks for the summary of the plan that is over."""
         blocked = " and what the blocked steps leave open" if self.blocked else ""
-        return f"{self.render()}\n\nThe plan is over. Summarize for the user what was done, what came of it{blocked}. Call no tools."
+        return (
+            f"{self.render()}\n\nThe plan is over. Summarize for the user what was done, what came of it{blocked}. Call"
+            " no tools."
+        )
 
     # --- JSON
 
@@ -227,11 +243,16 @@ class PlanState:
         return {"version": 1, "title": self.title, "steps": steps}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where `snapshot` was taken; a step without a status is not started. Wrong data is a `ValueError`, and nothing changes."""
+        """Go on where `snapshot` was taken; a step without a status is not started. Wrong data is a
+        `ValueError`, and nothing changes.
+        """
         if state.get("version") != 1:
             raise ValueError(f"plan: cannot restore version {state.get('version')!r}, only 1")
         try:
-            plan = Plan([Step(step["text"], step.get("status"), step.get("note")) for step in state["steps"]], state.get("title"))
+            plan = Plan(
+                [Step(step["text"], step.get("status"), step.get("note")) for step in state["steps"]],
+                state.get("title"),
+            )
         except (ConfigError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"plan: {error}") from None
         self.title, self._steps = plan.title, list(PlanState(plan).steps)
@@ -249,7 +270,9 @@ _SPEC = ToolSpec(
             "steps": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Only to change the plan: the steps still to come, in order, in place of all that are not started.",
+                "description": (
+                    "Only to change the plan: the steps still to come, in order, in place of all that are not started."
+                ),
             },
         },
         "required": ["step", "status"],

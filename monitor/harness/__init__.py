@@ -1,6 +1,8 @@
-"""The harness performs what the core decides: it reads streams, arms timers, carries out calls and tells sinks.
+"""The harness performs what the core decides: it reads streams, arms timers, carries out calls and
+tells sinks.
 
-`Guard` and `watch` serve a loop that the caller writes, `Supervisor` is the loop. Both drive the same `RunCore`.
+`Guard` and `watch` serve a loop that the caller writes, `Supervisor` is the loop. Both drive the
+same `RunCore`.
 """
 
 from monitor.harness.guard import Guard as Guard

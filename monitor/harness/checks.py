@@ -31,9 +31,13 @@ def ending_by(error: BaseException | None) -> Stop | None:
     return Stop(TerminateReason.ERROR, describe(error), "caller")
 
 
-def must_know_price(price: Price | None, stop_when: Condition | None, budget: Budget | None, model: str, give: str) -> None:
+def must_know_price(
+    price: Price | None, stop_when: Condition | None, budget: Budget | None, model: str, give: str
+) -> None:
     """Raise `ConfigError` for a limit in US dollars that nobody can count."""
-    in_usd: list[object] = [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
+    in_usd: list[object] = (
+        [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
+    )
     in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
     if in_usd and price is None:
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
@@ -42,7 +46,9 @@ def must_know_price(price: Price | None, stop_when: Condition | None, budget: Bu
 def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_nudges: int | None) -> None:
     """Raise `ConfigError` for a bound that is none."""
     if keep_text_chars is not None and not (is_whole(keep_text_chars) and keep_text_chars >= 0):
-        raise ConfigError(f"keep_text_chars is {keep_text_chars!r}; give a whole number, or None to keep all of the text")
+        raise ConfigError(
+            f"keep_text_chars is {keep_text_chars!r}; give a whole number, or None to keep all of the text"
+        )
     if close_grace_s is not None and not (is_finite(close_grace_s) and close_grace_s > 0):
         raise ConfigError(f"close_grace_s is {close_grace_s!r}; give seconds above 0, or None for no bound")
     if max_nudges is not None and not (is_whole(max_nudges) and max_nudges >= 0):

@@ -42,9 +42,11 @@ class Compaction(Preset):
     """
 
     def due(self, tokens: int, *, window: Window | int | None) -> CompactionReason | None:
-        """Why a request of so many tokens should be made smaller before it is sent to a model with this window; `None`: it need not be.
+        """Why a request of so many tokens should be made smaller before it is sent to a model with
+        this window; `None`: it need not be.
 
-        For a loop of one's own; `tokens` is best what the provider reported last, with an estimate of what has come since.
+        For a loop of one's own; `tokens` is best what the provider reported last, with an estimate
+        of what has come since.
         """
         if not is_whole(tokens):
             raise ConfigError(f"tokens is a number of tokens, not {tokens!r}")
@@ -66,10 +68,11 @@ class Compaction(Preset):
     ) -> CompactionResult:
         """Make `messages` smaller, for a loop of one's own; also what a compaction returned before.
 
-        `window`, in tokens, of the model that goes on with them; by default what the table of known models has for `model`. `model` writes
-        the summary, unless the preset has its own. `instructions` and `tools` are what goes out with the messages, so that the whole
-        request is measured. `facts` stand beside the summary word for word. `reason`: `OVERFLOW` does whatever is possible, also without
-        a model; by default a failure leaves everything as it was.
+        `window`, in tokens, of the model that goes on with them; by default what the table of known
+        models has for `model`. `model` writes the summary, unless the preset has its own.
+        `instructions` and `tools` are what goes out with the messages, so that the whole request is
+        measured. `facts` stand beside the summary word for word. `reason`: `OVERFLOW` does whatever
+        is possible, also without a model; by default a failure leaves everything as it was.
 
         Raises `CompactionError`, and `ConfigError` for a call that makes no sense.
         """
@@ -77,7 +80,10 @@ class Compaction(Preset):
             raise ConfigError(f"reason is one of {', '.join(CompactionReason)}, not {reason!r}")
         reason, writes = CompactionReason(reason), model or self.model
         if writes is None and self.summarizer is None and reason not in PRESSING:
-            raise ConfigError("who is to summarise? Give model=, or a Compaction with model= or summarizer=monitor.compaction.Extractive()")
+            raise ConfigError(
+                "who is to summarise? Give model=, or a Compaction with model= or"
+                " summarizer=monitor.compaction.Extractive()"
+            )
         _check(model, instructions, tools, facts)
         if form is not None and form not in get_args(Form):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
@@ -116,11 +122,13 @@ class Compaction(Preset):
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
     ) -> tuple[list[dict[str, Any]], CompactionResult]:
-        """`history` in a provider's own words, in any state: read, repaired, compacted, and said again in the same words.
+        """`history` in a provider's own words, in any state: read, repaired, compacted, and said
+        again in the same words.
 
-        For a loop of one's own, where its guard says `Compact`, or its provider refuses a request. `form`: `openai-chat`,
-        `openai-responses`, `anthropic`, `gemini`. System messages of OpenAI stay in front. The other arguments are those of `compact`; by
-        default whatever is possible is done, also without a model.
+        For a loop of one's own, where its guard says `Compact`, or its provider refuses a request.
+        `form`: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. System messages of OpenAI
+        stay in front. The other arguments are those of `compact`; by default whatever is possible
+        is done, also without a model.
 
         Raises what `compact` raises, and `AdapterError` for a part that is none.
         """
@@ -138,7 +146,11 @@ class Compaction(Preset):
             sinks=sinks,
             clock=clock,
         )
-        system = [{"role": "system", "content": report.instructions}] if report.instructions and form.startswith("openai") else []
+        system = (
+            [{"role": "system", "content": report.instructions}]
+            if report.instructions and form.startswith("openai")
+            else []
+        )
         return [*system, *to_form(form, result.messages)], result
 
 
@@ -153,7 +165,8 @@ def _check(model: object, instructions: object, tools: Sequence[object], facts: 
     for tool in tools:
         if not isinstance(tool, ToolSpec):
             raise ConfigError(
-                f"tools takes a list of monitor.models.ToolSpec, not {tool!r:.200}; a provider's own has the same three fields"
+                f"tools takes a list of monitor.models.ToolSpec, not {tool!r:.200}; a provider's own has the same three"
+                " fields"
             )
     if facts is not None and not isinstance(facts, PinnedFacts):
         raise ConfigError(f"facts takes a monitor.compaction.PinnedFacts, not {facts!r}")

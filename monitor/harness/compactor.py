@@ -1,8 +1,9 @@
 """The compactions of one run: when, one at a time, and what becomes of them.
 
-A compaction is a task beside the run. At the high-water mark the run goes on meanwhile; where it cannot, it waits, under its own
-deadlines and its abort. What the task proposes is committed in one step, without an await in between, so the history is as before or as
-after. One whose run has ended is thrown away.
+A compaction is a task beside the run. At the high-water mark the run goes on meanwhile; where it
+cannot, it waits, under its own deadlines and its abort. What the task proposes is committed in one
+step, without an await in between, so the history is as before or as after. One whose run has ended
+is thrown away.
 """
 
 from __future__ import annotations
@@ -78,10 +79,12 @@ class Surroundings(Protocol):
 
 
 class Compactor:
-    """Keeps one run's history inside the window. `wake` lets a pending read see what a summary's price has changed.
+    """Keeps one run's history inside the window. `wake` lets a pending read see what a summary's
+    price has changed.
 
-    `facts`: what is known besides the messages, asked anew each time. `form`: in which the history is sent. `driven`: who sends it adds
-    what the model answers, so that behind a summary comes an answer or a request; else its user says the next word.
+    `facts`: what is known besides the messages, asked anew each time. `form`: in which the history
+    is sent. `driven`: who sends it adds what the model answers, so that behind a summary comes an
+    answer or a request; else its user says the next word.
     """
 
     def __init__(
@@ -147,7 +150,9 @@ class Compactor:
     # --- when
 
     def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
-        """Why the next request, with these, is to be made smaller before it is sent; `None`: it need not be."""
+        """Why the next request, with these, is to be made smaller before it is sent; `None`: it
+        need not be.
+        """
         self.fixed(instructions, tools)
         if self._hysteresis.marks.high is None:  # only a refusal tells: there is nothing to count for
             return self._pressed
@@ -164,19 +169,31 @@ class Compactor:
 
     @property
     def surely_too_long(self) -> str | None:
-        """Why the request that was last asked about will be refused, whatever the estimate is off by; `None`: it may well be taken."""
+        """Why the request that was last asked about will be refused, whatever the estimate is off
+        by; `None`: it may well be taken.
+        """
         window, count = self.window, self._count
         if window.tokens is None or window.source is WindowSource.DEFAULT or count.low <= window.tokens:
             return None
-        return f"the next request has about {count.tokens:,} tokens, at least {count.low:,}, and the window has {window.tokens:,}"
+        return (
+            f"the next request has about {count.tokens:,} tokens, at least {count.low:,}, and the window has"
+            f" {window.tokens:,}"
+        )
 
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
         """What every request carries besides the history."""
         self._fixed = (instructions, tuple(tools))
 
     def stream_finished(self, tokens: int) -> None:
-        """An answer has come, and the provider has counted so many tokens: the tools may run while the summary is made."""
-        if not tokens or not self.preset.background or self._job is not None or self._due(tokens) is not CompactionReason.HIGH_WATER:
+        """An answer has come, and the provider has counted so many tokens: the tools may run while
+        the summary is made.
+        """
+        if (
+            not tokens
+            or not self.preset.background
+            or self._job is not None
+            or self._due(tokens) is not CompactionReason.HIGH_WATER
+        ):
             return
         count = self._meter.count()  # what the provider counted may have been made smaller while it answered
         if self._due(count.tokens) is CompactionReason.HIGH_WATER:
@@ -208,7 +225,11 @@ class Compactor:
             self._count = self._meter.count()
         model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
         job = Job(self.preset, model, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
-        if self._after is not None and reason in BY_ITSELF and (refill := attributed(self._after, self._snapshot())) is not None:
+        if (
+            self._after is not None
+            and reason in BY_ITSELF
+            and (refill := attributed(self._after, self._snapshot())) is not None
+        ):
             job.refill = refill.text
         self._set_to_work(job)
         return job
@@ -221,7 +242,9 @@ class Compactor:
 
     @property
     def _asks_model(self) -> bool:
-        """A model that has not managed for long is asked now and then only: something else does instead, at once and for nothing."""
+        """A model that has not managed for long is asked now and then only: something else does
+        instead, at once and for nothing.
+        """
         failed = self._unsummarised
         return not self._hysteresis.open and (failed < MOST_UNSUMMARISED or failed % ASKED_AGAIN == 0)
 
@@ -272,7 +295,9 @@ class Compactor:
 
     async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
         """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
-        if (under_way := self._job) is not None and isinstance(outcome := await self.outcome(under_way), CompactionResult):
+        if (under_way := self._job) is not None and isinstance(
+            outcome := await self.outcome(under_way), CompactionResult
+        ):
             return outcome
         self._count = self._meter.count()
         job = self.start(reason)
@@ -318,7 +343,12 @@ class Compactor:
             raise TimeoutError(self._too_slow)
         job.model_calls += 1
         return await ask_turn(
-            model, request, timeout_s=left, clock=self._clock, close_grace_s=self._close_grace_s, charge=partial(self._charge, job)
+            model,
+            request,
+            timeout_s=left,
+            clock=self._clock,
+            close_grace_s=self._close_grace_s,
+            charge=partial(self._charge, job),
         )
 
     def _charge(self, job: Job, cost: AskCost) -> None:
@@ -335,7 +365,11 @@ class Compactor:
             job.deadline += self.preset.timeout_s
         if progress.checkpoint is not None:
             self._checkpoint = progress.checkpoint
-        self._emit(events.CompactionProgressed(self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages))
+        self._emit(
+            events.CompactionProgressed(
+                self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages
+            )
+        )
 
     @staticmethod
     def _still_wanted(job: Job) -> None:
@@ -369,7 +403,9 @@ class Compactor:
         for edit in edits:
             if (stale := self._history.refuses(edit)) is not None:
                 self.stale.append(proposal)
-                raise CompactionError(CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}")
+                raise CompactionError(
+                    CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}"
+                )
         if record is not None and self.preset.store is not None:
             self.preset.store.add(record)
         for edit in reversed(edits):
@@ -414,11 +450,14 @@ class Compactor:
         )
         return result
 
-    def _placed(self, proposal: Proposal, goes_on: UserMessage | None) -> tuple[CompactionRecord | None, tuple[HistoryEdit, ...]]:
+    def _placed(
+        self, proposal: Proposal, goes_on: UserMessage | None
+    ) -> tuple[CompactionRecord | None, tuple[HistoryEdit, ...]]:
         """The record and the edits as they fit in now.
 
-        An answer may have come since the proposal was made, or will come next: then nothing stands between it and the summary. Where a
-        user speaks next, the model has answered. So roles alternate.
+        An answer may have come since the proposal was made, or will come next: then nothing stands
+        between it and the summary. Where a user speaks next, the model has answered. So roles
+        alternate.
         """
         record, edits = proposal.result.record, proposal.edits
         if record is None or not self._driven:
@@ -449,18 +488,24 @@ class Compactor:
         self._begun(job)
         after_s = self._clock.now() - job.started_at
         self._emit(
-            events.CompactionFailed(self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s)
+            events.CompactionFailed(
+                self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s
+            )
         )
 
     def _ended(self, job: Job) -> None:
-        """Its task has ended, one way or another, perhaps before it began; or it is not waited for any longer."""
+        """Its task has ended, one way or another, perhaps before it began; or it is not waited for
+        any longer.
+        """
         if job.open and job.expired and job.reason in PRESSING and job.preset is self.preset and not job.cancelled:
             self._without_others(job)
         else:
             self._settle(job)
 
     def _without_others(self, job: Job) -> None:
-        """The run cannot go on without it: what is left to do needs no model, and no code of the caller's that might not return."""
+        """The run cannot go on without it: what is left to do needs no model, and no code of the
+        caller's that might not return.
+        """
         self._late_warnings.append(f"neither a model nor hooks: {self._too_slow}")
         job.open = False
         self._disarm(job)
@@ -500,7 +545,9 @@ class Compactor:
         """End its task; one that does not let itself be cancelled is not waited for."""
         if job.task is not None and not job.task.ended:
             self._disarm(job)
-            job.alarm = self._clock.call_at(self._clock.now() + self._close_grace_s, partial(self._give_up, job, job.task))
+            job.alarm = self._clock.call_at(
+                self._clock.now() + self._close_grace_s, partial(self._give_up, job, job.task)
+            )
             job.task.cancel()
 
     def _give_up(self, job: Job, task: Background) -> None:
@@ -515,9 +562,16 @@ class Compactor:
         return self._repeats.observe(call, result)
 
     def turn_ended(self) -> None:
-        """A turn is part of the history. What `after_turn` takes out goes in the background, once enough has come for a look."""
+        """A turn is part of the history. What `after_turn` takes out goes in the background, once
+        enough has come for a look.
+        """
         reducers = self.preset.after_turn
-        if not reducers or self._closed or self._job is not None or (self._pruning is not None and not self._pruning.ended):
+        if (
+            not reducers
+            or self._closed
+            or self._job is not None
+            or (self._pruning is not None and not self._pruning.ended)
+        ):
             return
         tokens = self._meter.count().tokens
         self._pruned_at = min(self._pruned_at, tokens)
@@ -542,7 +596,9 @@ class Compactor:
         """A reduction is part of the history."""
         kind = reduction.edit.kind
         self._emit(
-            events.HistoryReduced(self._at(), self._run.turns, kind, reduction.saved_tokens, reduction.reread_tokens, reduction.changed)
+            events.HistoryReduced(
+                self._at(), self._run.turns, kind, reduction.saved_tokens, reduction.reread_tokens, reduction.changed
+            )
         )
 
     # --- the end
@@ -590,7 +646,14 @@ class Job:
     """One compaction."""
 
     def __init__(
-        self, preset: Preset, model: Model | None, reason: CompactionReason, situation: Situation, started_at: float, *, waited_for: bool
+        self,
+        preset: Preset,
+        model: Model | None,
+        reason: CompactionReason,
+        situation: Situation,
+        started_at: float,
+        *,
+        waited_for: bool,
     ) -> None:
         self.preset = preset
         self.model = model
@@ -613,7 +676,9 @@ class Job:
         self.task: Background | None = None
         self.alarm: Alarm | None = None
         self.instead: Job | None = None
-        """What is done instead of this one, which took too long: what becomes of that becomes of this."""
+        """What is done instead of this one, which took too long: what becomes of that becomes of
+        this.
+        """
         self._outcome: CompactionResult | CompactionError | None = None
         self._over = False
         self._told: list[Callable[[], object]] = []

@@ -1,4 +1,6 @@
-"""A run's context, kept inside the model's window: measured, told of, made smaller in time, and made smaller after a refusal."""
+"""A run's context, kept inside the model's window: measured, told of, made smaller in time, and
+made smaller after a refusal.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +39,26 @@ from monitor.verdicts import Detection, Stop
 def frontier(goal: Goal) -> PinnedFacts:
     """The facts of a run's goal."""
     result = goal.result()
-    emitted = {name: json.dumps(to_plain(value), ensure_ascii=False, sort_keys=True) for name, value in result.get("emitted", {}).items()}
+    emitted = {
+        name: json.dumps(to_plain(value), ensure_ascii=False, sort_keys=True)
+        for name, value in result.get("emitted", {}).items()
+    }
     plan = goal.plan
-    return PinnedFacts(emitted=emitted, outstanding=tuple(result.get("missing", ())), plan=plan.render() if plan is not None else None)
+    return PinnedFacts(
+        emitted=emitted, outstanding=tuple(result.get("missing", ())), plan=plan.render() if plan is not None else None
+    )
 
 
 def overflow_of(error: ModelError | None) -> Overflow | None:
-    """What a failed call says of its request's size; `None`: nothing that making it smaller could answer, or that explains why not."""
+    """What a failed call says of its request's size; `None`: nothing that making it smaller could
+    answer, or that explains why not.
+    """
     if error is None:
         return None
     found = read_failure(error.message, status=error.status, code=error.code)
-    if found is not None and (found.kind in TOO_LONG or found.kind in {OverflowKind.HOPELESS, OverflowKind.OUTPUT_TRUNCATED}):
+    if found is not None and (
+        found.kind in TOO_LONG or found.kind in {OverflowKind.HOPELESS, OverflowKind.OUTPUT_TRUNCATED}
+    ):
         return found
     return Overflow(OverflowKind.OVERFLOW, "any") if error.kind is ErrorKind.OVERFLOW else None
 
@@ -70,7 +81,8 @@ class Rescue:
         self._recovery.went_well()
 
     def make_smaller(self, overflow: Overflow) -> Generator[Job, None, GiveUp | None]:
-        """The request that was sent last was refused. Yields what is to be waited for; if that is not over then, the run is.
+        """The request that was sent last was refused. Yields what is to be waited for; if that is
+        not over then, the run is.
 
         `None`: it may be sent again, or the run is over.
         """
@@ -141,7 +153,8 @@ Fixed: TypeAlias = tuple[str | None, Sequence[ToolSpec]]
 class RunContext:
     """Sees to it that there is room for the next request of one run.
 
-    `compaction`: `None` measures and tells, and changes nothing. `fixed`: what the next request carries besides the history.
+    `compaction`: `None` measures and tells, and changes nothing. `fixed`: what the next request
+    carries besides the history.
     """
 
     def __init__(
@@ -191,8 +204,9 @@ class RunContext:
     def make(self) -> Iterator[Job | Stop]:
         """CompactAgain the history before the next request, if that is due.
 
-        Yields each compaction that is to be waited for, because the run cannot go on as it is; if it is not over then, the run is. Or why
-        the request is not to be sent: it would surely be refused, and nothing makes it smaller.
+        Yields each compaction that is to be waited for, because the run cannot go on as it is; if
+        it is not over then, the run is. Or why the request is not to be sent: it would surely be
+        refused, and nothing makes it smaller.
         """
         compactor = self._compactor
         if compactor is None:
@@ -227,7 +241,8 @@ class RunContext:
     def after_call(self, turn: Turn, *, several: bool) -> bool:
         """The answer has come. `several`: the provider's count is of more than this one call.
 
-        Whether there was no room for it: then it is no answer, and `recover` makes room for another.
+        Whether there was no room for it: then it is no answer, and `recover` makes room for
+        another.
         """
         self._cut_off = None
         full = self._fullness.after_turn(turn) if not several else None
@@ -246,7 +261,9 @@ class RunContext:
         return False
 
     def refusal(self, turn: Turn) -> Overflow | None:
-        """What the failed call says of its request's size; `None`: nothing that `recover` could answer."""
+        """What the failed call says of its request's size; `None`: nothing that `recover` could
+        answer.
+        """
         return None if self._rescue is None else overflow_of(turn.model_error) or self._cut_off
 
     def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
@@ -264,7 +281,9 @@ class RunContext:
     # --- besides
 
     async def compact(self) -> CompactionResult:
-        """Do it now, because somebody wants it. Raises `CompactionError`, and `ConfigError` where compaction is off."""
+        """Do it now, because somebody wants it. Raises `CompactionError`, and `ConfigError` where
+        compaction is off.
+        """
         if self._compactor is None:
             raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
         instructions, tools = self._fixed()
@@ -313,7 +332,9 @@ class RunContext:
             await self._compactor.close()
 
 
-WAYS = "Shorten the task, the instructions or the tools, have tools answer with less, or use a model with a larger window."
+WAYS = (
+    "Shorten the task, the instructions or the tools, have tools answer with less, or use a model with a larger window."
+)
 
 
 def interrupted(why: str | None) -> CompactionError:

@@ -1,4 +1,5 @@
-"""Guard: one run over the streams of a loop that the caller already has; `watch()`: a run of one stream.
+"""Guard: one run over the streams of a loop that the caller already has; `watch()`: a run of one
+stream.
 
 Both only perform: `RunCore` decides, `SourceStream` reads and closes.
 """
@@ -44,13 +45,16 @@ from monitor.verdicts import Compact, Continue, Verdict
 T = TypeVar("T")
 
 KEEP_TEXT_CHARS = 2_000
-"""Text of a turn that is kept, in code points: a page, so that a stream costs the same memory however long it runs."""
+"""Text of a turn that is kept, in code points: a page, so that a stream costs the same memory
+however long it runs.
+"""
 
 _DEFAULT: Any = object()
 
 
 class Guard:
-    """One run. Enter it, watch each stream of your loop through it, tell it the tool results, ask it before the next turn.
+    """One run. Enter it, watch each stream of your loop through it, tell it the tool results, ask
+    it before the next turn.
 
         async with monitor.Guard(stop_when=monitor.MaxTurns(30) | monitor.Timeout(600)) as guard:
             while True:
@@ -61,17 +65,18 @@ class Guard:
                     break
         guard.outcome
 
-    `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones, `None` is off; they belong to
-    this run and are reset when it starts. `policy`: what follows from a detection; by default a sure loop ends the run.
-    `judge`: who looks at the run from time to time, beside it; `task`: what the user asked for, which it is told.
-    `outputs`: what the run must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
-    the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for missing ones. `budget`: tokens
-    and money, shared with whoever else is given it. `price`: of the model, for `CostLimit` and budgets in US dollars.
-    `window`: of the model, in tokens or as `monitor.context.window_of(name)`; one in which no agent can work is
-    refused, and when the provider's
-    count of a turn comes near to it, `check` answers `Compact`.
-    `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`: how
-    long closing a source may take.
+    `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones,
+    `None` is off; they belong to this run and are reset when it starts. `policy`: what follows from
+    a detection; by default a sure loop ends the run. `judge`: who looks at the run from time to
+    time, beside it; `task`: what the user asked for, which it is told. `outputs`: what the run must
+    emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to the
+    model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for
+    missing ones. `budget`: tokens and money, shared with whoever else is given it. `price`: of the
+    model, for `CostLimit` and budgets in US dollars. `window`: of the model, in tokens or as
+    `monitor.context.window_of(name)`; one in which no agent can work is refused, and when the
+    provider's count of a turn comes near to it, `check` answers `Compact`. `sinks` receive the
+    events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`:
+    how long closing a source may take.
     """
 
     __slots__ = (
@@ -127,13 +132,16 @@ class Guard:
         self._clock = clock_of(clock)
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
         window = window_of(None, config=window)
-        self._fullness = Fullness(History(), window)  # the caller keeps the history: what the provider counts is all that is known of it
+        # the caller keeps the history: what the provider counts is all that is known of it
+        self._fullness = Fullness(History(), window)
         self._full: Full | None = None  # what is still to be said of it
         self._weighed: Turn | None = None
         self._tried_inside = False  # the provider's count of the turn is of several attempts
         self._core = RunCore(
             stop_when=stop_when,
-            detectors=default_detectors() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe"),
+            detectors=(
+                default_detectors() if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
+            ),
             policy=policy or StopAtFirstLoop(),
             emit=self._emit,
             keep_text_chars=keep_text_chars,
@@ -165,7 +173,9 @@ class Guard:
         self._entered = True
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             if self._watched is not None:
                 await self._watched.__aexit__(kind, error, trace)
@@ -179,33 +189,44 @@ class Guard:
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self._outcome is None:
-            warnings.warn("a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2)
+            warnings.warn(
+                "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
+            )
 
     def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None) -> Watched[T]:
-        """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it inside.
+        """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it
+        inside.
 
-        `stream`: an async iterator, an awaitable of one, or a function without arguments that returns either; with the
-        latter two, opening is under the deadlines as well. `adapter`: who reads the objects, if it cannot be told from them.
+        `stream`: an async iterator, an awaitable of one, or a function without arguments that
+        returns either; with the latter two, opening is under the deadlines as well. `adapter`: who
+        reads the objects, if it cannot be told from them.
         """
         return Watched(stream, self, adapter=adapter)
 
     def tool_result(self, call: object, result: object, *, is_error: bool = False) -> None:
         """Tell the run what a tool answered.
 
-        `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or `None` (then results are matched
-        in call order). `result`: text as the model will read it; anything else is taken as JSON. After the run it does nothing.
+        `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or
+        `None` (then results are matched in call order). `result`: text as the model will read it;
+        anything else is taken as JSON. After the run it does nothing.
         """
         self._must_have_begun()
-        self._core.tool_result(_identify(call, self._core.open_calls), text_of(result), self._clock.now(), is_error=is_error)
+        self._core.tool_result(
+            _identify(call, self._core.open_calls), text_of(result), self._clock.now(), is_error=is_error
+        )
 
     def answer(self, call: object) -> ToolResult | None:
-        """Carry out a call of the run's own tools, `emit_value` and `terminate`; `None`: it is a tool of yours.
+        """Carry out a call of the run's own tools, `emit_value` and `terminate`; `None`: it is a
+        tool of yours.
 
-        `call`: as for `tool_result`, which need not be told of it. Give the text of the result to the model.
+        `call`: as for `tool_result`, which need not be told of it. Give the text of the result to
+        the model.
         """
         self._must_have_begun()
         wanted = _identify(call, self._core.open_calls)
-        known = next((open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None)
+        known = next(
+            (open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None
+        )
         return self._core.answer(known, self._clock.now()) if known is not None else None
 
     @contextmanager
@@ -219,12 +240,14 @@ class Guard:
             self._core.resume(self._clock.now())
 
     def check(self) -> Verdict:
-        """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a turn, after the tool results.
+        """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a
+        turn, after the tool results.
 
-        `Stop` also tells of a model call that failed; that one may be tried again by watching another stream, as the same turn.
-        `Compact` tells that the history has come to what may be used of `window`, by the provider's own count: make it shorter before the
-        next stream. It is said once, until the count has come down, and only where there is nothing else to say; whoever passes over it
-        reads in the end that the prompt is too long.
+        `Stop` also tells of a model call that failed; that one may be tried again by watching
+        another stream, as the same turn. `Compact` tells that the history has come to what may be
+        used of `window`, by the provider's own count: make it shorter before the next stream. It is
+        said once, until the count has come down, and only where there is nothing else to say;
+        whoever passes over it reads in the end that the prompt is too long.
         """
         self._must_have_begun()
         verdict = self._core.check(self._clock.now())
@@ -247,7 +270,9 @@ class Guard:
         self._core.finish(detail)
 
     def abort(self, why: str = "aborted") -> None:
-        """End the run now: a pending read is interrupted, the connection closed. From any task, thread or signal handler."""
+        """End the run now: a pending read is interrupted, the connection closed. From any task,
+        thread or signal handler.
+        """
         self._core.abort(why)
         self._wake()
 
@@ -280,7 +305,9 @@ class Guard:
 
 
 class Watched(SourceStream[T]):
-    """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream ends or the run stops."""
+    """One stream of a guard. Iterating it gives the SDK's own objects, unchanged, until the stream
+    ends or the run stops.
+    """
 
     __slots__ = ("_guard",)
 
@@ -300,7 +327,9 @@ class Watched(SourceStream[T]):
             raise
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             await super().__aexit__(kind, error, trace)
         finally:
@@ -325,7 +354,9 @@ class Watch(Watched[T]):
         await self._guard.__aenter__()
         return await super().__aenter__()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             await super().__aexit__(kind, error, trace)
         finally:
@@ -348,7 +379,8 @@ def watch(
 ) -> Watch[T]:
     """Watch one stream: a run that is one model response.
 
-        async with monitor.watch(stream, stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
+        limits = monitor.Timeout(300) | monitor.IdleTimeout(30)
+        async with monitor.watch(stream, stop_when=limits) as watched:
             async for chunk in watched: ...
         watched.outcome
 
@@ -382,6 +414,6 @@ def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
         if isinstance(found, str):
             return found
     raise ConfigError(
-        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no open call of this turn; "
-        "pass the call of watched.turn.tool_calls, or None for the oldest open one"
+        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no open call of this"
+        " turn; pass the call of watched.turn.tool_calls, or None for the oldest open one"
     )

@@ -22,9 +22,11 @@ MOST_GRACE_S = 5.0
 
 
 class JudgeTasks:
-    """Asks at the start of each turn whoever `RunCore` says is due, and tells it the answers; when the run ends, so do the questions.
+    """Asks at the start of each turn whoever `RunCore` says is due, and tells it the answers; when
+    the run ends, so do the questions.
 
-    Each question that was asked is told to the core once: answered, or failed. `wake` lets a pending read see what an answer changed.
+    Each question that was asked is told to the core once: answered, or failed. `wake` lets a
+    pending read see what an answer changed.
     """
 
     def __init__(self, core: RunCore, *, clock: Clock, close_grace_s: float, wake: Callable[[], None]) -> None:
@@ -37,7 +39,9 @@ class JudgeTasks:
         core.stopped = self.cancel
 
     async def close(self) -> None:
-        """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded and bounded."""
+        """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded
+        and bounded.
+        """
         if not self._open:
             return
         self.cancel()

@@ -1,4 +1,6 @@
-"""What a run is to do, checked: everything that a `Supervisor` is given, as the run needs it. What makes no sense is said at once."""
+"""What a run is to do, checked: everything that a `Supervisor` is given, as the run needs it. What
+makes no sense is said at once.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _DEFAULT: Any = object()
 
 
 class RunOptions:
-    """The parts of a `Supervisor`, which says what they are. Raises `ConfigError` for what makes no sense."""
+    """The parts of a `Supervisor`, which says what they are. Raises `ConfigError` for what makes no
+    sense.
+    """
 
     def __init__(
         self,
@@ -96,9 +100,13 @@ class RunOptions:
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
-        self.given = take_in(history, self.form, render(instructions, variables or {}) if instructions is not None else None)
+        self.given = take_in(
+            history, self.form, render(instructions, variables or {}) if instructions is not None else None
+        )
         self.history = self.given.messages
-        self.instructions = run_instructions(self.given.instructions, self.outputs, plan, has_tools=tool_choice != "none")
+        self.instructions = run_instructions(
+            self.given.instructions, self.outputs, plan, has_tools=tool_choice != "none"
+        )
         self.tool_choice: ToolChoice = tool_choice
         self.stop_when = stop_when
         self.budget = budget

@@ -1,6 +1,8 @@
-"""What goes out to the provider is as it takes it: at every call of a run, at a cost that does not grow with the history.
+"""What goes out to the provider is as it takes it: at every call of a run, at a cost that does not
+grow with the history.
 
-Failure answered: one message that is not in order, for which the whole request is refused, and every later one of the session.
+Failure answered: one message that is not in order, for which the whole request is refused, and
+every later one of the session.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from monitor.messages import AssistantMessage, Message, Repair, RepairKind
 
 
 def form_of(model: object) -> Form | None:
-    """The form in which `model` says that it sends a history; `None`: it does not say. Raises `ConfigError` for one that there is not."""
+    """The form in which `model` says that it sends a history; `None`: it does not say. Raises
+    `ConfigError` for one that there is not.
+    """
     form: Any = getattr(model, "form", None)
     if form is not None and form not in get_args(Form):
         raise ConfigError(f"model: its form is {form!r}; known: {', '.join(get_args(Form))}")
@@ -40,9 +44,11 @@ class Given:
 
 
 def take_in(history: object, form: Form | None, instructions: str | None) -> Given:
-    """`history`, of messages and raw messages in any state, as `form` takes it. `instructions`: the run's own, which go before others.
+    """`history`, of messages and raw messages in any state, as `form` takes it. `instructions`: the
+    run's own, which go before others.
 
-    Raises `ConfigError` for what is no list of messages, `AdapterError` for a message with a part that is none.
+    Raises `ConfigError` for what is no list of messages, `AdapterError` for a message with a part
+    that is none.
     """
     if not isinstance(history, Sequence) or isinstance(history, str):
         raise ConfigError(f"history takes a list of messages, not {history!r}")
@@ -53,17 +59,22 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Giv
     repairs = report.repairs
     if instructions is None:
         instructions = report.instructions
-    elif report.instructions and not report.instructions.startswith(instructions.rstrip()):  # not those of a run of the same kind
-        dropped = Repair(RepairKind.PART_DROPPED, 0, "the system message at the head: the run has instructions of its own")
+    # not those of a run of the same kind
+    elif report.instructions and not report.instructions.startswith(instructions.rstrip()):
+        dropped = Repair(
+            RepairKind.PART_DROPPED, 0, "the system message at the head: the run has instructions of its own"
+        )
         repairs = (dropped, *repairs)
     return Given(messages, instructions, repairs)
 
 
 class Outgoing:
-    """Keeps the history of one run in order. `given`: what had to be done to the part of it that was there before.
+    """Keeps the history of one run in order. `given`: what had to be done to the part of it that
+    was there before.
 
-    What is appended is looked at by itself; the whole only before the first call and after edits, whoever committed them. Then it is
-    also said in the form of the model, and checked as it goes out. `tell` hears of what was done, once, and of what is left.
+    What is appended is looked at by itself; the whole only before the first call and after edits,
+    whoever committed them. Then it is also said in the form of the model, and checked as it goes
+    out. `tell` hears of what was done, once, and of what is left.
     """
 
     def __init__(
@@ -82,7 +93,9 @@ class Outgoing:
         """How many edits the history had had when all of it was looked at last."""
 
     def append(self, message: Message) -> None:
-        """Add what was said last, as the provider takes it; nothing of a message that says nothing."""
+        """Add what was said last, as the provider takes it; nothing of a message that says
+        nothing.
+        """
         sendable, repairs = repair_next(message, len(self._history), self._ids, form=self._form)
         if sendable is not None:
             self._history.append(sendable)
@@ -119,11 +132,19 @@ class Outgoing:
 
 
 def _call_ids(messages: Iterable[Message]) -> set[str]:
-    return {part.id for one in messages if isinstance(one, AssistantMessage) for part in one.content if isinstance(part, ToolCall)}
+    return {
+        part.id
+        for one in messages
+        if isinstance(one, AssistantMessage)
+        for part in one.content
+        if isinstance(part, ToolCall)
+    }
 
 
 def _edit(history: History, messages: tuple[Message, ...]) -> HistoryEdit:
-    """What makes `messages` of `history`: from the first that differs to the last, so that the cached prefix holds."""
+    """What makes `messages` of `history`: from the first that differs to the last, so that the
+    cached prefix holds.
+    """
     before = history.messages
     most = min(len(before), len(messages))
     start = next((at for at in range(most) if before[at] is not messages[at]), most)

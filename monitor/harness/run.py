@@ -1,12 +1,16 @@
 """Run: one run of a supervisor, driven to its goal, or to an honest reason.
 
-`RunCore` decides, `SourceStream` reads and closes, `RunContext` keeps the context inside the window; this performs. The rules of this file:
+`RunCore` decides, `SourceStream` reads and closes, `RunContext` keeps the context inside the
+window; this performs. The rules of this file:
 
-1. No task of ours outlives the call that started it, and none runs while the caller's body does: the run goes on only when
-   somebody asks for its next event. So there is no scope, timeout or task group around a `yield`. (The exceptions: a judge's
-   question, and a summary of the history, go on beside the run, and end with it at the latest.)
-2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort, and is left in order.
-3. What happened goes into the history once, whole: a message with the results of its calls, whatever interrupted them.
+1. No task of ours outlives the call that started it, and none runs while the caller's body does:
+   the run goes on only when somebody asks for its next event. So there is no scope, timeout or task
+   group around a `yield`. (The exceptions: a judge's question, and a summary of the history, go on
+   beside the run, and end with it at the latest.)
+2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort,
+   and is left in order.
+3. What happened goes into the history once, whole: a message with the results of its calls,
+   whatever interrupted them.
 """
 
 from __future__ import annotations
@@ -66,7 +70,9 @@ from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Ver
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
 SUBAGENT_LIMITS = MaxTurns(30) | Timeout(600)
-"""Of a run that is called as a tool and has no limits of its own: nobody looks at it while it runs (Gemini CLI)."""
+"""Of a run that is called as a tool and has no limits of its own: nobody looks at it while it runs
+(Gemini CLI).
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,9 +91,13 @@ class Caller:
 
 
 class Run:
-    """One run of a supervisor: an async iterator of its events, the last of which is `RunTerminated`."""
+    """One run of a supervisor: an async iterator of its events, the last of which is
+    `RunTerminated`.
+    """
 
-    def __init__(self, supervisor: RunOptions, task: str | UserMessage, *, streams: bool, caller: Caller | None = None) -> None:
+    def __init__(
+        self, supervisor: RunOptions, task: str | UserMessage, *, streams: bool, caller: Caller | None = None
+    ) -> None:
         if not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
         self._supervisor = supervisor
@@ -97,7 +107,9 @@ class Run:
         self._streams = streams
         self._events: deque[Event] = deque()
         self._news: anyio.Event | None = None
-        """The driver waits for a compaction, and comes back sooner where there is something to hand out."""
+        """The driver waits for a compaction, and comes back sooner where there is something to hand
+        out.
+        """
         self._sinks = FanOut(supervisor.sinks)
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
@@ -122,7 +134,9 @@ class Run:
             task=_words(task),
             window=supervisor.window,
         )
-        self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
+        self._judges = JudgeTasks(
+            self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake
+        )
         self.as_caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
         self._history = History((*supervisor.history, first))
@@ -162,7 +176,9 @@ class Run:
 
     @property
     def phase(self) -> RunPhase:
-        """`idle` before the block is entered, `running` in it, then `finished`, or `error` where an exception ended it."""
+        """`idle` before the block is entered, `running` in it, then `finished`, or `error` where an
+        exception ended it.
+        """
         return self._phase
 
     @property
@@ -179,18 +195,24 @@ class Run:
 
     @property
     def originals(self) -> tuple[Message, ...]:
-        """Every message of the run as it was said, also what a compaction put a summary in the place of."""
+        """Every message of the run as it was said, also what a compaction put a summary in the
+        place of.
+        """
         return self._history.originals
 
     @property
     def stale_compactions(self) -> tuple[CompactionResult, ...]:
-        """Compactions that were done and not made part of the history, because what they cover had been changed meanwhile."""
+        """Compactions that were done and not made part of the history, because what they cover had
+        been changed meanwhile.
+        """
         return self._context.stale
 
     async def compact(self) -> CompactionResult:
-        """Make the history smaller now; one that is under way counts. From the caller's block, from a tool, or from another task.
+        """Make the history smaller now; one that is under way counts. From the caller's block, from
+        a tool, or from another task.
 
-        Raises `CompactionError` where there is nothing to compact, where it failed, and where the run ends before it is done.
+        Raises `CompactionError` where there is nothing to compact, where it failed, and where the
+        run ends before it is done.
         """
         if self._phase != "running":
             raise ConfigError(f"this run is {self._phase}: compact it while it runs")
@@ -210,7 +232,9 @@ class Run:
         return result
 
     def abort(self, why: str = "aborted") -> None:
-        """End the run now: whatever it is waiting for is interrupted, the connection closed. From any task, thread or signal handler."""
+        """End the run now: whatever it is waiting for is interrupted, the connection closed. From
+        any task, thread or signal handler.
+        """
         self._core.abort(why)
         for run in tuple(self.as_caller.called):
             run.abort(why)
@@ -218,8 +242,8 @@ class Run:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find the run in their `ToolContext`;
-        also for plain functions, which run in a thread.
+        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find
+        the run in their `ToolContext`; also for plain functions, which run in a thread.
         """
         self._in_loop(lambda: self._core.pause(self._now()))
         try:
@@ -247,10 +271,14 @@ class Run:
         self._driver = self._drive()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._driver is None:
             return
-        ending = ending_by(error) or Stop(TerminateReason.CLOSED_BY_CALLER, "the caller left before the run had ended", "caller")
+        ending = ending_by(error) or Stop(
+            TerminateReason.CLOSED_BY_CALLER, "the caller left before the run had ended", "caller"
+        )
         if self._at_work:
             await self._see_the_other_task_out(ending, error)
         try:
@@ -284,7 +312,8 @@ class Run:
                     raise
                 self._core.fail(error, "run", self._now())  # a part of the caller's that nobody else has caught
                 self._end(None, None)
-            except BaseException as error:  # a cancellation from outside, or the end of the program: the run cannot go on after it
+            # a cancellation from outside, or the end of the program: the run cannot go on after it
+            except BaseException as error:
                 self._end(ending_by(error), error)
                 raise
             finally:
@@ -316,7 +345,9 @@ class Run:
     # ------------------------------------------------------------------ the loop
 
     async def _drive(self) -> AsyncGenerator[None, None]:
-        """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields wherever there may be events to hand out."""
+        """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields
+        wherever there may be events to hand out.
+        """
         core = self._core
         try:
             while self._perform(core.check(self._now())):
@@ -412,8 +443,11 @@ class Run:
         if turn.number and self._context.after_call(turn, several=self._retried_inside):
             self._core.retract()
 
-    async def _served(self, needs: Iterator[Job | Stop], error: BaseException | None = None) -> AsyncGenerator[None, None]:
-        """Wait for the compactions that the next request needs. Where there is none that helps, the run ends, with `error`.
+    async def _served(
+        self, needs: Iterator[Job | Stop], error: BaseException | None = None
+    ) -> AsyncGenerator[None, None]:
+        """Wait for the compactions that the next request needs. Where there is none that helps, the
+        run ends, with `error`.
 
         Yields whenever there are events to hand out: a compaction may take minutes.
         """
@@ -434,7 +468,9 @@ class Run:
                     self._news = None
 
     async def _before_another(self, turn: Turn, tries: _Tries) -> AsyncGenerator[None, None]:
-        """What has to be done before another attempt at a turn that has failed, if there is to be one."""
+        """What has to be done before another attempt at a turn that has failed, if there is to be
+        one.
+        """
         core = self._core
         tries.begin()
         failure = core.failed_attempt
@@ -464,7 +500,9 @@ class Run:
     # ------------------------------------------------------------------ tools and history
 
     def _offered(self) -> Iterator[ToolSpec]:
-        """The tools of the next call: the run's own and the caller's, but for what was withdrawn."""
+        """The tools of the next call: the run's own and the caller's, but for what was
+        withdrawn.
+        """
         specs = [*self._goal.tools, *(tool.spec for tool in self._supervisor.tools.values())]
         return (spec for spec in specs if self._may_call(spec.name))
 
@@ -476,7 +514,8 @@ class Run:
         core = self._core
         if turn.number == 0 or core.void or not core.takes_own_calls:
             return ()
-        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):  # what it emits counts before it ends the run
+        # what it emits counts before it ends the run
+        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):
             result = self._answer(call)
             if result is not None:
                 results[call.id] = result
@@ -491,7 +530,9 @@ class Run:
         """Put what the model said into the history, every call with its result."""
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
-            answered = (results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall))
+            answered = (
+                results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall)
+            )
             self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             self._context.turn_ended()
 
@@ -510,7 +551,8 @@ class Run:
     async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
         """Carry out the calls of the caller's tools."""
         if not calls:
-            await anyio.lowlevel.checkpoint()  # nothing in this turn may have given other tasks a chance, or a cancellation
+            # nothing in this turn may have given other tasks a chance, or a cancellation
+            await anyio.lowlevel.checkpoint()
             return
         started = self._now()
         number = self._core.turns
@@ -533,9 +575,12 @@ class Run:
     # ------------------------------------------------------------------ helpers
 
     async def _under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """Await something that is no stream. False: the run ended meanwhile, and it was interrupted."""
+        """Await something that is no stream. False: the run ended meanwhile, and it was
+        interrupted.
+        """
         core = self._core
-        wait = self._waiting = make_wait(core, self._clock)  # before the look: an abort from another thread finds it, whenever it comes
+        # before the look: an abort from another thread finds it, whenever it comes
+        wait = self._waiting = make_wait(core, self._clock)
         core.replanned = wait.follow
         try:
             await self._interruptible(wait, work)
@@ -622,7 +667,9 @@ def _words(task: str | UserMessage) -> str:
 
 
 def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:
-    """What the model of the first of them costs, by its own prices or by those of the runs above, if these have to know."""
+    """What the model of the first of them costs, by its own prices or by those of the runs above,
+    if these have to know.
+    """
     model = supervisors[0].model.name
     price = next((price for above in supervisors if (price := price_of(above.prices, model)) is not None), None)
     for above in supervisors:

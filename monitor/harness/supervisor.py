@@ -1,9 +1,11 @@
 """Supervisor: drive a whole agent run to its goal, or to an honest reason.
 
-    supervisor = monitor.Supervisor(monitor.model("google:gemini-2.5-flash"), tools=[search], outputs={"summary": str})
+    model = monitor.model("google:gemini-2.5-flash")
+    supervisor = monitor.Supervisor(model, tools=[search], outputs={"summary": str})
     outcome = await supervisor.run("What changed in anyio 4.11?")
 
-A `Supervisor` is a description and can be used any number of times; a `Run` is one use of it, and holds the state.
+A `Supervisor` is a description and can be used any number of times; a `Run` is one use of it, and
+holds the state.
 """
 
 from __future__ import annotations
@@ -25,42 +27,54 @@ from monitor.tools.base import Tool, ToolContext, check_name
 class Supervisor(RunOptions):
     """What a run is to do, with what, and within which limits.
 
-    What it does: `model`, e.g. `monitor.model("google:gemini-2.5-flash")`, with `model_settings` passed to the provider as they are.
-    `instructions`: the system prompt, in which `${name}` is filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other
-    supervisors' `as_tool()`. `outputs`: what the run must emit, as a dict of types or a pydantic model class. `plan`: the steps of the
-    task. `history`: messages that come before the task, in any state: they are put in order, and `HistoryRepaired` tells what was done.
+    What it does: `model`, e.g. `monitor.model("google:gemini-2.5-flash")`, with `model_settings`
+    passed to the provider as they are. `instructions`: the system prompt, in which `${name}` is
+    filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other supervisors'
+    `as_tool()`. `outputs`: what the run must emit, as a dict of types or a pydantic model class.
+    `plan`: the steps of the task. `history`: messages that come before the task, in any state: they
+    are put in order, and `HistoryRepaired` tells what was done.
 
-    When it ends: `stop_when`, a condition. `budget`: tokens and money, shared with whoever else is given it. `prices`: a `Price`, or one
-    for each model name, for `CostLimit` and budgets in US dollars. `max_nudges`: how often missing outputs are asked for. `last_turn`:
-    instead of the end; `None` is off. `retries`: of failed model calls.
+    When it ends: `stop_when`, a condition. `budget`: tokens and money, shared with whoever else is
+    given it. `prices`: a `Price`, or one for each model name, for `CostLimit` and budgets in US
+    dollars. `max_nudges`: how often missing outputs are asked for. `last_turn`: instead of the end;
+    `None` is off. `retries`: of failed model calls.
 
-    What watches it: `detectors`, a list that replaces the default ones; `None` is off. `judge`: who looks at the run from time to time,
-    beside it. `policy`: what follows from a detection; by default the `Ladder`. `looped_text`: what becomes of text that looped before it
-    goes back to the model.
+    What watches it: `detectors`, a list that replaces the default ones; `None` is off. `judge`: who
+    looks at the run from time to time, beside it. `policy`: what follows from a detection; by
+    default the `Ladder`. `looped_text`: what becomes of text that looped before it goes back to the
+    model.
 
-    Its context: `window` of the model, in tokens, where the table of known models is not to be believed; a run in one that is too small for
-    an agent ends before the first call. `compaction`: how the history is kept inside it; `None` is off, also where the provider refuses a
-    request for its size. `keep_text_chars`: how much of an answer stands in the outcome; all of it, for the history holds it anyway.
+    Its context: `window` of the model, in tokens, where the table of known models is not to be
+    believed; a run in one that is too small for an agent ends before the first call. `compaction`:
+    how the history is kept inside it; `None` is off, also where the provider refuses a request for
+    its size. `keep_text_chars`: how much of an answer stands in the outcome; all of it, for the
+    history holds it anyway.
 
     Detectors, policy and plan are copied for every run.
     """
 
     async def run(self, task: str | UserMessage) -> Outcome:
-        """Drive one run to its end. However it ends, that is an `Outcome`; a cancellation from outside goes on."""
+        """Drive one run to its end. However it ends, that is an `Outcome`; a cancellation from
+        outside goes on.
+        """
         async with Run(self, task, streams=False) as run:
             async for _ in run:
                 pass
         return run.outcome
 
     def stream(self, task: str | UserMessage) -> Run:
-        """The same, event by event: `async with supervisor.stream(task) as run: async for event in run`."""
+        """The same, event by event: `async with supervisor.stream(task) as run: async for event in
+        run`.
+        """
         return Run(self, task, streams=True)
 
     def as_tool(self, *, name: str, description: str) -> Tool:
-        """This supervisor as a tool of another one: a call is a run, bound by the caller's abort, limits and budget.
+        """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,
+        limits and budget.
 
-        Without a `stop_when` of its own it has 30 turns and 10 minutes. The tool takes one argument, `task`. Its result is the
-        emitted outputs, or the text of the answer; a run that did not reach its goal is an error result that names the reason.
+        Without a `stop_when` of its own it has 30 turns and 10 minutes. The tool takes one
+        argument, `task`. Its result is the emitted outputs, or the text of the answer; a run that
+        did not reach its goal is an error result that names the reason.
         """
         return _Subagent(self, name, description)
 
@@ -72,7 +86,9 @@ class _Subagent:
         self._supervisor = supervisor
         schema = {
             "type": "object",
-            "properties": {"task": {"type": "string", "description": "What to do, with all that must be known for it."}},
+            "properties": {
+                "task": {"type": "string", "description": "What to do, with all that must be known for it."}
+            },
             "required": ["task"],
             "additionalProperties": False,
         }

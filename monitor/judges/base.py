@@ -14,7 +14,9 @@ from monitor.verdicts import Fact, Judgement
 FIRST_TURN = 30
 """The turn at whose start a judge is asked first: most runs are over by then (Gemini CLI)."""
 FIRST_INTERVAL = 10
-"""Turns from the first question to the next one, where the first was not answered (Gemini CLI; 3 in the article)."""
+"""Turns from the first question to the next one, where the first was not answered (Gemini CLI; 3 in
+the article).
+"""
 MIN_INTERVAL, INTERVAL_RANGE = 5, 10
 """The next question comes after round(5 + 10 x (1 - confidence)) turns (Gemini CLI)."""
 MAX_INTERVAL = 60
@@ -30,13 +32,17 @@ class JudgeInput:
     task: str | None
     """The user's request, where it is known."""
     digest: str
-    """The latest messages in short: who said what, which calls with which results. Quoted data, not instructions."""
+    """The latest messages in short: who said what, which calls with which results. Quoted data, not
+    instructions.
+    """
     turn: int
     """The turn that is about to be answered, or is being answered."""
 
 
 def checked(answer: object) -> Judgement:
-    """What a judge answered. Raises `ConfigError` for what is no judgement: a judge may be the caller's code."""
+    """What a judge answered. Raises `ConfigError` for what is no judgement: a judge may be the
+    caller's code.
+    """
     if not isinstance(answer, Judgement):
         raise ConfigError(f"a judge answers with a Judgement, not {answer!r}")
     confidence: object = answer.confidence
@@ -46,8 +52,9 @@ def checked(answer: object) -> Judgement:
 
 
 Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[str]]
-"""Ask a model and wait for the whole text of its answer. Raises what the model raises, `TimeoutError` where it takes too long,
-`AdapterError` where the answer did not come to its end. What it costs is counted.
+"""Ask a model and wait for the whole text of its answer. Raises what the model raises,
+`TimeoutError` where it takes too long, `AdapterError` where the answer did not come to its end.
+What it costs is counted.
 """
 
 
@@ -76,7 +83,9 @@ class Judge(Protocol):
 
     @property
     def counts(self) -> bool:
-        """Whether its tokens count for the run's limits and budgets. They are always counted for themselves."""
+        """Whether its tokens count for the run's limits and budgets. They are always counted for
+        themselves.
+        """
         ...
 
     def schedule(self) -> JudgeSchedule:
@@ -91,8 +100,8 @@ class Judge(Protocol):
 class JudgeSchedule:
     """When one judge is asked in one run: one question at a time, always at the start of a turn.
 
-    `suspicion`: the score (see `monitor.judges.suspicion`) from which it is asked before `first_turn`,
-    but not before `min_turns`; `None`: never.
+    `suspicion`: the score (see `monitor.judges.suspicion`) from which it is asked before
+    `first_turn`, but not before `min_turns`; `None`: never.
     """
 
     __slots__ = ("_interval", "_last", "first_interval", "first_turn", "in_flight", "min_turns", "suspicion")
@@ -137,7 +146,9 @@ class JudgeSchedule:
 
 
 def next_interval(confidence: float) -> int:
-    """Turns until the next question. Half a turn is rounded up, as Gemini CLI does it, and not to even as `round` would."""
+    """Turns until the next question. Half a turn is rounded up, as Gemini CLI does it, and not to
+    even as `round` would.
+    """
     return math.floor(MIN_INTERVAL + INTERVAL_RANGE * (1 - min(1.0, max(0.0, confidence))) + 0.5)
 
 
@@ -148,7 +159,9 @@ def as_judges(given: object) -> tuple[Judge, ...]:
     several: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     for judge in several:
         if isinstance(judge, type) or not callable(getattr(judge, "review", None)):
-            raise ConfigError(f"judge takes a judge such as monitor.LoopJudge(model), or a list of judges, not {judge!r}")
+            raise ConfigError(
+                f"judge takes a judge such as monitor.LoopJudge(model), or a list of judges, not {judge!r}"
+            )
         missing = [name for name in _PARTS if not hasattr(judge, name)]
         if missing:
             raise ConfigError(f"judge: {judge!r} has no {', '.join(missing)}")

@@ -1,7 +1,8 @@
 """The latest messages of a run in short: what a judge reads instead of the history.
 
-One line a message, a call, an answer. Equal requests and equal answers have the same number, so that a reader sees the same page
-come back under other words; every text is quoted data (`monitor._util.quoting`), so that nothing in a tool's answer can speak to the judge.
+One line a message, a call, an answer. Equal requests and equal answers have the same number, so
+that a reader sees the same page come back under other words; every text is quoted data
+(`monitor._util.quoting`), so that nothing in a tool's answer can speak to the judge.
 
     6 calls: 6 different requests, 2 different answers, 0 failed
     turn 31: the agent said "Let me try another query."
@@ -61,7 +62,9 @@ class _Step:
 
 
 class Digest:
-    """Takes the messages of a run in, and gives the latest of them in short. Of each only what will be shown is kept."""
+    """Takes the messages of a run in, and gives the latest of them in short. Of each only what will
+    be shown is kept.
+    """
 
     __slots__ = ("_steps",)
 
@@ -80,18 +83,27 @@ class Digest:
         for step in reversed(self._steps):
             for call in step.calls:
                 if call.id == result.id and call.answer is None:
-                    call.answer, call.shown_answer, call.failed = identity(result.text), quoted(result.text), result.is_error
+                    call.answer, call.shown_answer, call.failed = (
+                        identity(result.text),
+                        quoted(result.text),
+                        result.is_error,
+                    )
                     return
 
     def add_warning(self, turn: int, text: str) -> None:
-        """The agent was told something by its supervisor: that it repeats itself, that something is missing."""
+        """The agent was told something by its supervisor: that it repeats itself, that something is
+        missing.
+        """
         self._steps.append(_Step(turn, f"the supervisor told the agent {quoted(text)}"))
 
     def render(self, max_chars: int = DIGEST_CHARS) -> str:
-        """The oldest first; as many of the latest whole turns as `max_chars` holds, the last one without calls that wait for an answer."""
+        """The oldest first; as many of the latest whole turns as `max_chars` holds, the last one
+        without calls that wait for an answer.
+        """
         steps = self._latest()
         lines = [_summary(steps)]
-        whole = [_lines(step, _Numbers()) for step in steps]  # each as long as it can be: alone, nothing in it comes again
+        # each as long as it can be: alone, nothing in it comes again
+        whole = [_lines(step, _Numbers()) for step in steps]
         room = max_chars - len(lines[0])
         first = len(steps)
         while first and (room := room - sum(map(len, whole[first - 1])) - len(whole[first - 1])) >= 0:
@@ -143,7 +155,8 @@ def _summary(steps: Sequence[_Step]) -> str:
     failed = sum(call.failed for call in calls)
     shown = f", of which {len(calls)} are shown" if more else ""
     return (
-        f"{len(calls) + more} calls{shown}: {len(requests)} different requests, {len(answers)} different answers, {failed} failed"
+        f"{len(calls) + more} calls{shown}: {len(requests)} different requests, {len(answers)} different answers,"
+        f" {failed} failed"
         if calls
         else "no calls"
     )

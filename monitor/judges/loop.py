@@ -1,5 +1,5 @@
-"""LoopJudge: a model that says whether the run is stuck. It sees what no counter does: requests in other words that get the same
-page, plans that are restated and never acted on.
+"""LoopJudge: a model that says whether the run is stuck. It sees what no counter does: requests in
+other words that get the same page, plans that are restated and never acted on.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ TIMEOUT_S = 30.0
 class ModelJudge:
     """What a judge is that asks one model, and a second one for confirmation.
 
-    `threshold`: how sure it must be, inclusive. `first_turn`, `first_interval`: when it is asked first, and how soon again before it
-    has answered. `suspicion`: the score from which it is asked earlier (`monitor.judges.suspicion.SUSPICIOUS`), not before `min_turns`.
-    `confirm_with`: a second model, asked the same where the first is sure enough; then its word counts, for the finding and for the
-    next interval. `timeout_s`: for each question. `settings` are passed to the models. `counts`: its tokens count for the run's limits.
+    `threshold`: how sure it must be, inclusive. `first_turn`, `first_interval`: when it is asked
+    first, and how soon again before it has answered. `suspicion`: the score from which it is asked
+    earlier (`monitor.judges.suspicion.SUSPICIOUS`), not before `min_turns`. `confirm_with`: a
+    second model, asked the same where the first is sure enough; then its word counts, for the
+    finding and for the next interval. `timeout_s`: for each question. `settings` are passed to the
+    models. `counts`: its tokens count for the run's limits.
     """
 
     fact: ClassVar[Fact]
@@ -51,13 +53,17 @@ class ModelJudge:
     ) -> None:
         for given in (model, *([confirm_with] if confirm_with is not None else [])):
             if not callable(getattr(given, "stream", None)):
-                raise ConfigError(f"{type(self).__name__} takes a model such as monitor.model('google:...'), not {given!r}")
+                raise ConfigError(
+                    f"{type(self).__name__} takes a model such as monitor.model('google:...'), not {given!r}"
+                )
         if not 0 < threshold <= 1:
             raise ConfigError(f"threshold is {threshold!r}; give a number above 0 and up to 1")
         if first_turn < 1 or first_interval < 1 or min_turns < 1:
             raise ConfigError("first_turn, first_interval and min_turns count turns: give 1 or more")
         if suspicion is not None and not 0 < suspicion <= 1:
-            raise ConfigError(f"suspicion is {suspicion!r}; give a score above 0 and up to 1, or None to wait for first_turn")
+            raise ConfigError(
+                f"suspicion is {suspicion!r}; give a score above 0 and up to 1, or None to wait for first_turn"
+            )
         if not timeout_s > 0:
             raise ConfigError(f"timeout_s is {timeout_s!r}; give a number of seconds above 0")
         self.name = name or f"{self.fact}_judge"
@@ -72,13 +78,21 @@ class ModelJudge:
     def schedule(self) -> JudgeSchedule:
         """When to ask it in a run."""
         return JudgeSchedule(
-            first_turn=self._first_turn, first_interval=self._first_interval, suspicion=self._suspicion, min_turns=self._min_turns
+            first_turn=self._first_turn,
+            first_interval=self._first_interval,
+            suspicion=self._suspicion,
+            min_turns=self._min_turns,
         )
 
     async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
-        """Ask the model, and where it is sure the second one. If that one gives no answer, nothing is found, and the question failed."""
+        """Ask the model, and where it is sure the second one. If that one gives no answer, nothing
+        is found, and the question failed.
+        """
         request = ModelRequest(
-            (UserMessage((Text(question(run)),)),), instructions=self.instructions, settings=self._settings, reply_schema=REPLY_SCHEMA
+            (UserMessage((Text(question(run)),)),),
+            instructions=self.instructions,
+            settings=self._settings,
+            reply_schema=REPLY_SCHEMA,
         )
         judgement = await self._asked(self._model, request, ask)
         if judgement.found and self._confirm_with is not None:
@@ -91,12 +105,16 @@ class ModelJudge:
 
 
 class LoopJudge(ModelJudge):
-    """Says whether the run is stuck: at `threshold` and above that is a detection, and the policy decides what follows."""
+    """Says whether the run is stuck: at `threshold` and above that is a detection, and the policy
+    decides what follows.
+    """
 
     fact = "loop"
     instructions = LOOP_INSTRUCTIONS
 
     @classmethod
     def article(cls, model: Model, **options: Any) -> LoopJudge:
-        """With the numbers of the article on Gemini CLI: asked again after 3 turns at first, and a loop above 0.9, not at it."""
+        """With the numbers of the article on Gemini CLI: asked again after 3 turns at first, and a
+        loop above 0.9, not at it.
+        """
         return cls(model, **{"first_interval": 3, "threshold": math.nextafter(THRESHOLD, 1.0), **options})

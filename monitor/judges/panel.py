@@ -1,4 +1,6 @@
-"""The judges of a run: what they are told, who is asked when, and what their answers mean as findings."""
+"""The judges of a run: what they are told, who is asked when, and what their answers mean as
+findings.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +79,8 @@ class Panel:
 def detection_of(judge: Judge, told: JudgeInput, judgement: Judgement, turn: int) -> Detection:
     """A judge's finding, asked at the start of one turn and heard in `turn`, perhaps a later one.
 
-    Its identity is the judge: when it finds the run stuck again, that is the same loop, in other words. `count` and `threshold` are in
-    percent; the confidence itself stands in `JudgeAnswered`.
+    Its identity is the judge: when it finds the run stuck again, that is the same loop, in other
+    words. `count` and `threshold` are in percent; the confidence itself stands in `JudgeAnswered`.
     """
     return Detection(
         detector=judge.name,

@@ -1,4 +1,6 @@
-"""What judges are told to do. The run itself is quoted data between two marks; it has no say in the answer."""
+"""What judges are told to do. The run itself is quoted data between two marks; it has no say in the
+answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A judge's reply, read strictly where the model kept to the form and leniently where it did not."""
+"""A judge's reply, read strictly where the model kept to the form and leniently where it did
+not.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,20 @@ class JudgeReply:
 
 
 def read_reply(text: str) -> JudgeReply:
-    """The JSON object with a confidence between 0 and 1 that `text` holds; fences and words around it are passed over.
+    """The JSON object with a confidence between 0 and 1 that `text` holds; fences and words around
+    it are passed over.
 
-    Models that are asked for JSON write it in fences, say something first, or put the number in quotes. Raises `AdapterError` for a
-    text without such an object, and for one with several that do not agree: one of them may be a quotation from what was judged. No
-    number is ever guessed.
+    Models that are asked for JSON write it in fences, say something first, or put the number in
+    quotes. Raises `AdapterError` for a text without such an object, and for one with several that
+    do not agree: one of them may be a quotation from what was judged. No number is ever guessed.
     """
     replies = [reply for given in _objects(text) if (reply := _reply(given)) is not None]
     if not replies:
         raise AdapterError(f"the judge did not answer with a confidence between 0 and 1: {text[:SHOWN_CHARS]!r}")
     if len({reply.confidence for reply in replies}) > 1:
-        raise AdapterError(f"the judge answered with several confidences: {', '.join(f'{reply.confidence:g}' for reply in replies)}")
+        raise AdapterError(
+            f"the judge answered with several confidences: {', '.join(f'{reply.confidence:g}' for reply in replies)}"
+        )
     return replies[0]
 
 

@@ -1,11 +1,15 @@
-"""How much a run looks as if it got nowhere: weak signals, too weak for a detection, strong enough to ask a judge earlier.
+"""How much a run looks as if it got nowhere: weak signals, too weak for a detection, strong enough
+to ask a judge earlier.
 
-The score is the share of the latest `WINDOW` answered calls that got nowhere, 0 to 1, and 0 until `ENOUGH` are there:
+The score is the share of the latest `WINDOW` answered calls that got nowhere, 0 to 1, and 0 until
+`ENOUGH` are there:
 
-- a call with a known result (seen before in the run) got nowhere if its request was made before too, or failed, or the result is
-  longer than a receipt: the same page under other words;
-- a call counts half whose short result is known, or which failed in a new way: receipts (`ok`) and errors also come in good work;
-- anything else moved on, also the same request with a new result: that is polling, or a test that runs again.
+- a call with a known result (seen before in the run) got nowhere if its request was made before
+  too, or failed, or the result is longer than a receipt: the same page under other words;
+- a call counts half whose short result is known, or which failed in a new way: receipts (`ok`) and
+  errors also come in good work;
+- anything else moved on, also the same request with a new result: that is polling, or a test that
+  runs again.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ REMEMBERED = 80
 RECEIPT_CHARS = 100
 """A result up to this length may be the receipt of work done."""
 SUSPICIOUS = 0.6
-"""More than half: a run in which every call fails differently stays below it, one that reads the same page again and again does not."""
+"""More than half: a run in which every call fails differently stays below it, one that reads the
+same page again and again does not.
+"""
 
 
 class Suspicion:

@@ -1,6 +1,7 @@
 """What a sink is, and how one event reaches several of them.
 
-A sink is told about a run and has no say in it: one that raises is taken off, the others are told so, and the run goes on.
+A sink is told about a run and has no say in it: one that raises is taken off, the others are told
+so, and the run goes on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _listening: ContextVar[tuple[EventSink, ...]] = ContextVar("listening", default=
 
 @contextmanager
 def listening(sink: EventSink) -> Iterator[None]:
-    """`sink` receives the events of every run that is made within this block, wherever that happens, besides the run's own sinks."""
+    """`sink` receives the events of every run that is made within this block, wherever that
+    happens, besides the run's own sinks.
+    """
     token = _listening.set((*_listening.get(), sink))
     try:
         yield
@@ -45,7 +48,9 @@ class FanOut:
         self._sinks = [*sinks, *(sink for sink in _listening.get() if all(sink is not given for given in sinks))]
 
     def emit(self, event: Event) -> None:
-        """Never raises. The others hear of a failed sink after the event in which it failed, unless that was the last one."""
+        """Never raises. The others hear of a failed sink after the event in which it failed, unless
+        that was the last one.
+        """
         failures: list[SinkFailed] = []
         for sink in tuple(self._sinks):
             try:

@@ -12,7 +12,8 @@ from monitor.events import Event, event_codec
 
 
 class JsonlSink:
-    """Appends one line an event, flushed at once, so that a crash loses nothing. Close it, or use it as `with`.
+    """Appends one line an event, flushed at once, so that a crash loses nothing. Close it, or use
+    it as `with`.
 
     Raises `StoreError` if the file cannot be opened.
     """
@@ -35,5 +36,7 @@ class JsonlSink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

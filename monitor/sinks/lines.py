@@ -57,7 +57,9 @@ LINE_CHARS = 200
 
 
 def line_of(event: Event, *, chars: int | None = LINE_CHARS) -> str:
-    """`event` as one line of at most `chars` characters (`None`: whatever it takes). No times, so equal runs have equal lines."""
+    """`event` as one line of at most `chars` characters (`None`: whatever it takes). No times, so
+    equal runs have equal lines.
+    """
     line = " ".join(_words(event).split())
     return line if chars is None or len(line) <= chars else f"{line[: chars - 1]}…"
 
@@ -65,7 +67,9 @@ def line_of(event: Event, *, chars: int | None = LINE_CHARS) -> str:
 def call_in_words(call: ToolCall) -> str:
     """`search(query="x", limit=3)`."""
     given: Any = call.arguments
-    arguments = [f"{key}={_json(value)}" for key, value in given.items()] if isinstance(given, Mapping) else [_json(given)]
+    arguments = (
+        [f"{key}={_json(value)}" for key, value in given.items()] if isinstance(given, Mapping) else [_json(given)]
+    )
     return f"{call.name}({', '.join(arguments)})"
 
 
@@ -127,10 +131,15 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return f"history reduced: {kind} in {messages} messages, {saved:,} tokens less"
         case CompactionStarted(reason=why, tokens=tokens, background=background, refill=refill):
             how = "beside the run" if background else "the run waits"
-            return f"compaction begins ({why.value}) at {tokens:,} tokens, {how}{f'; filled again by {refill}' if refill else ''}"
+            return (
+                f"compaction begins ({why.value}) at {tokens:,} tokens,"
+                f" {how}{f'; filled again by {refill}' if refill else ''}"
+            )
         case CompactionProgressed(done_messages=done, of_messages=total):
             return f"compaction: {done} of {total} messages are in the summary"
-        case CompactionFinished(tokens_before=before, tokens_after=after, kept_messages=kept, summarised_by=by, warnings=warnings):
+        case CompactionFinished(
+            tokens_before=before, tokens_after=after, kept_messages=kept, summarised_by=by, warnings=warnings
+        ):
             sizes = f"{before:,} -> {after:,} tokens"
             return f"compacted by {by}: {sizes}, {kept} messages kept{''.join(f'; {warning}' for warning in warnings)}"
         case CompactionSkipped(why=failure, detail=detail):
@@ -146,7 +155,10 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
         case StopDecided(stop=stop):
             return f"stop, {stop.reason.value}: {stop.detail}"
         case StreamClosed(closed=closed, chunks_dropped=dropped):
-            return f"stream {'closed' if closed else 'left open'}{f', {dropped} buffered chunks dropped' if dropped else ''}"
+            return (
+                "stream"
+                f" {'closed' if closed else 'left open'}{f', {dropped} buffered chunks dropped' if dropped else ''}"
+            )
         case TurnEnded(turn=ended):
             return f"said: {ended.text}" if ended.text.strip() else "said nothing"
         case SinkFailed(sink=sink, why=why):

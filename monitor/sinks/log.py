@@ -1,4 +1,6 @@
-"""Events as log lines, through structlog where the program has configured it, else through the standard library."""
+"""Events as log lines, through structlog where the program has configured it, else through the
+standard library.
+"""
 
 from __future__ import annotations
 
@@ -37,27 +39,42 @@ _LOUD = (
 
 
 class LogSink:
-    """One line an event: what goes or went wrong as a warning, how the run ended as info, the rest as debug."""
+    """One line an event: what goes or went wrong as a warning, how the run ended as info, the rest
+    as debug.
+    """
 
     def emit(self, event: Event) -> None:
         """Log `event` with its fields."""
-        level = logging.WARNING if isinstance(event, _LOUD) else logging.INFO if isinstance(event, RunTerminated) else logging.DEBUG
+        level = (
+            logging.WARNING
+            if isinstance(event, _LOUD)
+            else logging.INFO
+            if isinstance(event, RunTerminated)
+            else logging.DEBUG
+        )
         _logger().log(level, tag_of(type(event)), **_fields(event))
 
 
 def _fields(event: Event) -> dict[str, Any]:
     if isinstance(event, RunTerminated):
         outcome = event.outcome
-        return {"reason": outcome.reason.value, "detail": outcome.detail, "ok": outcome.ok, "elapsed_s": outcome.elapsed_s}
+        return {
+            "reason": outcome.reason.value,
+            "detail": outcome.detail,
+            "ok": outcome.ok,
+            "elapsed_s": outcome.elapsed_s,
+        }
     fields = event_codec.to_dict(event)
     fields.pop("type")
     return fields
 
 
 def _logger() -> Any:
-    """Chosen at every call, because a program may configure structlog after this module was imported.
+    """Chosen at every call, because a program may configure structlog after this module was
+    imported.
 
-    An unconfigured structlog prints every level to stdout, which would corrupt a program that talks there.
+    An unconfigured structlog prints every level to stdout, which would corrupt a program that talks
+    there.
     """
     if structlog.is_configured():
         return structlog.get_logger("monitor")

@@ -1,4 +1,6 @@
-"""For tests of programs that use agent-monitor, and of agent-monitor itself: streams, a clock, and a server that do as told."""
+"""For tests of programs that use agent-monitor, and of agent-monitor itself: streams, a clock, and
+a server that do as told.
+"""
 
 from monitor.testing import anthropic_steps as anthropic_steps
 from monitor.testing import gemini_steps as gemini_steps

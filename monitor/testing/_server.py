@@ -1,8 +1,10 @@
-"""A local HTTP server that plays one script per request, misbehaves on demand, and records what it received and when.
+"""A local HTTP server that plays one script per request, misbehaves on demand, and records what it
+received and when.
 
-What the providers' servers in this package have in common. A provider adds a `Dialect`: its paths, the form of its events and errors.
-The server runs on a loop of its own in a thread of its own, so the client may be asyncio, trio or plain threads.
-All moments are `time.perf_counter()` seconds of this process.
+What the providers' servers in this package have in common. A provider adds a `Dialect`: its paths,
+the form of its events and errors. The server runs on a loop of its own in a thread of its own, so
+the client may be asyncio, trio or plain threads. All moments are `time.perf_counter()` seconds of
+this process.
 """
 
 from __future__ import annotations
@@ -23,7 +25,22 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 import anyio
 
 from monitor.errors import ConfigError
-from monitor.testing._steps import STEPS, Cut, Event, Headers, Pause, Raw, Repeat, Reply, Reset, Script, Send, Stall, Step, to_json
+from monitor.testing._steps import (
+    STEPS,
+    Cut,
+    Event,
+    Headers,
+    Pause,
+    Raw,
+    Repeat,
+    Reply,
+    Reset,
+    Script,
+    Send,
+    Stall,
+    Step,
+    to_json,
+)
 
 # --- what the server saw
 
@@ -48,7 +65,9 @@ class ReceivedRequest:
     verb: str
     path: str
     method: str
-    """The API method, in the dialect's words, e.g. `generateContent` or `chat.completions`; empty for an unknown path."""
+    """The API method, in the dialect's words, e.g. `generateContent` or `chat.completions`; empty
+    for an unknown path.
+    """
     headers: Mapping[str, str]
     """Names in lower case."""
     body: Any
@@ -59,7 +78,9 @@ class ReceivedRequest:
     completed: bool = False
     """The whole answer was handed to the operating system, its end included."""
     closed: ClientLeft | None = None
-    """The client closed the connection while this request was the last one on it, during the answer or after."""
+    """The client closed the connection while this request was the last one on it, during the answer
+    or after.
+    """
 
 
 Scripts: TypeAlias = Iterable[Script] | Callable[[ReceivedRequest], Script]
@@ -80,7 +101,9 @@ class Dialect(Protocol):
         ...
 
     def unscripted(self, request: ReceivedRequest) -> Reply | None:
-        """An answer that uses up no script: to a path that is not served, a request that makes no sense, a count of tokens."""
+        """An answer that uses up no script: to a path that is not served, a request that makes no
+        sense, a count of tokens.
+        """
         ...
 
     def streams(self, request: ReceivedRequest) -> bool:
@@ -92,7 +115,9 @@ class Dialect(Protocol):
         ...
 
     def closing(self, request: ReceivedRequest) -> bytes:
-        """What follows the last event of a script that came to its end, e.g. `data: [DONE]`; may be empty."""
+        """What follows the last event of a script that came to its end, e.g. `data: [DONE]`; may be
+        empty.
+        """
         ...
 
     def merged(self, request: ReceivedRequest, events: Sequence[Event]) -> Event:
@@ -105,10 +130,12 @@ class Dialect(Protocol):
 
 
 class LocalServer:
-    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving closes every connection.
+    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving
+    closes every connection.
 
-    `scripts` is a list, one script for each scripted request, of which the last repeats; or a function of the request.
-    Leaving the block raises what a script function raised, unless the block raised something itself.
+    `scripts` is a list, one script for each scripted request, of which the last repeats; or a
+    function of the request. Leaving the block raises what a script function raised, unless the
+    block raised something itself.
     """
 
     def __init__(self, scripts: Scripts, dialect: Dialect) -> None:
@@ -134,7 +161,9 @@ class LocalServer:
         self.base_url = started.result(_START_LIMIT_S) + self.dialect.root
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._thread is not None and self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
@@ -222,7 +251,9 @@ class LocalServer:
             self._changed.notify_all()
 
     def _plan(self, request: ReceivedRequest) -> tuple[Step, ...]:
-        """The steps that answer `request`; what is wrong with a script is a 500, and raised when the server is left."""
+        """The steps that answer `request`; what is wrong with a script is a 500, and raised when
+        the server is left.
+        """
         try:
             reply = self.dialect.unscripted(request)
             return _checked(self._script_of(request)) if reply is None else (reply,)
@@ -250,7 +281,9 @@ def _in_order(scripts: Sequence[Script]) -> Callable[[ReceivedRequest], Script]:
 
 def _checked(script: Script) -> tuple[Step, ...]:
     if isinstance(script, (str, Mapping)) or not isinstance(script, Iterable):
-        raise ConfigError(f"a script is a list of steps and events, not {script!r}; write [[...]] for one script of one step")
+        raise ConfigError(
+            f"a script is a list of steps and events, not {script!r}; write [[...]] for one script of one step"
+        )
     steps = tuple(_step_of(step) for step in script)
     if any(isinstance(step, Reply) for step in steps):
         *before, last = steps
@@ -277,8 +310,8 @@ class _Head:
 
 
 class _Connection(asyncio.StreamReaderProtocol):
-    """One TCP connection. The transport watches the socket all the time, so a client that leaves is seen at once,
-    also while the script stalls or floods: that cancels the task that plays it.
+    """One TCP connection. The transport watches the socket all the time, so a client that leaves is
+    seen at once, also while the script stalls or floods: that cancels the task that plays it.
     """
 
     def __init__(self, server: LocalServer) -> None:
@@ -477,7 +510,11 @@ def _head_of(status: int, headers: Mapping[str, str]) -> bytes:
         phrase = HTTPStatus(status).phrase
     except ValueError:
         phrase = "Unknown"
-    lines = [f"HTTP/1.1 {status} {phrase}", "server: local-monitor", *[f"{name}: {value}" for name, value in headers.items()]]
+    lines = [
+        f"HTTP/1.1 {status} {phrase}",
+        "server: local-monitor",
+        *[f"{name}: {value}" for name, value in headers.items()],
+    ]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 

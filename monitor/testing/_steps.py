@@ -47,7 +47,9 @@ class Stall:
 
 @dataclass(slots=True, frozen=True)
 class Cut:
-    """Close the connection in the middle of the answer, after everything sent so far has gone out."""
+    """Close the connection in the middle of the answer, after everything sent so far has gone
+    out.
+    """
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,7 +59,9 @@ class Reset:
 
 @dataclass(slots=True, frozen=True)
 class Repeat:
-    """`step` as often as `times` says (`None`: for ever), `delay_s` seconds apart. `Repeat(text("x"))` floods."""
+    """`step` as often as `times` says (`None`: for ever), `delay_s` seconds apart.
+    `Repeat(text("x"))` floods.
+    """
 
     step: Step | Event
     times: int | None = None

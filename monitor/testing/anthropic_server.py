@@ -1,19 +1,22 @@
 """An Anthropic-compatible server on loopback, for driving the real anthropic SDK without a network.
 
-It plays one script per request, misbehaves on demand, and records what it received and **when it saw the client leave**:
+It plays one script per request, misbehaves on demand, and records what it received and **when it
+saw the client leave**:
 
     from anthropic import AsyncAnthropic
     from monitor.testing import LocalAnthropic
     from monitor.testing.anthropic_steps import Stall, finish, say, start, text
 
-    with LocalAnthropic([[start(), *say("hel", "lo"), *finish()], [start(), text("never ends"), Stall()]]) as server:
+    answers = [[start(), *say("hel", "lo"), *finish()], [start(), text("never ends"), Stall()]]
+    with LocalAnthropic(answers) as server:
         client = AsyncAnthropic(api_key="x", base_url=server.base_url)
         ...
         assert server.wait_closed(1).how == "eof"
 
-Served are `/v1/messages`, streamed or not (then the script's events are merged into one message), and `/v1/messages/count_tokens`, both
-also with `?beta=true`. It runs on a loop of its own in a thread of its own, so the client may be asyncio, trio or plain threads.
-All moments are `time.perf_counter()` seconds of this process.
+Served are `/v1/messages`, streamed or not (then the script's events are merged into one message),
+and `/v1/messages/count_tokens`, both also with `?beta=true`. It runs on a loop of its own in a
+thread of its own, so the client may be asyncio, trio or plain threads. All moments are
+`time.perf_counter()` seconds of this process.
 """
 
 from __future__ import annotations
@@ -35,11 +38,13 @@ _PATH: Final = re.compile(r"/v1/messages(/count_tokens)?(?:\?.*)?$")
 
 
 class LocalAnthropic(LocalServer):
-    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving closes every connection.
+    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving
+    closes every connection.
 
-    `scripts` is a list, one script for each request of a message, of which the last repeats; or a function of the request.
-    `count_tokens` is the answer to `/v1/messages/count_tokens`, which uses up no script.
-    Leaving the block raises what a script function raised, unless the block raised something itself.
+    `scripts` is a list, one script for each request of a message, of which the last repeats; or a
+    function of the request. `count_tokens` is the answer to `/v1/messages/count_tokens`, which uses
+    up no script. Leaving the block raises what a script function raised, unless the block raised
+    something itself.
     """
 
     def __init__(self, scripts: Scripts, *, count_tokens: TokenCounts = 42) -> None:
@@ -84,7 +89,12 @@ class _Anthropic:
         return answer if isinstance(answer, Reply) else Reply(200, to_json({"input_tokens": answer}))
 
 
-_FIELDS: Final = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
+_FIELDS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
 
 
 def _merged(events: Sequence[Event]) -> Event:

@@ -1,7 +1,8 @@
-"""What a script of `LocalAnthropic` says: its steps, the events of the wire format, and recordings of real ones.
+"""What a script of `LocalAnthropic` says: its steps, the events of the wire format, and recordings
+of real ones.
 
-An answer is `[start(), *say("Paris."), *finish()]`: a message, its blocks by `index`, and its end. Single deltas (`text`, `thought`,
-`arguments`) are for streams that break off, or never end.
+An answer is `[start(), *say("Paris."), *finish()]`: a message, its blocks by `index`, and its end.
+Single deltas (`text`, `thought`, `arguments`) are for streams that break off, or never end.
 """
 
 from __future__ import annotations
@@ -34,16 +35,36 @@ from monitor.testing._steps import to_json
 
 
 def start(
-    input_tokens: int = 7, *, id: str = "msg_local", content: Sequence[Event] = (), stop_reason: str | None = None, **usage: Any
+    input_tokens: int = 7,
+    *,
+    id: str = "msg_local",
+    content: Sequence[Event] = (),
+    stop_reason: str | None = None,
+    **usage: Any,
 ) -> dict[str, Any]:
-    """The event that opens a message. `usage`: further fields of it, e.g. `cache_read_input_tokens`."""
-    message: dict[str, Any] = {"id": id, "type": "message", "role": "assistant", "model": "local-anthropic", "content": list(content)}
+    """The event that opens a message. `usage`: further fields of it, e.g.
+    `cache_read_input_tokens`.
+    """
+    message: dict[str, Any] = {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": "local-anthropic",
+        "content": list(content),
+    }
     message |= {"stop_reason": stop_reason, "stop_sequence": None}
-    return {"type": "message_start", "message": message | {"usage": {"input_tokens": input_tokens, "output_tokens": 1} | usage}}
+    return {
+        "type": "message_start",
+        "message": message | {"usage": {"input_tokens": input_tokens, "output_tokens": 1} | usage},
+    }
 
 
-def delta(stop_reason: str | None, *, output_tokens: int = 3, explanation: str | None = None, **usage: Any) -> dict[str, Any]:
-    """The event that says why the message ends, and what it cost in all. `explanation`: of a refusal."""
+def delta(
+    stop_reason: str | None, *, output_tokens: int = 3, explanation: str | None = None, **usage: Any
+) -> dict[str, Any]:
+    """The event that says why the message ends, and what it cost in all. `explanation`: of a
+    refusal.
+    """
     said: dict[str, Any] = {"stop_reason": stop_reason, "stop_sequence": None}
     if explanation is not None:
         said["stop_details"] = {"type": "refusal", "category": None, "explanation": explanation}
@@ -109,7 +130,9 @@ def arguments(piece: str, *, index: int = 0) -> dict[str, Any]:
 
 
 def whole(block: Event, *deltas: Event, index: int = 0) -> list[dict[str, Any]]:
-    """A block with its start, its deltas, and its stop. `deltas`: the `delta` of each event, as `text(...)` makes it."""
+    """A block with its start, its deltas, and its stop. `deltas`: the `delta` of each event, as
+    `text(...)` makes it.
+    """
     return [block_start(block, index=index), *[dict(one) | {"index": index} for one in deltas], block_stop(index=index)]
 
 
@@ -129,8 +152,12 @@ def redacted(data: str = "cmVkYWN0ZWQ=", *, index: int = 0) -> list[dict[str, An
     return whole({"type": "redacted_thinking", "data": data}, index=index)
 
 
-def call(name: str, given: Event | None = None, *, id: str = "toolu_0", index: int = 0, cut: int = 12) -> list[dict[str, Any]]:
-    """A complete tool call. The JSON text of its arguments comes in pieces of `cut` code points, and an empty one before them."""
+def call(
+    name: str, given: Event | None = None, *, id: str = "toolu_0", index: int = 0, cut: int = 12
+) -> list[dict[str, Any]]:
+    """A complete tool call. The JSON text of its arguments comes in pieces of `cut` code points,
+    and an empty one before them.
+    """
     words = json.dumps(given, ensure_ascii=False) if given else ""
     pieces = ["", *[words[at : at + cut] for at in range(0, len(words), cut)]]
     return whole({"type": "tool_use", "id": id, "name": name, "input": {}}, *map(arguments, pieces), index=index)
@@ -153,9 +180,15 @@ _TYPES: Final = {
 
 
 def error_reply(
-    status: int, message: str = "Something went wrong.", *, kind: str | None = None, headers: Mapping[str, str] | None = None
+    status: int,
+    message: str = "Something went wrong.",
+    *,
+    kind: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """An error in the API's JSON form. `kind`: its `type`; by default the one that goes with `status`."""
+    """An error in the API's JSON form. `kind`: its `type`; by default the one that goes with
+    `status`.
+    """
     error = {"type": kind or _TYPES.get(status, "api_error"), "message": message}
     return Reply(status, to_json({"type": "error", "error": error, "request_id": "req_local"}), headers or {})
 
@@ -163,7 +196,11 @@ def error_reply(
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
     """429 that asks to wait, by the header; `None` leaves that away."""
     headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
-    return error_reply(429, "This request would exceed your organization's rate limit of 50,000 input tokens per minute.", headers=headers)
+    return error_reply(
+        429,
+        "This request would exceed your organization's rate limit of 50,000 input tokens per minute.",
+        headers=headers,
+    )
 
 
 def overloaded() -> Reply:
@@ -193,10 +230,11 @@ def events_of(
     finish_reason: str | None = "auto",
     tokens: tuple[int, int] = (7, 3),
 ) -> list[dict[str, Any]]:
-    """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then each (name, arguments) call.
+    """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then
+    each (name, arguments) call.
 
-    `finish_reason`: `"auto"` is `tool_use` or `end_turn`, as there are calls; `None` leaves the closing events away, so the stream is
-    truncated. `tokens`: of input and of output.
+    `finish_reason`: `"auto"` is `tool_use` or `end_turn`, as there are calls; `None` leaves the
+    closing events away, so the stream is truncated. `tokens`: of input and of output.
     """
     if cut < 1:
         raise ConfigError(f"cut must be at least 1 code point, not {cut}")
@@ -206,7 +244,9 @@ def events_of(
         if words:
             events += block(*[words[at : at + cut] for at in range(0, len(words), cut)], index=next(index))
     events += [
-        event for number, (name, given) in enumerate(calls) for event in call(name, given, id=f"toolu_{number}", index=next(index), cut=cut)
+        event
+        for number, (name, given) in enumerate(calls)
+        for event in call(name, given, id=f"toolu_{number}", index=next(index), cut=cut)
     ]
     if finish_reason is None:
         return events
@@ -215,7 +255,8 @@ def events_of(
 
 
 def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
-    """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire events.
+    """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire
+    events.
 
     Arguments that are no JSON object go under the key `input`, because the wire knows objects only.
     """
@@ -232,7 +273,8 @@ class RecordedMessage:
 
 
 def load_recording(path: str | PathLike[str]) -> list[RecordedMessage]:
-    """The messages of a recorded file, in order: one event a line; the file may hold several streams, one after the other.
+    """The messages of a recorded file, in order: one event a line; the file may hold several
+    streams, one after the other.
 
     `RecordedMessage.events` is a script. Raises `AdapterError` for a line that is no event.
     """

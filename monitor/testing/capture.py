@@ -33,15 +33,23 @@ class CapturedEvents(Sequence[Event]):
         return [event for event in self._events if isinstance(event, kind)]
 
     def summary(self, *, chars: int | None = LINE_CHARS) -> list[str]:
-        """What happened, one line an event: turns, what was said, calls, results, nudges, outputs, the end.
+        """What happened, one line an event: turns, what was said, calls, results, nudges, outputs,
+        the end.
 
-        There are no times in it, so a scripted run gives the same lines each time. Lines are cut to `chars` characters.
+        There are no times in it, so a scripted run gives the same lines each time. Lines are cut to
+        `chars` characters.
         """
-        return [line_of(event, chars=chars) for event in self._events if not isinstance(event, _LEFT_OUT) and not _only_called(event)]
+        return [
+            line_of(event, chars=chars)
+            for event in self._events
+            if not isinstance(event, _LEFT_OUT) and not _only_called(event)
+        ]
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """How the runs ended, in the order in which they did. A nested run ends before the run that called it."""
+        """How the runs ended, in the order in which they did. A nested run ends before the run that
+        called it.
+        """
         return [event.outcome for event in self.of(RunTerminated)]
 
     @property
@@ -73,14 +81,16 @@ def _only_called(event: Event) -> bool:
 
 @contextmanager
 def capture_events() -> Iterator[CapturedEvents]:
-    """Collect the events of every run that is made within the block, however deep in the code under test.
+    """Collect the events of every run that is made within the block, however deep in the code under
+    test.
 
     with capture_events() as events:
         await my_agent("task")  # makes a Supervisor, a Guard or a watch() somewhere
     assert events.outcome.reason == "goal"
     assert "call search(limit=3)" in events.summary()
 
-    Runs of tasks and worker threads that are started in the block count; those of other tasks do not.
+    Runs of tasks and worker threads that are started in the block count; those of other tasks do
+    not.
     """
     events = CapturedEvents()
     with listening(events):

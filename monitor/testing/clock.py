@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 
 class FakeClock:
-    """Time for tests: `advance()` moves it and rings the alarms that have come due, in their order, at their own time.
+    """Time for tests: `advance()` moves it and rings the alarms that have come due, in their order,
+    at their own time.
 
-    Call `advance()` in the thread of the event loop; what the alarms wake runs when the caller next awaits.
+    Call `advance()` in the thread of the event loop; what the alarms wake runs when the caller next
+    awaits.
     """
 
     def __init__(self, start: float = 0.0) -> None:
@@ -39,7 +41,9 @@ class FakeClock:
 
     @property
     def next_due(self) -> float | None:
-        """When the next alarm is to ring; `None`: none is set. Advancing to it whenever nothing else goes on simulates time."""
+        """When the next alarm is to ring; `None`: none is set. Advancing to it whenever nothing
+        else goes on simulates time.
+        """
         while self._alarms and not self._alarms[0][2].is_set:
             heapq.heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else None

@@ -1,19 +1,22 @@
 """A Gemini-compatible server on loopback, for driving the real google-genai SDK without a network.
 
-It plays one script per request, misbehaves on demand, and records what it received and **when it saw the client leave**:
+It plays one script per request, misbehaves on demand, and records what it received and **when it
+saw the client leave**:
 
     from google import genai
     from monitor.testing import LocalGemini
     from monitor.testing.gemini_steps import Stall, finish, text
 
-    with LocalGemini([[text("hel"), text("lo"), finish()], [text("never ends"), Stall()]]) as server:
+    answers = [[text("hel"), text("lo"), finish()], [text("never ends"), Stall()]]
+    with LocalGemini(answers) as server:
         client = genai.Client(api_key="x", http_options={"base_url": server.base_url})
         ...
         assert server.wait_closed(1).how == "eof"
 
-Served are `:streamGenerateContent?alt=sse`, `:generateContent` (the script's events merged into one answer) and `:countTokens`,
-for any model name and API version. It runs on a loop of its own in a thread of its own, so the client may be asyncio, trio or
-plain threads. All moments are `time.perf_counter()` seconds of this process.
+Served are `:streamGenerateContent?alt=sse`, `:generateContent` (the script's events merged into one
+answer) and `:countTokens`, for any model name and API version. It runs on a loop of its own in a
+thread of its own, so the client may be asyncio, trio or plain threads. All moments are
+`time.perf_counter()` seconds of this process.
 """
 
 from __future__ import annotations
@@ -35,11 +38,13 @@ _PATH: Final = re.compile(rf"/models/[^/:?]+:({'|'.join(_METHODS)})(?:\?.*)?$")
 
 
 class LocalGemini(LocalServer):
-    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving closes every connection.
+    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving
+    closes every connection.
 
-    `scripts` is a list, one script for each generating request, of which the last repeats; or a function of the request.
-    `count_tokens` is the answer to `:countTokens`, which uses up no script.
-    Leaving the block raises what a script function raised, unless the block raised something itself.
+    `scripts` is a list, one script for each generating request, of which the last repeats; or a
+    function of the request. `count_tokens` is the answer to `:countTokens`, which uses up no
+    script. Leaving the block raises what a script function raised, unless the block raised
+    something itself.
     """
 
     def __init__(self, scripts: Scripts, *, count_tokens: TokenCounts = 42) -> None:
@@ -61,7 +66,9 @@ class _Gemini:
     def unscripted(self, request: ReceivedRequest) -> Reply | None:
         if not request.method:
             served = ", ".join(f":{method}" for method in _METHODS)
-            return self.refusal(404, f"LocalGemini serves POST .../models/<name> with {served}; this was {request.verb} {request.path}")
+            return self.refusal(
+                404, f"LocalGemini serves POST .../models/<name> with {served}; this was {request.verb} {request.path}"
+            )
         if request.method == "streamGenerateContent" and "alt=sse" not in request.path:
             return self.refusal(400, "LocalGemini streams server-sent events only: add ?alt=sse")
         return self._count(request) if request.method == "countTokens" else None

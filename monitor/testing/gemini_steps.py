@@ -1,4 +1,6 @@
-"""What a script of `LocalGemini` says: its steps, the events of the wire format (camelCase JSON), and recordings of real ones."""
+"""What a script of `LocalGemini` says: its steps, the events of the wire format (camelCase JSON),
+and recordings of real ones.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def chunk(
 
 
 def usage(prompt: int, *, output: int = 0, thoughts: int = 0, cached: int = 0, tool_use: int = 0) -> dict[str, Any]:
-    """A `usageMetadata` object: tokens of the request so far. Zeros are left away, as the API does."""
+    """A `usageMetadata` object: tokens of the request so far. Zeros are left away, as the API
+    does.
+    """
     counts = {
         "promptTokenCount": prompt,
         "candidatesTokenCount": output,
@@ -106,7 +110,9 @@ def partial_call(
 
 
 def piece(path: str, value: str | float | bool | None, *, more: bool | None = None) -> dict[str, Any]:  # noqa: FBT001 - a JSON value
-    """One `partialArgs` entry: `value` at the JSON path `path`; `more=True` says that the string goes on."""
+    """One `partialArgs` entry: `value` at the JSON path `path`; `more=True` says that the string
+    goes on.
+    """
     match value:
         case None:
             kind: dict[str, Any] = {"nullValue": "NULL_VALUE"}
@@ -137,7 +143,9 @@ def blocked(reason: str = "PROHIBITED_CONTENT") -> dict[str, Any]:
     return {"promptFeedback": {"blockReason": reason}, "usageMetadata": usage(7), "modelVersion": "local-gemini"}
 
 
-def midstream_error(code: int = 503, message: str = "The model is overloaded.", status: str = "UNAVAILABLE") -> dict[str, Any]:
+def midstream_error(
+    code: int = 503, message: str = "The model is overloaded.", status: str = "UNAVAILABLE"
+) -> dict[str, Any]:
     """An error event inside a stream that began with 200."""
     return {"error": {"code": code, "message": message, "status": status}}
 
@@ -168,7 +176,9 @@ def error_reply(
     details: Sequence[Event] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """An error in the API's JSON form. `status` is the RPC name; by default the one that goes with `code`."""
+    """An error in the API's JSON form. `status` is the RPC name; by default the one that goes with
+    `code`.
+    """
     error: dict[str, Any] = {"code": code, "message": message, "status": status or _RPC_STATUS.get(code, "UNKNOWN")}
     if details:
         error["details"] = list(details)
@@ -177,7 +187,11 @@ def error_reply(
 
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
     """429 that asks to wait, as the API does, with a RetryInfo detail; `None` leaves that away."""
-    details = [] if retry_after_s is None else [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after_s:g}s"}]
+    details = (
+        []
+        if retry_after_s is None
+        else [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after_s:g}s"}]
+    )
     return error_reply(429, "You exceeded your current quota.", details=details)
 
 
@@ -198,9 +212,11 @@ def events_of(
     finish_reason: str | None = "STOP",
     tokens: Event | None = None,
 ) -> list[dict[str, Any]]:
-    """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then each (name, arguments) call.
+    """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then
+    each (name, arguments) call.
 
-    `finish_reason=None` leaves the closing event away, so the stream is truncated. `tokens` is its `usageMetadata`.
+    `finish_reason=None` leaves the closing event away, so the stream is truncated. `tokens` is its
+    `usageMetadata`.
     """
     if cut < 1:
         raise ConfigError(f"cut must be at least 1 code point, not {cut}")
@@ -213,12 +229,15 @@ def events_of(
 
 
 def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
-    """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire events.
+    """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire
+    events.
 
     Arguments that are no JSON object go under the key `input`, because the wire knows objects only.
     """
     calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
-    objects = [(name, arguments if isinstance(arguments, Mapping) else {"input": arguments}) for name, arguments in calls]
+    objects = [
+        (name, arguments if isinstance(arguments, Mapping) else {"input": arguments}) for name, arguments in calls
+    ]
     return events_of(str(message.get("text") or ""), objects, cut=cut)
 
 
@@ -231,7 +250,8 @@ class RecordedCall:
 
 
 def load_recording(path: str | PathLike[str]) -> list[RecordedCall]:
-    """The calls of a recorded file, in order: `*.jsonl` is one streamed call, an event a line; `*.responses` has a call a line.
+    """The calls of a recorded file, in order: `*.jsonl` is one streamed call, an event a line;
+    `*.responses` has a call a line.
 
     `RecordedCall.events` is a script. Raises `AdapterError` for a line that is neither.
     """
@@ -246,5 +266,7 @@ def _recorded_call(file: Path, line: Event) -> RecordedCall:
     method, response = line.get("method"), line.get("response")
     events: list[Any] = response if isinstance(response, list) else [response]
     if not isinstance(method, str) or not all(isinstance(event, dict) for event in events):
-        raise AdapterError(f"{file}: a recorded call needs `method` and `response`; this one has {', '.join(line) or 'nothing'}")
+        raise AdapterError(
+            f"{file}: a recorded call needs `method` and `response`; this one has {', '.join(line) or 'nothing'}"
+        )
     return RecordedCall(method, tuple(events))

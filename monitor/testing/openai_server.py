@@ -1,19 +1,22 @@
 """An OpenAI-compatible server on loopback, for driving the real OpenAI SDK without a network.
 
-It plays one script per request, misbehaves on demand, and records what it received and **when it saw the client leave**:
+It plays one script per request, misbehaves on demand, and records what it received and **when it
+saw the client leave**:
 
     from openai import AsyncOpenAI
     from monitor.testing import LocalOpenAI
     from monitor.testing.openai_steps import Stall, finish, text
 
-    with LocalOpenAI([[text("hel"), text("lo"), finish()], [text("never ends"), Stall()]]) as server:
+    answers = [[text("hel"), text("lo"), finish()], [text("never ends"), Stall()]]
+    with LocalOpenAI(answers) as server:
         client = AsyncOpenAI(api_key="x", base_url=server.base_url)
         ...
         assert server.wait_closed(1).how == "eof"
 
-Served are `POST .../chat/completions` and `POST .../responses`, as streams and (the script's events merged into one answer) without, for
-any model name. It runs on a loop of its own in a thread of its own, so the client may be asyncio, trio or plain threads. All moments are
-`time.perf_counter()` seconds of this process.
+Served are `POST .../chat/completions` and `POST .../responses`, as streams and (the script's events
+merged into one answer) without, for any model name. It runs on a loop of its own in a thread of its
+own, so the client may be asyncio, trio or plain threads. All moments are `time.perf_counter()`
+seconds of this process.
 """
 
 from __future__ import annotations
@@ -37,11 +40,13 @@ _PATH: Final = re.compile(r"/(chat/completions|responses)(?:\?.*)?$")
 
 
 class LocalOpenAI(LocalServer):
-    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving closes every connection.
+    """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving
+    closes every connection.
 
-    `scripts` is a list, one script for each request, of which the last repeats; or a function of the request, whose `method` is
-    `chat.completions` or `responses`. `done=False` leaves the `[DONE]` away with which a stream of chat completions ends.
-    Leaving the block raises what a script function raised, unless the block raised something itself.
+    `scripts` is a list, one script for each request, of which the last repeats; or a function of
+    the request, whose `method` is `chat.completions` or `responses`. `done=False` leaves the
+    `[DONE]` away with which a stream of chat completions ends. Leaving the block raises what a
+    script function raised, unless the block raised something itself.
     """
 
     def __init__(self, scripts: Scripts, *, done: bool = True) -> None:
@@ -64,7 +69,9 @@ class _OpenAI:
         if request.method:
             return None
         return self.refusal(
-            404, f"LocalOpenAI serves POST .../chat/completions and POST .../responses; this was {request.verb} {request.path}"
+            404,
+            f"LocalOpenAI serves POST .../chat/completions and POST .../responses; this was {request.verb}"
+            f" {request.path}",
         )
 
     def streams(self, request: ReceivedRequest) -> bool:

@@ -1,6 +1,8 @@
-"""What a script of `LocalOpenAI` says: its steps, the events of the two wire formats, and recordings of real ones.
+"""What a script of `LocalOpenAI` says: its steps, the events of the two wire formats, and
+recordings of real ones.
 
-`text`, `call`, `finish` and so on are for chat completions; the names that begin with `response_` are for the responses API.
+`text`, `call`, `finish` and so on are for chat completions; the names that begin with `response_`
+are for the responses API.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def chunk(
     index: int = 0,
     **top_level: Any,
 ) -> dict[str, Any]:
-    """One event with one choice. `top_level` is added to it, or replaces what stands there: `choices=[]`."""
+    """One event with one choice. `top_level` is added to it, or replaces what stands there:
+    `choices=[]`.
+    """
     event: dict[str, Any] = {
         "id": "chatcmpl-local",
         "object": "chat.completion.chunk",
@@ -57,7 +61,9 @@ def text(words: str, **options: Any) -> dict[str, Any]:
 
 
 def thought(words: str, *, field: str = "reasoning_content", **options: Any) -> dict[str, Any]:
-    """A piece of the thinking, as compatible servers send it; OpenAI's own chat completions send none."""
+    """A piece of the thinking, as compatible servers send it; OpenAI's own chat completions send
+    none.
+    """
     return chunk({field: words}, **options)
 
 
@@ -67,14 +73,23 @@ def refusal(words: str, **options: Any) -> dict[str, Any]:
 
 
 def call(
-    name: str, arguments: Event | str | None = None, *, id: str | None = "call_local", at: int | None = 0, **options: Any
+    name: str,
+    arguments: Event | str | None = None,
+    *,
+    id: str | None = "call_local",
+    at: int | None = 0,
+    **options: Any,
 ) -> dict[str, Any]:
-    """A whole function call in one event. `at`: its index among the calls; `None` leaves it away, as `id=None` does with the id."""
+    """A whole function call in one event. `at`: its index among the calls; `None` leaves it away,
+    as `id=None` does with the id.
+    """
     written = arguments if isinstance(arguments, str) else to_json(dict(arguments or {})).decode()
     return call_piece(written, name=name, id=id, at=at, **options)
 
 
-def call_piece(piece: str, *, name: str | None = None, id: str | None = None, at: int | None = 0, **options: Any) -> dict[str, Any]:
+def call_piece(
+    piece: str, *, name: str | None = None, id: str | None = None, at: int | None = 0, **options: Any
+) -> dict[str, Any]:
     """A piece of a call's arguments. The first one has `name` and `id`."""
     function = {"arguments": piece} | ({} if name is None else {"name": name})
     optional = {"index": at, "id": id, "type": None if name is None else "function"}
@@ -94,20 +109,29 @@ def usage(prompt: int, *, output: int = 0, reasoning: int = 0, cached: int = 0) 
 
 
 def usage_only(prompt: int, **counts: int) -> dict[str, Any]:
-    """The event without a choice that ends a stream where `include_usage` was asked for. Arguments: those of `usage`."""
+    """The event without a choice that ends a stream where `include_usage` was asked for. Arguments:
+    those of `usage`.
+    """
     return chunk(choices=[], usage=usage(prompt, **counts))
 
 
 def finish(reason: str = "stop", **options: Any) -> dict[str, Any]:
-    """The event that closes a turn, with its usage, as most compatible servers do: 7 tokens in, 3 out, if none is given."""
+    """The event that closes a turn, with its usage, as most compatible servers do: 7 tokens in, 3
+    out, if none is given.
+    """
     defaults: dict[str, Any] = {"usage": usage(7, output=3)}
     return chunk(finish_reason=reason, **(defaults | options))
 
 
 def midstream_error(
-    message: str = "The server had an error while processing your request.", *, code: Any = None, kind: str | None = "server_error"
+    message: str = "The server had an error while processing your request.",
+    *,
+    code: Any = None,
+    kind: str | None = "server_error",
 ) -> dict[str, Any]:
-    """An error event inside a stream that began with 200; the SDK raises it, on both APIs. `kind` is its `type`."""
+    """An error event inside a stream that began with 200; the SDK raises it, on both APIs. `kind`
+    is its `type`.
+    """
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
@@ -120,9 +144,11 @@ def events_of(
     finish_reason: str | None = "stop",
     tokens: Event | None = None,
 ) -> list[dict[str, Any]]:
-    """One model turn: `reasoning` and `answer` in pieces of `cut` code points, then each (name, arguments) call.
+    """One model turn: `reasoning` and `answer` in pieces of `cut` code points, then each (name,
+    arguments) call.
 
-    `finish_reason=None` leaves the closing event away, so the stream is truncated. `tokens` is its `usage`.
+    `finish_reason=None` leaves the closing event away, so the stream is truncated. `tokens` is its
+    `usage`.
     """
     events = [thought(piece) for piece in _pieces(reasoning, cut)]
     events += [text(piece) for piece in _pieces(answer, cut)]
@@ -169,8 +195,18 @@ def response_message(*, at: int = 0, phase: str | None = None) -> list[dict[str,
     item = {"id": f"msg_{at}", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
     part = {"type": "output_text", "text": "", "annotations": []}
     return [
-        {"type": "response.output_item.added", "output_index": at, "item": item | ({} if phase is None else {"phase": phase})},
-        {"type": "response.content_part.added", "item_id": f"msg_{at}", "output_index": at, "content_index": 0, "part": part},
+        {
+            "type": "response.output_item.added",
+            "output_index": at,
+            "item": item | ({} if phase is None else {"phase": phase}),
+        },
+        {
+            "type": "response.content_part.added",
+            "item_id": f"msg_{at}",
+            "output_index": at,
+            "content_index": 0,
+            "part": part,
+        },
     ]
 
 
@@ -182,7 +218,11 @@ def response_message_done(words: str, *, at: int = 0, phase: str | None = None) 
     return [
         {"type": "response.output_text.done", **place, "text": words, "logprobs": []},
         {"type": "response.content_part.done", **place, "part": part},
-        {"type": "response.output_item.done", "output_index": at, "item": item | ({} if phase is None else {"phase": phase})},
+        {
+            "type": "response.output_item.done",
+            "output_index": at,
+            "item": item | ({} if phase is None else {"phase": phase}),
+        },
     ]
 
 
@@ -194,7 +234,13 @@ def response_text(words: str, *, at: int = 0) -> dict[str, Any]:
 
 def response_refusal(words: str, *, at: int = 0) -> dict[str, Any]:
     """A piece of a refusal."""
-    return {"type": "response.refusal.delta", "item_id": f"msg_{at}", "output_index": at, "content_index": 0, "delta": words}
+    return {
+        "type": "response.refusal.delta",
+        "item_id": f"msg_{at}",
+        "output_index": at,
+        "content_index": 0,
+        "delta": words,
+    }
 
 
 def response_thought(words: str, *, at: int = 0) -> dict[str, Any]:
@@ -219,18 +265,38 @@ def response_reasoning(words: str = "", *, encrypted: str | None = None, at: int
 
 
 def response_call(
-    name: str, arguments: Event | str | None = None, *, id: str = "call_local", at: int = 0, cut: int | None = None, whole: bool = True
+    name: str,
+    arguments: Event | str | None = None,
+    *,
+    id: str = "call_local",
+    at: int = 0,
+    cut: int | None = None,
+    whole: bool = True,
 ) -> list[dict[str, Any]]:
-    """A function call. Its arguments come in pieces of `cut` code points; `whole=False` ends in the middle of them."""
+    """A function call. Its arguments come in pieces of `cut` code points; `whole=False` ends in the
+    middle of them.
+    """
     written = arguments if isinstance(arguments, str) else to_json(dict(arguments or {})).decode()
     place = {"output_index": at, "item_id": f"fc_{at}"}
-    item = {"id": f"fc_{at}", "type": "function_call", "call_id": id, "name": name, "arguments": "", "status": "in_progress"}
+    item = {
+        "id": f"fc_{at}",
+        "type": "function_call",
+        "call_id": id,
+        "name": name,
+        "arguments": "",
+        "status": "in_progress",
+    }
     deltas = [
-        {"type": "response.function_call_arguments.delta", **place, "delta": piece} for piece in _pieces(written, cut or len(written) or 1)
+        {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+        for piece in _pieces(written, cut or len(written) or 1)
     ]
     ends = [
         {"type": "response.function_call_arguments.done", **place, "arguments": written, "name": name},
-        {"type": "response.output_item.done", "output_index": at, "item": item | {"arguments": written, "status": "completed"}},
+        {
+            "type": "response.output_item.done",
+            "output_index": at,
+            "item": item | {"arguments": written, "status": "completed"},
+        },
     ]
     return [{"type": "response.output_item.added", "output_index": at, "item": item}, *deltas, *(ends if whole else [])]
 
@@ -246,8 +312,12 @@ def response_usage(prompt: int, *, output: int = 0, reasoning: int = 0, cached: 
     }
 
 
-def response_finish(status: str = "completed", *, reason: str | None = None, usage: Event | None = None) -> dict[str, Any]:
-    """The event that closes a turn: `completed`, or `incomplete` with a `reason`. 7 tokens in, 3 out, if no usage is given."""
+def response_finish(
+    status: str = "completed", *, reason: str | None = None, usage: Event | None = None
+) -> dict[str, Any]:
+    """The event that closes a turn: `completed`, or `incomplete` with a `reason`. 7 tokens in, 3
+    out, if no usage is given.
+    """
     details = None if reason is None else {"reason": reason}
     closed = response(status, incomplete_details=details, usage=usage or response_usage(7, output=3))
     return {"type": f"response.{status}", "response": closed}
@@ -300,19 +370,27 @@ def error_reply(
     kind: str = "invalid_request_error",
     headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """An error in the form of the API; `kind` is its `type`. The SDK tries 408, 409, 429 and 5xx again, twice if not told otherwise."""
-    return Reply(status, to_json({"error": {"message": message, "type": kind, "param": None, "code": code}}), headers or {})
+    """An error in the form of the API; `kind` is its `type`. The SDK tries 408, 409, 429 and 5xx
+    again, twice if not told otherwise.
+    """
+    return Reply(
+        status, to_json({"error": {"message": message, "type": kind, "param": None, "code": code}}), headers or {}
+    )
 
 
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
     """429 that asks to wait by its header; `None` leaves that away."""
     headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
-    return error_reply(429, "Rate limit reached for requests.", code="rate_limit_exceeded", kind="requests", headers=headers)
+    return error_reply(
+        429, "Rate limit reached for requests.", code="rate_limit_exceeded", kind="requests", headers=headers
+    )
 
 
 def overflow(tokens: int = 9001, limit: int = 8192) -> Reply:
     """400: the prompt does not fit the window."""
-    message = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
+    message = (
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in {tokens} tokens."
+    )
     return error_reply(400, message, code="context_length_exceeded")
 
 
@@ -320,7 +398,8 @@ def overflow(tokens: int = 9001, limit: int = 8192) -> Reply:
 
 
 def load_recording(path: str | PathLike[str]) -> list[list[dict[str, Any]]]:
-    """The streamed calls of a recorded JSONL file, an event a line; each is a script. A file of responses may hold several.
+    """The streamed calls of a recorded JSONL file, an event a line; each is a script. A file of
+    responses may hold several.
 
     Raises `AdapterError` for a line that is no JSON object.
     """
@@ -353,11 +432,16 @@ def merged_chat(events: Sequence[Event]) -> dict[str, Any]:
                 _merge_call(calls, fragment)
     if calls:
         message["tool_calls"] = list(calls.values())
-    return answer | {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
+    return answer | {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+    }
 
 
 def _merge_call(calls: dict[int, dict[str, Any]], fragment: Event) -> None:
-    known = calls.setdefault(fragment.get("index", len(calls)), {"type": "function", "function": {"name": "", "arguments": ""}})
+    known = calls.setdefault(
+        fragment.get("index", len(calls)), {"type": "function", "function": {"name": "", "arguments": ""}}
+    )
     if fragment.get("id"):
         known["id"] = fragment["id"]
     for field, piece in (fragment.get("function") or {}).items():
@@ -377,5 +461,7 @@ def _items(events: Sequence[Event]) -> list[Any]:
     words = "".join(event["delta"] for event in events if event.get("type") == "response.output_text.delta")
     if words and not any(item.get("type") == "message" for item in done):
         content = [{"type": "output_text", "text": words, "annotations": []}]
-        done.append({"id": "msg_local", "type": "message", "role": "assistant", "status": "completed", "content": content})
+        done.append(
+            {"id": "msg_local", "type": "message", "role": "assistant", "status": "completed", "content": content}
+        )
     return json.loads(json.dumps(done))  # type: ignore[no-any-return]

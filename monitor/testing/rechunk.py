@@ -1,4 +1,6 @@
-"""The same text in other pieces, as another provider, or the same one on another day, would send it."""
+"""The same text in other pieces, as another provider, or the same one on another day, would send
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ def cut(text: str, sizes: int | Sequence[int]) -> list[str]:
 def rechunk(chunks: Iterable[Chunk], sizes: int | Sequence[int]) -> list[Chunk]:
     """The same stream with its deltas cut at other places.
 
-    Neighbouring deltas of one channel (for arguments: of one call) are joined and cut anew; everything else stays where it was.
-    A call's name comes with its first piece, a signature with the last piece of the thinking that it signs.
+    Neighbouring deltas of one channel (for arguments: of one call) are joined and cut anew;
+    everything else stays where it was. A call's name comes with its first piece, a signature with
+    the last piece of the thinking that it signs.
     """
     next_sizes = _cycle(sizes)
     out: list[Chunk] = []
@@ -76,5 +79,9 @@ def _recut(group: Sequence[Chunk], sizes: Iterator[int]) -> list[Chunk]:
 
 def _cut_joined(group: Sequence[Chunk], sizes: Iterator[int]) -> list[str]:
     """An empty text stays one empty piece, because a name or a signature may come with it."""
-    texts = (chunk.arguments_text if isinstance(chunk, ToolCallDelta) else chunk.text for chunk in group if isinstance(chunk, _Delta))
+    texts = (
+        chunk.arguments_text if isinstance(chunk, ToolCallDelta) else chunk.text
+        for chunk in group
+        if isinstance(chunk, _Delta)
+    )
     return list(_cut("".join(texts), sizes)) or [""]

@@ -1,6 +1,7 @@
 """A stream that does what a test tells it to, item by item, on asyncio and on trio.
 
-It is as strict as an async generator: closing or reading it while it is being read is a `RuntimeError`.
+It is as strict as an async generator: closing or reading it while it is being read is a
+`RuntimeError`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Pause:
 
 @dataclass(slots=True, eq=False)
 class Stall:
-    """A step that never ends: a connection on which nothing comes any more. Only a cancellation gets out of it."""
+    """A step that never ends: a connection on which nothing comes any more. Only a cancellation
+    gets out of it.
+    """
 
     _reached: anyio.Event = field(default_factory=anyio.Event)
 
@@ -64,12 +67,15 @@ class Do:
 class ScriptedStream(AsyncIterator[Any]):
     """Yields `script` in order: text, chunks, an SDK's objects, anything.
 
-    In it, an exception is raised where it stands, and `Pause`, `Stall` and `Do` are performed. `at_close` holds such steps
-    for `aclose()`: a slow close, a failing one, one that hangs. With `suspends=True` every read lets other tasks run first,
-    as a read from a socket does; without it items are there at once, as from a full buffer.
+    In it, an exception is raised where it stands, and `Pause`, `Stall` and `Do` are performed.
+    `at_close` holds such steps for `aclose()`: a slow close, a failing one, one that hangs. With
+    `suspends=True` every read lets other tasks run first, as a read from a socket does; without it
+    items are there at once, as from a full buffer.
     """
 
-    def __init__(self, *script: Any, at_close: Sequence[Pause | Stall | Do | BaseException] = (), suspends: bool = False) -> None:
+    def __init__(
+        self, *script: Any, at_close: Sequence[Pause | Stall | Do | BaseException] = (), suspends: bool = False
+    ) -> None:
         self._script = list(script)
         self._at_close = tuple(at_close)
         self._suspends = suspends

@@ -12,8 +12,8 @@ from monitor.reasons import FinishReason
 from monitor.testing.scripted import ScriptedStream
 
 Answer: TypeAlias = Any
-"""One turn: a text, a `ToolCall`, an exception, or a list of these, of any chunks, and of `Pause`, `Stall` and `Do`; or a function that
-makes one of the `ModelRequest`.
+"""One turn: a text, a `ToolCall`, an exception, or a list of these, of any chunks, and of `Pause`,
+`Stall` and `Do`; or a function that makes one of the `ModelRequest`.
 """
 
 _numbers = itertools.count()
@@ -25,12 +25,13 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 class ScriptedModel:
-    """Answers its `n`-th request with the `n`-th of `answers`. A single function answers all of them.
+    """Answers its `n`-th request with the `n`-th of `answers`. A single function answers all of
+    them.
 
         model = ScriptedModel("Hello", [call("search", q="x"), "looking"], ConnectionError("gone"))
 
-    An answer that holds no `TurnFinished` and no exception ends well (`finishes=False`: it just ends). A request beyond the script is
-    an `AssertionError`, which ends the run with `error`.
+    An answer that holds no `TurnFinished` and no exception ends well (`finishes=False`: it just
+    ends). A request beyond the script is an `AssertionError`, which ends the run with `error`.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class ScriptedModel:
             if _is_function(answer):
                 answer = answer(request)
         else:
-            raise AssertionError(f"the script of {self.name} has {len(self._answers)} answers, and this is request {number + 1}")
+            raise AssertionError(
+                f"the script of {self.name} has {len(self._answers)} answers, and this is request {number + 1}"
+            )
         stream = ScriptedStream(*self._steps(answer), suspends=self._suspends)
         self.streams.append(stream)
         return stream

@@ -1,12 +1,14 @@
 """What a tool is, and carrying out the calls of one model response.
 
-Whatever a call runs into is an answer that the model can read, with `is_error` set: no such tool, arguments that do not fit, an
-exception. Three things are no answer and go on to the caller: a cancellation from outside, an exception that ends programs
-(`KeyboardInterrupt`, `SystemExit`), and an exception of the caller's own `finished`.
+Whatever a call runs into is an answer that the model can read, with `is_error` set: no such tool,
+arguments that do not fit, an exception. Three things are no answer and go on to the caller: a
+cancellation from outside, an exception that ends programs (`KeyboardInterrupt`, `SystemExit`), and
+an exception of the caller's own `finished`.
 
-Every call runs in a task of its own. That is how a cancellation from outside, which reaches that task by its group, is told from
-one that leaks out of the tool's own work (an `asyncio.CancelledError` of something it awaited), which is an error of the tool and
-must not pass for the end of the run. A tool's context variables stay its own, too.
+Every call runs in a task of its own. That is how a cancellation from outside, which reaches that
+task by its group, is told from one that leaks out of the tool's own work (an
+`asyncio.CancelledError` of something it awaited), which is an error of the tool and must not pass
+for the end of the run. A tool's context variables stay its own, too.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ class Tool(Protocol):
         ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Answer. Text goes to the model as it is, anything else as JSON. An exception is an error result: `ToolError` with its
-        message as it is, any other with its type.
+        """Answer. Text goes to the model as it is, anything else as JSON. An exception is an error
+        result: `ToolError` with its message as it is, any other with its type.
         """
         ...
 
@@ -78,17 +80,20 @@ async def carry_out_all(
     *,
     others: Collection[str] = (),
 ) -> list[ToolResult]:
-    """The answers to the calls of one model response, in the order of the calls, whichever is ready first.
+    """The answers to the calls of one model response, in the order of the calls, whichever is ready
+    first.
 
-    Calls run side by side. One of a tool that is `alone` waits for those before it, and those after it wait for it.
-    `finished` is told each result when it is there, with the seconds that it took. `others`: names of tools that somebody else carries
-    out, for the answer to a call of a tool that there is not.
+    Calls run side by side. One of a tool that is `alone` waits for those before it, and those after
+    it wait for it. `finished` is told each result when it is there, with the seconds that it took.
+    `others`: names of tools that somebody else carries out, for the answer to a call of a tool that
+    there is not.
     """
     results: list[ToolResult] = []
     for alone, group in itertools.groupby(calls, lambda call: getattr(tools.get(call.name), "alone", False)):
         together = list(group)
         for batch in [[call] for call in together] if alone else [together]:
-            await anyio.lowlevel.checkpoint_if_cancelled()  # trio's task group lets one go by that strikes as its last task ends
+            # trio's task group lets one go by that strikes as its last task ends
+            await anyio.lowlevel.checkpoint_if_cancelled()
             results += await _side_by_side(batch, tools, run, finished, others)
     return results
 
@@ -163,7 +168,9 @@ def _unknown(name: str, tools: Collection[str]) -> str:
 
 
 def _arguments(given: Any) -> Mapping[str, Any]:
-    """A copy: what a tool does to its arguments must not change the history. A model that has none to give may write nothing at all."""
+    """A copy: what a tool does to its arguments must not change the history. A model that has none
+    to give may write nothing at all.
+    """
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}
     if not isinstance(given, Mapping):
@@ -200,7 +207,8 @@ def check_name(name: object) -> str:
     """`name`, if every provider takes it for a tool."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(
-            f"{excerpt(name)} cannot be the name of a tool: letters, digits, _ and -, beginning with a letter or _, at most 64; give name="
+            f"{excerpt(name)} cannot be the name of a tool: letters, digits, _ and -, beginning with a letter or _, at"
+            " most 64; give name="
         )
     if name in RESERVED:
         raise ConfigError(f"a tool cannot be called {name!r}: the run answers that one itself; give another name=")

@@ -1,15 +1,18 @@
 """Python functions as tools.
 
-- **What the model is told** comes from the signature and the docstring: the docstring is the description, whole; each parameter's
-  schema is its annotation's, by pydantic, so `Annotated[int, Field(ge=1, description="...")]`, `Literal`, `Optional` and nested
-  models mean what they mean there. A parameter without annotation takes anything.
-- **What the model sends** is checked as pydantic checks in its lax mode: "3" is taken for an `int`, 3 is not taken for a `str`.
-  A key that is no parameter is an error. What is left out has the function's own default.
-- **Where it runs**: an `async` function in the event loop; any other in a worker thread, with the caller's context variables.
-  A thread cannot be stopped: on a timeout or a cancellation nobody waits for it any longer, and its answer is dropped. At most as many
-  threads run at once as anyio's default limiter allows (40).
-- **What it answers** is anything: text as it is, the rest as JSON. `None` is `null`, but "done" where the function is declared
-  `-> None`: there it is no result that was looked for and not found.
+- **What the model is told** comes from the signature and the docstring: the docstring is the
+  description, whole; each parameter's schema is its annotation's, by pydantic, so `Annotated[int,
+  Field(ge=1, description="...")]`, `Literal`, `Optional` and nested models mean what they mean
+  there. A parameter without annotation takes anything.
+- **What the model sends** is checked as pydantic checks in its lax mode: "3" is taken for an `int`,
+  3 is not taken for a `str`. A key that is no parameter is an error. What is left out has the
+  function's own default.
+- **Where it runs**: an `async` function in the event loop; any other in a worker thread, with the
+  caller's context variables. A thread cannot be stopped: on a timeout or a cancellation nobody
+  waits for it any longer, and its answer is dropped. At most as many threads run at once as anyio's
+  default limiter allows (40).
+- **What it answers** is anything: text as it is, the rest as JSON. `None` is `null`, but "done"
+  where the function is declared `-> None`: there it is no result that was looked for and not found.
 """
 
 from __future__ import annotations
@@ -43,13 +46,15 @@ ERRORS_SHOWN = 8
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that a model can call. Calling the tool itself calls the function, as if it were no tool.
+    """A function that a model can call. Calling the tool itself calls the function, as if it were
+    no tool.
 
-    `alone`: no other call is carried out at the same time. `timeout_s`: a call that takes longer is an error result.
-    A parameter annotated `ToolContext` is given the context and is not shown to the model, and neither is what a
-    `functools.partial` has bound.
+    `alone`: no other call is carried out at the same time. `timeout_s`: a call that takes longer is
+    an error result. A parameter annotated `ToolContext` is given the context and is not shown to
+    the model, and neither is what a `functools.partial` has bound.
 
-    `ConfigError`: what the function takes cannot be described to a model, or it has no name that every provider takes.
+    `ConfigError`: what the function takes cannot be described to a model, or it has no name that
+    every provider takes.
     """
 
     def __init__(
@@ -78,7 +83,9 @@ class FunctionTool(Generic[P, R]):
         return f"<FunctionTool {self.spec.name}>"
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """What the function answers. Arguments that do not fit, and a timeout, are a `ToolError`."""
+        """What the function answers. Arguments that do not fit, and a timeout, are a
+        `ToolError`.
+        """
         wanted = self._arguments.read(arguments, context)
         if self.timeout_s is None:
             return await self._run(wanted)
@@ -91,7 +98,8 @@ class FunctionTool(Generic[P, R]):
             return [self.fn(**arguments)]  # type: ignore[call-arg]  # in a list, because trio takes no coroutine from a thread
 
         (answer,) = start() if _is_async(self.fn) else await anyio.to_thread.run_sync(start, abandon_on_cancel=True)
-        if inspect.isawaitable(answer):  # also what a plain function handed back, e.g. a lambda or a decorator around an async one
+        # also what a plain function handed back, e.g. a lambda or a decorator around an async one
+        if inspect.isawaitable(answer):
             answer = await answer
         return "done" if answer is None and self._arguments.answers_nothing else answer
 
@@ -105,11 +113,15 @@ class _Arguments:
         try:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{name}: its signature cannot be read ({error}); wrap it in a function of your own") from None
+            raise ConfigError(
+                f"{name}: its signature cannot be read ({error}); wrap it in a function of your own"
+            ) from None
         self.answers_nothing = signature.return_annotation in (None, "None")
         self._context: list[str] = []
         self._fields: dict[str, str] = {}
-        """The parameter of each field. The fields have names of our own: `schema`, `copy` and `_x` are fine for a parameter."""
+        """The parameter of each field. The fields have names of our own: `schema`, `copy` and `_x`
+        are fine for a parameter.
+        """
         bound = fn.keywords if isinstance(fn, functools.partial) else {}
         fields: dict[str, Any] = {}
         for parameter in signature.parameters.values():
@@ -161,7 +173,9 @@ class _Arguments:
 
 
 class _QuietJsonSchema(GenerateJsonSchema):
-    """A default that JSON cannot hold (an object, infinity) is not shown; that is no reason to warn."""
+    """A default that JSON cannot hold (an object, infinity) is not shown; that is no reason to
+    warn.
+    """
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
 
@@ -189,7 +203,9 @@ def tool(
     alone: bool = False,
     timeout_s: float | None = None,
 ) -> Any:
-    """Decorator: this function is a tool. `@tool`, or `@tool(timeout_s=30, alone=True)`; the options are those of `FunctionTool`."""
+    """Decorator: this function is a tool. `@tool`, or `@tool(timeout_s=30, alone=True)`; the
+    options are those of `FunctionTool`.
+    """
 
     def wrap(fn: Callable[..., Any]) -> FunctionTool[..., Any]:
         return FunctionTool(fn, name=name, description=description, alone=alone, timeout_s=timeout_s)
@@ -198,7 +214,9 @@ def tool(
 
 
 def as_tools(given: Iterable[Callable[..., Any] | Tool]) -> dict[str, Tool]:
-    """Tools by name. Functions become `FunctionTool`. `ConfigError`: what is no tool; a name twice, reserved or not portable."""
+    """Tools by name. Functions become `FunctionTool`. `ConfigError`: what is no tool; a name twice,
+    reserved or not portable.
+    """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"tools={excerpt(given)}: give a list of functions and tools")
     tools: dict[str, Tool] = {}
@@ -218,7 +236,9 @@ def _as_tool(item: Any) -> Tool:
 
 
 def _function_of(fn: Any) -> Callable[..., Any]:
-    """The function behind a partial, a bound method, a callable object or a decorator: where the docstring and the globals are."""
+    """The function behind a partial, a bound method, a callable object or a decorator: where the
+    docstring and the globals are.
+    """
     if isinstance(fn, type) or not callable(fn):
         raise ConfigError(f"{excerpt(fn)} is no tool: give a function, or an object with `spec` and `call`")
     while isinstance(fn, functools.partial):
@@ -241,8 +261,12 @@ def _name_of(fn: Any) -> str:
 
 
 def _doc_of(fn: Any, function: Callable[..., Any]) -> str | None:
-    """Not `inspect.getdoc`, which finds "Call self as a function." for an object that says nothing."""
-    said = function.__doc__ or (None if inspect.isroutine(fn) or isinstance(fn, functools.partial) else type(fn).__doc__)
+    """Not `inspect.getdoc`, which finds "Call self as a function." for an object that says
+    nothing.
+    """
+    said = function.__doc__ or (
+        None if inspect.isroutine(fn) or isinstance(fn, functools.partial) else type(fn).__doc__
+    )
     return said and inspect.cleandoc(said)
 
 

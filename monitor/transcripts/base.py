@@ -1,7 +1,7 @@
 """A recorded run of an agent, whatever file it came from, and how it becomes chunks.
 
-Recordings shorten tool results. The chunks of two results are equal only if the full results were: where the text is
-not the whole result, its length and hash are appended.
+Recordings shorten tool results. The chunks of two results are equal only if the full results were:
+where the text is not the whole result, its length and hash are appended.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ class RecordedRun:
     def chunks(self) -> Iterator[tuple[int, Chunk]]:
         """The run as a stream, each chunk with the index of its message.
 
-        Calls get the ids `call_0`, `call_1`, ... A result answers the oldest open call of its name among the calls of the
-        last message that made any, else the oldest open one; a result without any call gets an id of its own.
+        Calls get the ids `call_0`, `call_1`, ... A result answers the oldest open call of its name
+        among the calls of the last message that made any, else the oldest open one; a result
+        without any call gets an id of its own.
         """
         calls = results_without_call = 0
         open_calls: list[ToolCall] = []
@@ -115,7 +116,10 @@ class RecordedRun:
                 if message.text:
                     yield index, TextDelta(message.text)
                 if message.tool_calls:
-                    open_calls = [ToolCall(f"call_{calls + i}", call.name, call.arguments) for i, call in enumerate(message.tool_calls)]
+                    open_calls = [
+                        ToolCall(f"call_{calls + i}", call.name, call.arguments)
+                        for i, call in enumerate(message.tool_calls)
+                    ]
                     calls += len(open_calls)
                     for call in open_calls:
                         yield index, call

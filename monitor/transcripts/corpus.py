@@ -1,10 +1,12 @@
-"""Recorded runs as JSON lines, plain or gzipped: one object a run, the format of the labelled corpus.
+"""Recorded runs as JSON lines, plain or gzipped: one object a run, the format of the labelled
+corpus.
 
-    {"id", "source", "label", "loop", "messages": [{"role", "text", "tool_calls": [{"name", "args"}],
-     "tool_results": [{"name", "text", "is_error", "len", "sha1"}]}]}
+    {"id", "source", "label", "loop",
+     "messages": [{"role", "text", "tool_calls": [{"name", "args"}],
+                   "tool_results": [{"name", "text", "is_error", "len", "sha1"}]}]}
 
-Only `id` and `messages` must be there; fields that are not known are ignored. A line that cannot be read is noted with
-its file and number, and the lines around it are still read.
+Only `id` and `messages` must be there; fields that are not known are ignored. A line that cannot be
+read is noted with its file and number, and the lines around it are still read.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class BadLine:
 class Corpus:
     """The runs of one file, read one at a time; each iteration starts anew.
 
-    What could not be read stands in `bad_lines`, complete when the iteration is. A file that cannot be opened is an `OSError`.
+    What could not be read stands in `bad_lines`, complete when the iteration is. A file that cannot
+    be opened is an `OSError`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_line_bytes: int | None = MAX_LINE_BYTES) -> None:
@@ -181,4 +184,6 @@ class _Run(_Entry):
 
     def value(self) -> RecordedRun:
         messages = tuple(message.value() for message in self.messages)
-        return RecordedRun(self.id, messages, self.source or "", self.label, self.loop.value() if self.loop else None, self.model or "")
+        return RecordedRun(
+            self.id, messages, self.source or "", self.label, self.loop.value() if self.loop else None, self.model or ""
+        )

@@ -1,4 +1,6 @@
-"""A recorded run as a judge is told of it: where its label says that the loop was plain, else at its end."""
+"""A recorded run as a judge is told of it: where its label says that the loop was plain, else at
+its end.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ STUCK = "loop"
 NOT_STUCK = ("clean", "hard_negative")
 """The labels of runs that are not. What else there is, such as `borderline`, counts neither way."""
 WITHIN_ONE_MESSAGE = "text_"
-"""Kinds of loops that are written in one message begin so. Detectors of characters see them while they are written, long before any
-judge is asked; of a message it sees the opening and the end.
+"""Kinds of loops that are written in one message begin so. Detectors of characters see them while
+they are written, long before any judge is asked; of a message it sees the opening and the end.
 """
 
 

@@ -1,12 +1,15 @@
-"""A recorded run through the core that watches live ones: would it have been stopped, where, and what would that have saved?
+"""A recorded run through the core that watches live ones: would it have been stopped, where, and
+what would that have saved?
 
-The policy is the guard's default unless another is given, so the first sure loop ends the run. Where a recording was cut into pieces
-makes no difference to the detectors, so its text is fed in long slices; what counts as saved is counted from the exact offset.
+The policy is the guard's default unless another is given, so the first sure loop ends the run.
+Where a recording was cut into pieces makes no difference to the detectors, so its text is fed in
+long slices; what counts as saved is counted from the exact offset.
 
-A judge, where there is one, is asked at the turns at which it would be asked live, and counts as answering at once.
+A judge, where there is one, is asked at the turns at which it would be asked live, and counts as
+answering at once.
 
-A recording does not answer to a warning: the model goes on as it did. A policy that warns first shows here how far it would have
-had to go, not what the warning would have changed.
+A recording does not answer to a warning: the model goes on as it did. A policy that warns first
+shows here how far it would have had to go, not what the warning would have changed.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from monitor.usage import AskCost
 from monitor.verdicts import Compact, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 SLICE_CHARS = 4_096
-"""Text is fed in slices of this length, so that a loop at the start of a huge message does not cost reading all of it."""
+"""Text is fed in slices of this length, so that a loop at the start of a huge message does not cost
+reading all of it.
+"""
 KEPT_FOR_JUDGES = 2_000
 """Code points of a turn's text that are kept for a judge, as a guard keeps them."""
 
@@ -149,14 +154,23 @@ def scan_run(
     judge: Judge | None = None,
     ask_judge: AskJudge | None = None,
 ) -> ScanResult:
-    """Feed `run` to the core until the policy ends it. `detectors`, `policy`: the guard's default ones if `None`; they are reset first.
-    `ask_judge`: who asks the judge, where there is one.
+    """Feed `run` to the core until the policy ends it. `detectors`, `policy`: the guard's default
+    ones if `None`; they are reset first. `ask_judge`: who asks the judge, where there is one.
 
-    Raises `RunFailed` if a detector or the policy crashed: such a run must not pass for one without a loop.
+    Raises `RunFailed` if a detector or the policy crashed: such a run must not pass for one without
+    a loop.
     """
-    watched = watch_chunks(run.chunks(), detectors=detectors, policy=policy, judge=judge, ask_judge=ask_judge, task=run.task)
+    watched = watch_chunks(
+        run.chunks(), detectors=detectors, policy=policy, judge=judge, ask_judge=ask_judge, task=run.task
+    )
     total = _total(run)
-    return ScanResult(run=run, findings=tuple(watched.findings), ended_by=watched.ended_by, total=total, saved=total - watched.produced)
+    return ScanResult(
+        run=run,
+        findings=tuple(watched.findings),
+        ended_by=watched.ended_by,
+        total=total,
+        saved=total - watched.produced,
+    )
 
 
 def watch_chunks(
@@ -168,13 +182,14 @@ def watch_chunks(
     ask_judge: AskJudge | None = None,
     task: str | None = None,
 ) -> ScannedRun:
-    """Feed the chunks of a run, each with the index of its message, to the core until the policy ends it; the rest is not asked for.
-    `task`: the user's request, for the judge.
+    """Feed the chunks of a run, each with the index of its message, to the core until the policy
+    ends it; the rest is not asked for. `task`: the user's request, for the judge.
 
     Raises `RunFailed` if a detector or the policy crashed.
     """
     policy = StopAtFirstLoop() if policy is None else policy
-    listener = type(type(policy).__name__, (_Listener,), {})(policy)  # the core names a policy that crashes by its class
+    # the core names a policy that crashes by its class
+    listener = type(type(policy).__name__, (_Listener,), {})(policy)
     core = RunCore(
         stop_when=None,
         detectors=default_detectors() if detectors is None else detectors,

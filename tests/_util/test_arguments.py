@@ -40,7 +40,10 @@ def test_what_is_like_no_name_is_not_guessed(name: object):
 
 
 @given(
-    st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    )
 )
 def test_a_value_is_shown_in_few_characters(value: Any):
     assert 0 < len(shown(value)) <= SHOWN_CHARS

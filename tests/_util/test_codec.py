@@ -1,6 +1,7 @@
 """The JSON form of the vocabulary.
 
-The strategies are made from the classes' own annotations, so a new field or class is covered at once.
+The strategies are made from the classes' own annotations, so a new field or class is covered at
+once.
 """
 
 from __future__ import annotations
@@ -47,22 +48,30 @@ CODECS: dict[str, tuple[Codec[Any], Any]] = {
 """Every codec, and the union that it is the JSON form of."""
 
 ENCODED: list[Any] = [
-    pytest.param(codec, cls, id=cls.__name__) for codec, union in CODECS.values() for cls in sorted(get_args(union) or [union], key=tag_of)
+    pytest.param(codec, cls, id=cls.__name__)
+    for codec, union in CODECS.values()
+    for cls in sorted(get_args(union) or [union], key=tag_of)
 ]
 
 
 def defined_in(module: ModuleType) -> Iterator[type]:
     """The dataclasses of a module's own."""
     yield from (
-        value for value in vars(module).values() if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__
     )
 
 
-VOCABULARY = [cls for module in (chunks, messages, models, verdicts, outcome, events, state, usage) for cls in defined_in(module)]
+VOCABULARY = [
+    cls for module in (chunks, messages, models, verdicts, outcome, events, state, usage) for cls in defined_in(module)
+]
 
 # --- values of a class, from its annotations
 
-WORDS = st.text(st.characters(), max_size=12) | st.sampled_from(["", "\x00", "\ud800", "\udfff\ud800", "\u2028\r\n", "😀", '"\\', "type"])
+WORDS = st.text(st.characters(), max_size=12) | st.sampled_from(
+    ["", "\x00", "\ud800", "\udfff\ud800", "\u2028\r\n", "😀", '"\\', "type"]
+)
 UTF8_WORDS = st.text(max_size=12)
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | UTF8_WORDS,
@@ -139,7 +148,9 @@ def strictly(line: str) -> Any:
 
 @pytest.mark.parametrize(("codec", "cls"), ENCODED)
 @given(data=st.data())
-def test_every_value_comes_back_from_its_json_and_gives_the_same_bytes_again(codec: Codec[Any], cls: type, data: st.DataObject):
+def test_every_value_comes_back_from_its_json_and_gives_the_same_bytes_again(
+    codec: Codec[Any], cls: type, data: st.DataObject
+):
     value = data.draw(built(cls))
     line = codec.dumps(value)
     back = codec.loads(line)
@@ -168,21 +179,27 @@ def ended(**given: Any) -> Outcome:
 @pytest.mark.parametrize("field", WITH_ANYTHING)
 @pytest.mark.parametrize("text", ["\x00", "\ud800", "a\udfffb", "\udfff\ud800"], ids=ascii)
 def test_what_a_model_writes_in_its_arguments_survives(field: str, text: str):
-    r"""`json.loads('"\ud800"')` gives a lone surrogate, and models do write them: nothing may be lost, and no sink may fail by it."""
+    r"""`json.loads('"\ud800"')` gives a lone surrogate, and models do write them: nothing may be
+    lost, and no sink may fail by it.
+    """
     assert WITH_ANYTHING[field]({text: [text]}) == {text: [text]}
 
 
 @pytest.mark.parametrize("field", WITH_ANYTHING)
 @pytest.mark.parametrize("depth", [100, 400])
 def test_deeply_nested_arguments_survive(field: str, depth: int):
-    """Python's own JSON reads and writes some 900 levels; so an SDK delivers them, and a sink must not fail by them."""
+    """Python's own JSON reads and writes some 900 levels; so an SDK delivers them, and a sink must
+    not fail by them.
+    """
     nested = json.loads('{"a":' * depth + "1" + "}" * depth)
     assert WITH_ANYTHING[field](nested) == nested
 
 
 def test_neighbours_with_the_same_fields_are_told_apart():
     """`Text("x")` and `Reasoning("x")` differ in JSON by one field that is null."""
-    said = AssistantMessage((Text("x"), Reasoning("x"), Reasoning("x", "sig"), Text(""), ToolCall("c", "look", {"text": "x"})))
+    said = AssistantMessage(
+        (Text("x"), Reasoning("x"), Reasoning("x", "sig"), Text(""), ToolCall("c", "look", {"text": "x"}))
+    )
     back = message_codec.loads(message_codec.dumps(said))
     assert back == said
     assert isinstance(back, AssistantMessage)
@@ -190,8 +207,14 @@ def test_neighbours_with_the_same_fields_are_told_apart():
 
 
 def test_evidence_comes_back_as_what_it_was():
-    tree = Met("(a & b)", met=True, parts=(Met("a", met=True, value=5, limit=5), Met("~b", met=True, parts=(Met("b", met=False),))))
-    seen = Detection("content", "chant", "text", "loop", 10, 10, 0, 500, Evidence("la ", "00" * 8, 3, (0, 3)), "it repeats")
+    tree = Met(
+        "(a & b)",
+        met=True,
+        parts=(Met("a", met=True, value=5, limit=5), Met("~b", met=True, parts=(Met("b", met=False),))),
+    )
+    seen = Detection(
+        "content", "chant", "text", "loop", 10, 10, 0, 500, Evidence("la ", "00" * 8, 3, (0, 3)), "it repeats"
+    )
     for evidence in (tree, seen, None):
         stop = Stop(TerminateReason.CONDITION_MET, "why", "(a & b)", evidence=evidence)
         back = verdict_codec.loads(verdict_codec.dumps(stop))
@@ -209,7 +232,10 @@ def test_the_sdks_own_object_is_no_part_of_the_json():
     [
         (ValueError("bad \ud800"), RecordedError("builtins.ValueError", "bad \ud800")),
         (KeyboardInterrupt(), RecordedError("builtins.KeyboardInterrupt", "")),
-        (json.JSONDecodeError("no", "x", 0), RecordedError("json.decoder.JSONDecodeError", "no: line 1 column 1 (char 0)")),
+        (
+            json.JSONDecodeError("no", "x", 0),
+            RecordedError("json.decoder.JSONDecodeError", "no: line 1 column 1 (char 0)"),
+        ),
         (RecordedError("other.Error", "m"), RecordedError("other.Error", "m")),
     ],
     ids=lambda value: type(value).__name__,
@@ -220,7 +246,9 @@ def test_an_exception_comes_back_as_its_record(error: BaseException, expected: R
 
 
 def test_an_exception_that_cannot_say_what_it_is_has_a_record_all_the_same():
-    """Else the last event of the run, the one that says how it ended, is the one that no sink can write."""
+    """Else the last event of the run, the one that says how it ended, is the one that no sink can
+    write.
+    """
 
     class Mute(Exception):
         def __str__(self) -> str:
@@ -256,7 +284,9 @@ def test_a_field_of_a_wrong_type_is_named(codec: Codec[Any], cls: type, data: st
 
 
 def test_a_field_that_the_class_does_not_have_is_named():
-    """A slip of the pen, or a file of a later version: either way a number would be lost without a word."""
+    """A slip of the pen, or a file of a later version: either way a number would be lost without a
+    word.
+    """
     with pytest.raises(ValueError, match=r"^usage_report\.output_token\b"):
         chunk_codec.from_dict({"type": "usage_report", "input_tokens": 5, "output_token": 7})
 
@@ -305,14 +335,22 @@ def test_a_codec_knows_every_class_of_its_union_and_no_other(codec: Codec[Any], 
     assert len(codec._classes) == len(known)
 
 
-@pytest.mark.parametrize(("module", "types", "union"), [(chunks, CHUNK_TYPES, chunks.Chunk), (events, EVENT_TYPES, events.Event)])
+@pytest.mark.parametrize(
+    ("module", "types", "union"), [(chunks, CHUNK_TYPES, chunks.Chunk), (events, EVENT_TYPES, events.Event)]
+)
 def test_every_class_of_the_module_is_in_the_table(module: ModuleType, types: tuple[type, ...], union: Any):
     assert set(defined_in(module)) == set(types) == set(get_args(union))
 
 
 @pytest.mark.parametrize(
     ("name", "tag"),
-    [("TextDelta", "text_delta"), ("Stop", "stop"), ("ToolCall", "tool_call"), ("LastTurn", "last_turn"), ("AnyOf", "any_of")],
+    [
+        ("TextDelta", "text_delta"),
+        ("Stop", "stop"),
+        ("ToolCall", "tool_call"),
+        ("LastTurn", "last_turn"),
+        ("AnyOf", "any_of"),
+    ],
 )
 def test_a_tag_is_the_name_in_small_letters(name: str, tag: str):
     assert tag_of(type(name, (), {})) == tag
@@ -349,7 +387,9 @@ def test_dates_paths_and_numbers_are_written_as_json_is_and_an_iterator_is_not_u
     uuid = UUID("00000000-0000-0000-0000-000000000001")
     day = datetime(2026, 1, 1, 12, tzinfo=UTC)
     numbers = iter([1, 2])
-    plain = to_plain({"day": day, "path": Path("/x"), "uuid": uuid, "price": Decimal("1.50"), "bytes": b"\xff", "numbers": numbers})
+    plain = to_plain(
+        {"day": day, "path": Path("/x"), "uuid": uuid, "price": Decimal("1.50"), "bytes": b"\xff", "numbers": numbers}
+    )
     assert plain == {
         "day": "2026-01-01T12:00:00Z",
         "path": "/x",

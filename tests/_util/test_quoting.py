@@ -29,7 +29,8 @@ def test_nothing_of_a_short_text_is_lost(text: str):
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats() | st.integers() | ANY_TEXT, lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner)
+        st.none() | st.booleans() | st.floats() | st.integers() | ANY_TEXT,
+        lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner),
     )
 )
 def test_data_is_quoted_as_data(value: Any):
@@ -69,7 +70,9 @@ def test_of_a_long_text_the_opening_and_the_end_are_shown_and_its_length():
 
 
 @pytest.mark.parametrize(
-    "value", [{"code": "é" * 100_000}, ["x"] * 100_000, "half {json", float("nan"), 1 << 20_000, b"\xff", object()], ids=type
+    "value",
+    [{"code": "é" * 100_000}, ["x"] * 100_000, "half {json", float("nan"), 1 << 20_000, b"\xff", object()],
+    ids=type,
 )
 def test_any_arguments_fit_on_a_line(value: Any):
     assert len(quoted_data(value)) < 6 * (OPENING_CHARS + ENDING_CHARS)

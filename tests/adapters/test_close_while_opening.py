@@ -1,4 +1,6 @@
-"""Law 4 in the moments in which nobody owns the connection: the stream is opening, or an exception has just left whoever read it."""
+"""Law 4 in the moments in which nobody owns the connection: the stream is opening, or an exception
+has just left whoever read it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ pytestmark = [
 
 Reason = monitor.TerminateReason
 CLOSE_S = 0.5
-"""Far above what bench.close measures: a busy test machine is no bug, a connection that stays open is."""
+"""Far above what bench.close measures: a busy test machine is no bug, a connection that stays open
+is.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,13 @@ class Wire:
 WIRES = [
     Wire("google", LocalGemini, google_sdk.sdk, google_sdk.stream, gemini_steps.text),
     Wire("openai chat", LocalOpenAI, openai_sdk.sdk, openai_sdk.stream, openai_steps.text),
-    Wire("openai responses", LocalOpenAI, openai_sdk.sdk, partial(openai_sdk.stream, api="responses"), openai_steps.response_text),
+    Wire(
+        "openai responses",
+        LocalOpenAI,
+        openai_sdk.sdk,
+        partial(openai_sdk.stream, api="responses"),
+        openai_steps.response_text,
+    ),
     Wire("anthropic", LocalAnthropic, anthropic_sdk.sdk, anthropic_sdk.stream, anthropic_steps.text),
     Wire("anthropic helper", LocalAnthropic, anthropic_sdk.sdk, anthropic_sdk.helper, anthropic_steps.text),
 ]
@@ -68,7 +78,9 @@ each_place = pytest.mark.parametrize(
 
 
 class _LateClock(FakeClock):
-    """Jumps as soon as the server was asked, and rings nothing: the first object arrives when it is too late."""
+    """Jumps as soon as the server was asked, and rings nothing: the first object arrives when it is
+    too late.
+    """
 
     def __init__(self, server: LocalServer) -> None:
         super().__init__()
@@ -105,7 +117,9 @@ async def _read_until_aborted(watch: monitor.harness.Watch[Any], moment: anyio.E
 
 @each_wire
 @each_place
-async def test_a_stream_whose_first_object_comes_too_late_is_closed(wire: Wire, transport: str, anyio_backend: str) -> None:
+async def test_a_stream_whose_first_object_comes_too_late_is_closed(
+    wire: Wire, transport: str, anyio_backend: str
+) -> None:
     with wire.serve() as server:
         async with wire.client(server, transport) as client:
             watch = monitor.watch(wire.opens(client), clock=_LateClock(server), stop_when=monitor.FirstChunkTimeout(10))
@@ -136,7 +150,9 @@ async def test_an_opening_that_has_the_stream_already_is_closed_when_it_is_inter
 
 @each_wire
 @each_place
-async def test_a_wrapper_that_is_interrupted_at_its_own_work_leaves_nothing_open(wire: Wire, transport: str, anyio_backend: str) -> None:
+async def test_a_wrapper_that_is_interrupted_at_its_own_work_leaves_nothing_open(
+    wire: Wire, transport: str, anyio_backend: str
+) -> None:
     moment = anyio.Event()
 
     async def wrapped(client: Any) -> AsyncIterator[Any]:
@@ -152,7 +168,9 @@ async def test_a_wrapper_that_is_interrupted_at_its_own_work_leaves_nothing_open
 
 @each_wire
 @each_place
-async def test_a_wrapper_that_fails_leaves_nothing_open_that_has_a_name(wire: Wire, transport: str, anyio_backend: str) -> None:
+async def test_a_wrapper_that_fails_leaves_nothing_open_that_has_a_name(
+    wire: Wire, transport: str, anyio_backend: str
+) -> None:
     async def wrapped(client: Any) -> AsyncIterator[Any]:
         stream = await wire.opens(client)
         async for item in stream:
@@ -186,7 +204,9 @@ async def test_a_wrapper_that_fails_and_has_no_name_for_its_stream_is_not_called
 
 @each_wire
 @each_place
-async def test_a_wrapper_that_yields_something_else_is_closed_with_what_it_wraps(wire: Wire, transport: str, anyio_backend: str) -> None:
+async def test_a_wrapper_that_yields_something_else_is_closed_with_what_it_wraps(
+    wire: Wire, transport: str, anyio_backend: str
+) -> None:
     async def wrapped(client: Any) -> AsyncIterator[str]:
         async for item in await wire.opens(client):
             yield type(item).__name__
@@ -201,7 +221,9 @@ async def test_a_wrapper_that_yields_something_else_is_closed_with_what_it_wraps
 
 @each_wire
 @each_place
-async def test_a_foreign_cancellation_of_an_opening_goes_on_and_leaves_nothing_open(wire: Wire, transport: str, anyio_backend: str) -> None:
+async def test_a_foreign_cancellation_of_an_opening_goes_on_and_leaves_nothing_open(
+    wire: Wire, transport: str, anyio_backend: str
+) -> None:
     async def opens(client: Any) -> AsyncIterator[Any]:
         stream = await wire.opens(client)
         await anext(stream)
@@ -220,7 +242,9 @@ async def test_a_foreign_cancellation_of_an_opening_goes_on_and_leaves_nothing_o
 
 
 @each_place
-async def test_a_google_stream_that_the_service_fails_in_the_middle_is_closed(transport: str, anyio_backend: str) -> None:
+async def test_a_google_stream_that_the_service_fails_in_the_middle_is_closed(
+    transport: str, anyio_backend: str
+) -> None:
     failure = {"error": {"code": 500, "message": "it broke", "status": "INTERNAL"}}
     with LocalGemini([[gemini_steps.text("a"), failure, Stall()]]) as server:
         async with google_sdk.sdk(server, transport) as client:

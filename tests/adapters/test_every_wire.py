@@ -1,4 +1,6 @@
-"""The same supervised runs over every wire format, through the real SDKs: nobody's dialect shows in how a run goes and ends."""
+"""The same supervised runs over every wire format, through the real SDKs: nobody's dialect shows in
+how a run goes and ends.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Wire:
 
 
 WIRES = [
-    Wire("google", LocalGemini, google_sdk.sdk, gemini_steps.events_of, gemini_steps.overflow, gemini_steps.rate_limited),
+    Wire(
+        "google", LocalGemini, google_sdk.sdk, gemini_steps.events_of, gemini_steps.overflow, gemini_steps.rate_limited
+    ),
     Wire(
         "anthropic",
         LocalAnthropic,
@@ -50,7 +54,9 @@ WIRES = [
         anthropic_steps.overflow,
         anthropic_steps.rate_limited,
     ),
-    Wire("openai", LocalOpenAI, openai_sdk.sdk, openai_steps.events_of, openai_steps.overflow, openai_steps.rate_limited),
+    Wire(
+        "openai", LocalOpenAI, openai_sdk.sdk, openai_steps.events_of, openai_steps.overflow, openai_steps.rate_limited
+    ),
     Wire(
         "openai-responses",
         LocalOpenAI,
@@ -108,7 +114,11 @@ async def test_a_run_out_of_turns_gets_a_last_one(wire: Wire):
     async with served(wire, wire.turn("", [("look", {"q": "a"})]), wire.turn("", [emit("Paris")])) as (model, server):
         supervisor = monitor.Supervisor(model, tools=[look], outputs={"city": str}, stop_when=monitor.MaxTurns(1))
         outcome = await supervisor.run("Which city?")
-    assert (outcome.reason, outcome.recovered_from, outcome.emitted) == (Reason.GOAL, Reason.MAX_TURNS, {"city": "Paris"}), outcome
+    assert (outcome.reason, outcome.recovered_from, outcome.emitted) == (
+        Reason.GOAL,
+        Reason.MAX_TURNS,
+        {"city": "Paris"},
+    ), outcome
     assert "'look'" not in str(server.requests[1].body["tools"]), "a last turn is left with the run's own tools"
 
 

@@ -1,4 +1,6 @@
-"""A neutral history in any provider's words, for loops of one's own. That it is always valid is tested in tests/context/test_forms.py."""
+"""A neutral history in any provider's words, for loops of one's own. That it is always valid is
+tested in tests/context/test_forms.py.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ HISTORY = (user("What is this?", IMAGE), ran("seen", "more"), said("A chart."), 
         ("anthropic", anthropic_model.to_messages),
     ],
 )
-def test_it_is_what_the_model_of_that_form_sends(form: Form, sent: Callable[[Iterable[monitor.messages.Message]], Any]) -> None:
+def test_it_is_what_the_model_of_that_form_sends(
+    form: Form, sent: Callable[[Iterable[monitor.messages.Message]], Any]
+) -> None:
     assert to_form(form, HISTORY) == sent(HISTORY) != []
 
 
@@ -43,7 +47,9 @@ def test_what_is_read_from_it_is_the_history_again(form: Form) -> None:
 
 
 def test_an_unknown_form_is_an_error_that_names_the_known_ones():
-    with pytest.raises(monitor.ConfigError, match="unknown form 'bard'; known: gemini, openai-chat, openai-responses, anthropic"):
+    with pytest.raises(
+        monitor.ConfigError, match="unknown form 'bard'; known: gemini, openai-chat, openai-responses, anthropic"
+    ):
         to_form("bard", HISTORY)  # type: ignore[arg-type]
 
 
@@ -55,8 +61,8 @@ def test_media_that_are_nowhere_are_an_error(form: Form) -> None:
 
 def test_it_needs_no_sdk():
     program = (
-        "import sys; sys.modules.update(dict.fromkeys(('google.genai', 'openai', 'anthropic'))); import monitor\n"
-        f"for form in {FORMS!r}: print(len(monitor.adapters.to_form(form, [monitor.UserMessage((monitor.Text('hi'),))])))"
+        "import sys; sys.modules.update(dict.fromkeys(('google.genai', 'openai', 'anthropic'))); import monitor\nfor"
+        f" form in {FORMS!r}: print(len(monitor.adapters.to_form(form, [monitor.UserMessage((monitor.Text('hi'),))])))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout.split() == ["1"] * 4

@@ -1,4 +1,6 @@
-"""A request that the provider refuses for its size, over every wire format and through the real SDKs: the run recovers and gets there."""
+"""A request that the provider refuses for its size, over every wire format and through the real
+SDKs: the run recovers and gets there.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def text(n: int) -> str:
 
 
 def served(wire: Wire, refusal: Reply, refused: int) -> Any:
-    """Asks for two texts, refuses `refused` times, and goes on; whoever asks without tools gets a summary."""
+    """Asks for two texts, refuses `refused` times, and goes on; whoever asks without tools gets a
+    summary.
+    """
     seen: dict[str, list[ReceivedRequest]] = {"work": [], "summaries": []}
 
     def answer(request: ReceivedRequest) -> Script:
@@ -70,7 +74,9 @@ def size(wire: Wire, request: ReceivedRequest) -> int:
 
 
 @pytest.mark.feature("CL-07")
-@pytest.mark.parametrize(("name", "refusal"), [(name, reply) for name, _, reply in REFUSALS], ids=[f"{n}: {w}" for n, w, _ in REFUSALS])
+@pytest.mark.parametrize(
+    ("name", "refusal"), [(name, reply) for name, _, reply in REFUSALS], ids=[f"{n}: {w}" for n, w, _ in REFUSALS]
+)
 async def test_a_refused_request_goes_out_again_smaller_and_the_run_reaches_its_goal(name: str, refusal: Reply):
     wire = next(wire for wire in WIRES if wire.name == name)
     answer, seen = served(wire, refusal, 1)
@@ -79,7 +85,9 @@ async def test_a_refused_request_goes_out_again_smaller_and_the_run_reaches_its_
         async with wire.client(server) as client:
             model = monitor.model(f"{name}:local", client=client)
             compaction = monitor.Compaction(steps=(), keep=KeepTokens(100))
-            supervisor = monitor.Supervisor(model, tools=[text], outputs={"city": str}, compaction=compaction, detectors=[], sinks=[sink])
+            supervisor = monitor.Supervisor(
+                model, tools=[text], outputs={"city": str}, compaction=compaction, detectors=[], sinks=[sink]
+            )
             outcome = await supervisor.run("Which city?")
     assert (outcome.reason, outcome.emitted) == (Reason.GOAL, {"city": "Paris"}), outcome
     assert len(seen["work"]) == 4
@@ -102,9 +110,9 @@ async def test_refused_for_ever_it_ends_with_what_to_do_and_the_sdk_s_own_except
         async with wire.client(server) as client:
             model = monitor.model(f"{wire.name}:local", client=client)
             compaction = monitor.Compaction(steps=(), attempts=1)
-            outcome = await monitor.Supervisor(model, tools=[text], outputs={"city": str}, compaction=compaction, detectors=[]).run(
-                "Which?"
-            )
+            outcome = await monitor.Supervisor(
+                model, tools=[text], outputs={"city": str}, compaction=compaction, detectors=[]
+            ).run("Which?")
     assert (outcome.reason, outcome.source) == (Reason.PROMPT_TOO_LONG, "compaction")
     assert "use a model with a larger window" in outcome.detail
     assert outcome.error is not None
@@ -115,7 +123,9 @@ async def test_refused_for_ever_it_ends_with_what_to_do_and_the_sdk_s_own_except
 @pytest.mark.feature("CL-07")
 async def test_a_limit_per_minute_of_groq_that_the_request_alone_exceeds_ends_the_run_at_once():
     wire = next(wire for wire in WIRES if wire.name == "openai")
-    message = "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, Requested 12000, please reduce it."
+    message = (
+        "Request too large for model `llama` on tokens per minute (TPM): Limit 6000, Requested 12000, please reduce it."
+    )
     answer, seen = served(wire, openai_steps.error_reply(413, message, code="rate_limit_exceeded", kind="tokens"), 100)
     with wire.server(answer) as server:
         async with wire.client(server) as client:

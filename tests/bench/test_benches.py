@@ -1,4 +1,6 @@
-"""The benchmarks still run, find nothing wrong, and have numbers for all that they promise. Nothing is timed: a busy machine is no bug."""
+"""The benchmarks still run, find nothing wrong, and have numbers for all that they promise. Nothing
+is timed: a busy machine is no bug.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from bench._close_sdks import GOOGLE, SDKS
 from tests.adapters.google.sdk import sdk_warnings
 
 TINY = replace(
-    stream.QUICK, chunks=500, rounds=2, megabytes=(0.01, 0.05), memory_megabytes=(0.01, 0.02), streams=(2, 20), closes=5, peer_chunks=100
+    stream.QUICK,
+    chunks=500,
+    rounds=2,
+    megabytes=(0.01, 0.05),
+    memory_megabytes=(0.01, 0.02),
+    streams=(2, 20),
+    closes=5,
+    peer_chunks=100,
 )
 
 
@@ -48,7 +57,9 @@ def test_stream() -> None:
     data = _as_written(results)
 
     places = {(row["backend"], row["source"]) for row in data["costs"]}
-    assert places == {(backend, source) for backend in ("asyncio", "trio") for source in ("never suspends", "one turn a chunk")}
+    assert places == {
+        (backend, source) for backend in ("asyncio", "trio") for source in ("never suspends", "one turn a chunk")
+    }
     assert all(row["us"]["median"] > 0 for row in data["costs"] + data["decoding"] + data["peers"])
     assert [age["megabytes"] for age in data["ages"]] == [0.01, 0.05]
     assert {row["script"]: len(row["kilobytes"]) for row in data["held"]} == {

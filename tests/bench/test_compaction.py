@@ -1,4 +1,6 @@
-"""The benchmark of the compaction still runs, has numbers for all that it promises, and would find what it looks for. Nothing is timed."""
+"""The benchmark of the compaction still runs, has numbers for all that it promises, and would find
+what it looks for. Nothing is timed.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_compaction() -> None:
     assert data["struck"]["runs"] == 12
     assert {row["row"] for row in data["full_window"]} == set(ROWS)
     assert set(data["goals"][0]) == {"goal", "value", "limit", "passed"}
-    missed = {goal["goal"] for goal in data["goals"] if not goal["passed"] and not any(word in goal["goal"] for word in TIMED)}
+    missed = {
+        goal["goal"] for goal in data["goals"] if not goal["passed"] and not any(word in goal["goal"] for word in TIMED)
+    }
     assert missed == set()
 
 
@@ -63,14 +67,20 @@ def test_a_request_is_counted_whole() -> None:
     said = UserMessage((Text("one two three"),))
     tools = (monitor.models.ToolSpec("look", "Look.", {"type": "object"}),)
     meter = Meter()
-    counts = [meter.tokens(ModelRequest((said,) * many, instructions, tools)) for many in (1, 2) for instructions in (None, "Be brief.")]
+    counts = [
+        meter.tokens(ModelRequest((said,) * many, instructions, tools))
+        for many in (1, 2)
+        for instructions in (None, "Be brief.")
+    ]
     assert counts[0] < counts[1] < counts[2] < counts[3]
 
 
 def test_the_stand_in_keeps_first_sentences_only() -> None:
     model = ScriptedModel(stand_in)
     messages = [UserMessage((Text(f"Wish {number}. " + f"And reason {number}. " * 20),)) for number in range(60)]
-    result = anyio.run(partial(monitor.Compaction(keep=KeepTokens(1_000)).compact, messages, model=model, window=20_000))
+    result = anyio.run(
+        partial(monitor.Compaction(keep=KeepTokens(1_000)).compact, messages, model=model, window=20_000)
+    )
     assert len(model.requests) == 1
     assert result.record is not None
     assert "Wish 7." in result.record.summary

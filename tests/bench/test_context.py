@@ -1,4 +1,6 @@
-"""The benchmark of the context still runs, and has numbers for all that it promises. Nothing is timed: a busy machine is no bug."""
+"""The benchmark of the context still runs, and has numbers for all that it promises. Nothing is
+timed: a busy machine is no bug.
+"""
 
 from __future__ import annotations
 

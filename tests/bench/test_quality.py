@@ -1,4 +1,6 @@
-"""Counted as promised, and still good: a detector that loses what it caught, or disturbs a good run, fails here."""
+"""Counted as promised, and still good: a detector that loses what it caught, or disturbs a good
+run, fails here.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ IDENTICAL = LoopLabel("tool_identical", turn=1, turn_3=5, turn_5=9)
 
 def test_a_loop_is_caught_an_early_finding_and_a_borderline_run_are_not_scored():
     late = LoopLabel("tool_identical", turn=15, turn_3=19, turn_5=23)
-    runs = [run(9, loop=IDENTICAL), run(9, loop=late), run(2, loop=IDENTICAL), run(4, label="borderline"), run(9, label="clean")]
+    runs = [
+        run(9, loop=IDENTICAL),
+        run(9, loop=late),
+        run(2, loop=IDENTICAL),
+        run(4, label="borderline"),
+        run(9, label="clean"),
+    ]
     rows = quality.measure(runs, ["words"]).rows
     stops, nudges = rows["stops"]["words"], rows["nudges"]["words"]
     assert stops.caught["tool_identical"] == nudges.caught["tool_identical"] == [1, 3, 1]
@@ -37,7 +45,9 @@ def test_text_is_counted_in_characters_of_its_message():
     text = "Once. " + "I will read it again. " * 60
     loop = LoopLabel("text_phrase", turn=2, char=6, period=22)
     looping = RecordedRun(
-        "t", (RecordedMessage("assistant", "Hello."), RecordedMessage("user", "?"), RecordedMessage("assistant", text)), loop=loop
+        "t",
+        (RecordedMessage("assistant", "Hello."), RecordedMessage("user", "?"), RecordedMessage("assistant", text)),
+        loop=loop,
     )
     results = quality.measure([looping])
     (delay,) = results.rows["stops"]["4 chars"].delay_chars
@@ -75,6 +85,12 @@ def test_it_is_shown_and_written(measured: quality.Results, capsys: pytest.Captu
     assert "ours, stops, 4096 chars" in shown
     assert "Gemini CLI 0.61.0" in shown
     data: Any = json.loads(json.dumps(measured.to_dict()))
-    assert [(row["row"], row["cut"]) for row in data["rows"]] == [("ours, stops", "4096 chars"), ("ours, nudges", "4096 chars")]
+    assert [(row["row"], row["cut"]) for row in data["rows"]] == [
+        ("ours, stops", "4096 chars"),
+        ("ours, nudges", "4096 chars"),
+    ]
     assert set(data["goals"][0]) == {"goal", "value", "limit", "passed"}
-    assert all(len(peer["caught"]) == len(quality.KINDS) and len(peer["alarms"]) == len(quality.QUIET) for peer in data["peers"])
+    assert all(
+        len(peer["caught"]) == len(quality.KINDS) and len(peer["alarms"]) == len(quality.QUIET)
+        for peer in data["peers"]
+    )

@@ -1,4 +1,6 @@
-"""Texts made to be slow are where shortcuts are taken; the findings are those of the plain rules all the same."""
+"""Texts made to be slow are where shortcuts are taken; the findings are those of the plain rules
+all the same.
+"""
 
 from __future__ import annotations
 
@@ -54,5 +56,7 @@ def test_the_tables_have_what_they_promise() -> None:
     assert held["ASCII"] < held["Chinese"]
     rows = detectors.worst(1_000, seconds=0)
     assert {row["text"] for row in rows} == {*CYCLES, "found now"}
-    slow = [{**row, "us_per_char_4096": 9.0 if row["text"] == "one letter" else 0.0, "us_per_char": 0.0} for row in rows]
+    slow = [
+        {**row, "us_per_char_4096": 9.0 if row["text"] == "one letter" else 0.0, "us_per_char": 0.0} for row in rows
+    ]
     assert detectors.show_rest(slow, [], []) == ["5.0 us per character: one letter"]

@@ -1,4 +1,6 @@
-"""The command as a whole: help, version, missing packages, Ctrl-C, and the page that describes it."""
+"""The command as a whole: help, version, missing packages, Ctrl-C, and the page that describes
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ COMMAND = [sys.executable, "-m", "monitor.cli"]
 
 def options(command: str) -> set[str]:
     commands = typer.main.get_group(app).commands
-    return {name for parameter in commands[command].params for name in parameter.opts if name.startswith("--")} - {"--help"}
+    return {name for parameter in commands[command].params for name in parameter.opts if name.startswith("--")} - {
+        "--help"
+    }
 
 
 def test_version():
@@ -49,11 +53,15 @@ def test_version():
 def test_help_teaches_with_examples(arguments: list[str]):
     told = CliRunner().invoke(app, arguments)
     assert told.exit_code == 0
-    assert re.search(r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact)", told.output, re.MULTILINE)
+    assert re.search(
+        r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact)", told.output, re.MULTILINE
+    )
 
 
 def test_without_a_command_it_says_what_there_is():
-    assert {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan"} <= set(CliRunner().invoke(app, []).output.split())
+    assert {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan"} <= set(
+        CliRunner().invoke(app, []).output.split()
+    )
 
 
 def test_the_page_names_every_option_and_no_other():
@@ -89,7 +97,9 @@ def test_ctrl_c_ends_it_quietly(monkeypatch: pytest.MonkeyPatch):
     with LocalGemini([[text("and so on, "), Stall()]]) as server:
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", server.base_url)
         monkeypatch.setenv("GEMINI_API_KEY", "x")
-        process = subprocess.Popen([*COMMAND, "demo", "--model", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [*COMMAND, "demo", "--model", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         server.wait_request(timeout_s=30)
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=10)

@@ -1,4 +1,6 @@
-"""`compact`: a recorded conversation before and after, by no model, by a local one, and not at all."""
+"""`compact`: a recorded conversation before and after, by no model, by a local one, and not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ FIRST = "Read every file. The report goes to /srv/reports/final-7731.md."
 
 def steps(number: int) -> tuple[Message, ...]:
     """Files that are read, each of about 1,000 tokens."""
-    return tuple(ran(f"# {n}\n" + "value = f(x)\n" * 300, name="read_file", arguments={"path": f"src/m{n}.py"}) for n in range(number))
+    return tuple(
+        ran(f"# {n}\n" + "value = f(x)\n" * 300, name="read_file", arguments={"path": f"src/m{n}.py"})
+        for n in range(number)
+    )
 
 
 TALK: tuple[Message, ...] = (
@@ -87,7 +92,9 @@ def test_without_a_model_it_is_compacted_all_the_same_and_says_so():
 
 
 def test_the_page_shows_what_is_printed():
-    done = compact("-", "--preset", "pi", "--window", "40000", stdin=json.dumps({"model": "gpt-4o", "messages": chat()}))
+    done = compact(
+        "-", "--preset", "pi", "--window", "40000", stdin=json.dumps({"model": "gpt-4o", "messages": chat()})
+    )
     shown = "\n".join(f"    {line.rstrip()}".rstrip() for line in done.stdout.strip().splitlines())
     assert shown in PAGE, shown
 
@@ -225,7 +232,10 @@ def test_lines_stay_lines():
     assert written[0].synthetic
     Path("chat.jsonl").write_text("\n".join(map(json.dumps, chat())), "utf-8")
     assert compact("chat.jsonl", "--window", "32000", "--out", "out.jsonl").exit_code == 0
-    assert [json.loads(line)["role"] for line in Path("out.jsonl").read_text("utf-8").splitlines()][:2] == ["system", "user"]
+    assert [json.loads(line)["role"] for line in Path("out.jsonl").read_text("utf-8").splitlines()][:2] == [
+        "system",
+        "user",
+    ]
 
 
 def test_the_conversation_itself_is_never_overwritten_and_a_place_that_is_none_is_said_at_once():
@@ -271,7 +281,12 @@ def test_a_model_that_fails_is_one_sentence_and_nothing_is_written():
     last = done.stderr.splitlines()[-1]
     assert last.startswith("agent-monitor: not compacted (provider): ")
     assert "no such model" in last
-    assert json.loads(as_json.stdout) | {"detail": ""} == {"ok": False, "failure": "provider", "retryable": False, "detail": ""}
+    assert json.loads(as_json.stdout) | {"detail": ""} == {
+        "ok": False,
+        "failure": "provider",
+        "retryable": False,
+        "detail": "",
+    }
     assert list(Path().iterdir()) == []
 
 
@@ -279,7 +294,16 @@ def test_a_model_that_fails_is_one_sentence_and_nothing_is_written():
 def test_what_must_fit_is_made_to_fit_without_the_model_that_fails_and_that_is_said():
     with LocalGemini(lambda _: [error_reply(400, "no such model")]) as server:
         done = compact(
-            "-", "--model", "google:local", "--base-url", server.base_url, "--reason", "overflow", "--window", "32000", stdin=lines()
+            "-",
+            "--model",
+            "google:local",
+            "--base-url",
+            server.base_url,
+            "--reason",
+            "overflow",
+            "--window",
+            "32000",
+            stdin=lines(),
         )
     assert done.exit_code == 0, done.stderr
     assert "by         extractive" in done.stdout
@@ -309,7 +333,10 @@ def test_ctrl_c_ends_it_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch):
 def test_where_there_is_nothing_to_compact_it_says_so():
     done = compact("-", stdin=lines((user("Hello."),)))
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "agent-monitor: not compacted (nothing_to_compact): there is nothing before the newest request itself\n"
+    assert (
+        done.stderr
+        == "agent-monitor: not compacted (nothing_to_compact): there is nothing before the newest request itself\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,7 +344,10 @@ def test_where_there_is_nothing_to_compact_it_says_so():
     [
         (
             ("--preset", "emacs"),
-            "--preset: there is no preset 'emacs' (there are: default, gemini_cli, claude_code, opencode, openclaw, pi)",
+            (
+                "--preset: there is no preset 'emacs' (there are: default, gemini_cli, claude_code, opencode,"
+                " openclaw, pi)"
+            ),
         ),
         (("--reason", "ceiling"), "--reason ceiling: it is one of manual, overflow"),
         (("--model", "nobody:x"), "no provider is called 'nobody'"),

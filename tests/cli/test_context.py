@@ -22,7 +22,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
 
 TALK: tuple[Message, ...] = (
     UserMessage((Text("Which files are there?"),)),
-    AssistantMessage((Text("Let me see."), ToolCall("c1", "list_files", {"path": "."})), (ToolResult("c1", "list_files", "a.py"),)),
+    AssistantMessage(
+        (Text("Let me see."), ToolCall("c1", "list_files", {"path": "."})), (ToolResult("c1", "list_files", "a.py"),)
+    ),
     AssistantMessage((Text("One: a.py."),)),
 )
 DIRTY = {
@@ -42,7 +44,12 @@ DIRTY = {
         {"role": "tool", "tool_call_id": "call|1", "content": "a.py"},
         {"role": "tool", "tool_call_id": "call|9", "content": "lost"},
     ],
-    "tools": [{"type": "function", "function": {"name": "list_files", "description": "List.", "parameters": {"type": "object"}}}],
+    "tools": [
+        {
+            "type": "function",
+            "function": {"name": "list_files", "description": "List.", "parameters": {"type": "object"}},
+        }
+    ],
 }
 
 
@@ -90,10 +97,17 @@ def test_lines_of_a_provider_s_messages_are_a_conversation_too():
     ("request_body", "form"),
     [
         (
-            {"messages": [{"role": "user", "content": "hi"}], "system": "Be brief.", "tools": [{"name": "look", "input_schema": {}}]},
+            {
+                "messages": [{"role": "user", "content": "hi"}],
+                "system": "Be brief.",
+                "tools": [{"name": "look", "input_schema": {}}],
+            },
             "anthropic",
         ),
-        ({"input": "hi", "instructions": "Be brief.", "tools": [{"type": "function", "name": "look"}]}, "openai-responses"),
+        (
+            {"input": "hi", "instructions": "Be brief.", "tools": [{"type": "function", "name": "look"}]},
+            "openai-responses",
+        ),
         (
             {
                 "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
@@ -170,7 +184,9 @@ def test_what_each_reduction_saves_and_where_the_cached_prefix_breaks():
     assert reductions["old arguments"] is None
     both = reductions["all together"]
     assert both["breaks_at"] == 0
-    assert both["saved_tokens"] > max(one["saved_tokens"] for one in (reductions["old media"], reductions["old results"]))
+    assert both["saved_tokens"] > max(
+        one["saved_tokens"] for one in (reductions["old media"], reductions["old results"])
+    )
     assert "message 1" in context("-", stdin=lines(talk)).stdout
 
 
@@ -181,7 +197,10 @@ def test_media_that_cannot_be_sent_are_a_problem_of_that_form():
 
 def test_what_a_model_wrote_reaches_no_terminal_as_a_control_sequence():
     name = "look\x1b[31m"
-    call = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": name, "arguments": "{}"}}]}
+    call = {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": name, "arguments": "{}"}}],
+    }
     done = context("-", stdin=json.dumps([{"role": "user", "content": "hi"}, call]))
     assert "\x1b" not in done.stdout
     assert "name_rewritten" in done.stdout

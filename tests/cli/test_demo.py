@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[2]
 REGENERATE = ROOT / "fixtures" / "regenerate.py"
 
 # The SDK subclasses aiohttp's session; aiohttp discourages that, and nobody here can change it.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning"
+)
 
 
 def invoke(*arguments: str) -> Any:
@@ -50,8 +52,21 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_two_loops_are_stopped_and_the_third_run_is_left_alone():
     shown = invoke("--fast")
     assert shown.exit_code == 0, shown.output
-    assert re.findall(r"^reason +(\w+)", shown.output, re.MULTILINE) == ["loop_detected", "loop_detected", "stream_ended"]
-    assert len(re.findall(r"^closed +the server saw the connection close \d+\.\d ms after the decision", shown.output, re.MULTILINE)) == 2
+    assert re.findall(r"^reason +(\w+)", shown.output, re.MULTILINE) == [
+        "loop_detected",
+        "loop_detected",
+        "stream_ended",
+    ]
+    assert (
+        len(
+            re.findall(
+                r"^closed +the server saw the connection close \d+\.\d ms after the decision",
+                shown.output,
+                re.MULTILINE,
+            )
+        )
+        == 2
+    )
     assert len(re.findall(r"put into Gemini's wire form \(.+, (MIT|Apache-2\.0)\)", shown.output)) == 3
 
 
@@ -91,7 +106,9 @@ def test_without_the_sdk_it_names_the_extra(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_in_a_process_of_its_own():
-    done = subprocess.run([sys.executable, "-m", "monitor.cli", "demo", "--fast"], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "monitor.cli", "demo", "--fast"], capture_output=True, text=True, timeout=30, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("loop_detected") == 4  # two panels, two rows of the table
     assert "\x1b" not in done.stdout
@@ -118,7 +135,8 @@ def test_each_run_names_its_source_and_a_permissive_licence():
     assert all(run.source and run.model and run.license in {"MIT", "Apache-2.0", "CC0-1.0"} for run in runs)
 
 
-# ------------------------------------------------------------------ a real model, played by the server
+# ------------------------------------------------------------------ a real model, played by the
+# server
 
 
 def test_a_model_that_answers_well(answering: Any):
@@ -144,7 +162,8 @@ def test_a_service_that_refuses_is_an_exit_code_of_1(answering: Any):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"), [(["--model", "gemini-x"], "set GEMINI_API_KEY"), (["--prompt", "hello"], "add --model NAME")]
+    ("arguments", "complaint"),
+    [(["--model", "gemini-x"], "set GEMINI_API_KEY"), (["--prompt", "hello"], "add --model NAME")],
 )
 def test_what_is_missing_is_said(arguments: Sequence[str], complaint: str, monkeypatch: pytest.MonkeyPatch):
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY"):

@@ -77,7 +77,9 @@ def test_every_loop_that_is_seen_is_ended_unless_the_policy_only_observes(policy
 
 
 def test_each_detector_is_needed():
-    """Without any one of them something is not seen: no case is there for show, no detector goes untried."""
+    """Without any one of them something is not seen: no case is there for show, no detector goes
+    untried.
+    """
     names = list(detector_types())
     for name in names:
         others = ",".join(other for other in names if other != name)
@@ -184,6 +186,10 @@ def test_a_setting_that_makes_no_sense_is_exit_code_2():
 def test_it_can_be_read_whatever_the_width(columns: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", columns)
     done = doctor()
-    assert all(len(line) <= int(columns) for line in done.stdout.split("healthy work")[0].splitlines() if "not seen, " not in line)
+    assert all(
+        len(line) <= int(columns)
+        for line in done.stdout.split("healthy work")[0].splitlines()
+        if "not seen, " not in line
+    )
     assert sum("5 calls" in line for line in done.stdout.splitlines()) >= 4
     assert "3,250 chars" in done.stdout

@@ -1,4 +1,6 @@
-"""`scan` with a policy and settings of one's own, and `--explain`: everything that was seen, and what was done about it."""
+"""`scan` with a policy and settings of one's own, and `--explain`: everything that was seen, and
+what was done about it.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,18 @@ def calls(times: int, id: str = "stuck") -> dict[str, Any]:
 
 
 def chant(id: str = "chant") -> dict[str, Any]:
-    return {"id": id, "messages": [{"role": "assistant", "text": "First I look. " + "I will try that again now. " * 40}]}
+    return {
+        "id": id,
+        "messages": [{"role": "assistant", "text": "First I look. " + "I will try that again now. " * 40}],
+    }
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> str:
     path = tmp_path / "runs.jsonl"
-    path.write_text("".join(json.dumps(run) + "\n" for run in (calls(1, "fine"), calls(3, "odd"), calls(12), chant())), "utf-8")
+    path.write_text(
+        "".join(json.dumps(run) + "\n" for run in (calls(1, "fine"), calls(3, "odd"), calls(12), chant())), "utf-8"
+    )
     return str(path)
 
 
@@ -110,7 +117,11 @@ def test_the_findings_as_json(runs: str):
     ]
     first = stuck["findings"][0]
     assert first["told"].startswith("You are repeating yourself: look was called 3 times")
-    assert (first["detection"]["start_offset"], first["detection"]["offset"], first["detection"]["threshold"]) == (0, 2, 3)
+    assert (first["detection"]["start_offset"], first["detection"]["offset"], first["detection"]["threshold"]) == (
+        0,
+        2,
+        3,
+    )
     assert first["detection"]["evidence"]["xxhash"]
     assert text["findings"][0]["start_char"] < text["findings"][0]["char"]
     assert (summary["loops"], summary["suspected"], summary["ended"]) == (2, 1, 2)
@@ -158,7 +169,9 @@ def test_settings_of_the_command_line_stand_above_those_of_the_file(runs: str, t
     assert threshold("--set", "tool-call-repetition.loop_at=8", "--set", "tools.look.loop_at=6") == 6
 
 
-def test_the_file_of_the_current_directory_is_used_and_named(runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_file_of_the_current_directory_is_used_and_named(
+    runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     Path("agent-monitor.toml").write_text("[ToolCallRepetition]\nloop_at = 9\n")
     assert "Settings: agent-monitor.toml." in scan(runs).stdout
@@ -177,9 +190,15 @@ def test_the_file_of_the_current_directory_is_used_and_named(runs: str, tmp_path
             "there is no detector 'tool-call-repetiton'; did you mean ToolCallRepetition? (there are: ",
         ),
         (["--detectors", ","], "--detectors names none"),
-        (["--set", "ToolCallRepetition.loop=7"], "ToolCallRepetition: there is no option 'loop'; did you mean loop_at?"),
+        (
+            ["--set", "ToolCallRepetition.loop=7"],
+            "ToolCallRepetition: there is no option 'loop'; did you mean loop_at?",
+        ),
         (["--set", "x"], "'x' sets nothing; write KEY=VALUE"),
-        (["--policy", "leader"], "there is no policy 'leader'; did you mean ladder? (there are: stop, observe, ladder)"),
+        (
+            ["--policy", "leader"],
+            "there is no policy 'leader'; did you mean ladder? (there are: stop, observe, ladder)",
+        ),
         (["--config", "none.toml"], "cannot read none.toml: "),
     ],
 )
@@ -197,7 +216,9 @@ def test_results_that_go_to_a_file_are_not_drawn_above_the_bar(runs: str):
     """Stderr is a terminal, stdout is not: the bar is here, the JSON is there."""
     master, terminal = pty.openpty()
     try:
-        done = subprocess.run([*COMMAND, "--json", runs], stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=50, check=False)
+        done = subprocess.run(
+            [*COMMAND, "--json", runs], stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=50, check=False
+        )
     finally:
         os.close(terminal)
         os.close(master)
@@ -207,7 +228,9 @@ def test_results_that_go_to_a_file_are_not_drawn_above_the_bar(runs: str):
 def test_ctrl_c_ends_it_quietly(tmp_path: Path):
     """A real process, in the middle of a file that does not end."""
     os.mkfifo(tmp_path / "pipe")
-    process = subprocess.Popen([*COMMAND, str(tmp_path / "pipe")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, str(tmp_path / "pipe")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     with (tmp_path / "pipe").open("w"):  # opens when the command does
         process.send_signal(signal.SIGINT)
         said, complaints = process.communicate(timeout=20)
@@ -215,7 +238,9 @@ def test_ctrl_c_ends_it_quietly(tmp_path: Path):
 
 
 def test_of_a_run_only_its_line_is_kept():
-    """Of twenty runs of a megabyte each the report holds next to nothing; the last one is still this function's."""
+    """Of twenty runs of a megabyte each the report holds next to nothing; the last one is still
+    this function's.
+    """
     import tracemalloc
 
     from monitor.cli._report import Report

@@ -1,4 +1,6 @@
-"""A judge of recorded runs: `scan --judge` and `judge-eval`, with answers from a local server, from the cache, and from a recording."""
+"""A judge of recorded runs: `scan --judge` and `judge-eval`, with answers from a local server, from
+the cache, and from a recording.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,16 @@ def run(id: str, turns: int, *, new: bool, **more: Any) -> dict[str, Any]:
     messages: list[dict[str, Any]] = [{"role": "user", "text": "Find the rain."}]
     for number in range(turns):
         messages += [
-            {"role": "assistant", "text": "", "tool_calls": [{"name": f"look_{number % 7}", "args": {"q": f"words {number}"}}]},
+            {
+                "role": "assistant",
+                "text": "",
+                "tool_calls": [{"name": f"look_{number % 7}", "args": {"q": f"words {number}"}}],
+            },
             {
                 "role": "tool",
-                "tool_results": [{"name": f"look_{number % 7}", "text": f"{number} {PAGE}" if new else f"{PAGE}{number % 2}"}],
+                "tool_results": [
+                    {"name": f"look_{number % 7}", "text": f"{number} {PAGE}" if new else f"{PAGE}{number % 2}"}
+                ],
             },
         ]
     return {"id": id, "messages": messages, **more}
@@ -87,7 +95,9 @@ def summary(done: Any) -> dict[str, Any]:
 
 
 @sdk_warnings
-def test_a_model_sees_what_no_counter_sees_and_is_paid_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_sees_what_no_counter_sees_and_is_paid_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write(tmp_path / "runs.jsonl", run("stuck", 40, new=False), run("fine", 40, new=True))
     options = ["scan", "--json", "--set", "detectors=[]", "--judge", "google:test", file]
     with LocalGemini(judging) as server, monkeypatch.context() as patch:
@@ -139,7 +149,9 @@ def test_a_suspicious_run_is_asked_about_earlier(tmp_path: Path) -> None:
 
 
 @sdk_warnings
-def test_a_judge_that_gives_no_answer_is_said_and_the_scan_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_gives_no_answer_is_said_and_the_scan_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write(tmp_path / "runs.jsonl", *(run(f"run {number}", 40, new=True) for number in range(3)))
     scripts: list[Script] = [
         [error_reply(503, "overloaded")],
@@ -221,7 +233,11 @@ def test_agreement_with_the_labels_and_how_far_the_confidence_can_be_trusted(tmp
         ("clean", False, 1, 0),
         ("hard_negative", False, 1, 1),
     ]
-    assert [(row["from"], row["runs"], row["stuck"]) for row in data["reliability"]] == [(0.0, 1, 0.0), (0.5, 1, 1.0), (0.9, 2, 0.5)]
+    assert [(row["from"], row["runs"], row["stuck"]) for row in data["reliability"]] == [
+        (0.0, 1, 0.0),
+        (0.5, 1, 1.0),
+        (0.9, 2, 0.5),
+    ]
     assert (data["too_short"], data["without_label"]) == (1, 3)
     assert [verdict["id"] for verdict in data["verdicts"]] == ["stuck 1", "stuck 2", "fine", "hard"]
     assert data["judge"]["questions"] == 4
@@ -256,7 +272,9 @@ def test_on_the_corpus_with_a_server_and_then_from_the_cache(monkeypatch: pytest
 
 
 def test_without_answers_there_is_no_verdict_and_the_exit_code_says_so(tmp_path: Path) -> None:
-    done = invoke("judge-eval", "--judge", recorded(tmp_path / "replies.jsonl", "hm"), "--limit", "3", labelled(tmp_path))
+    done = invoke(
+        "judge-eval", "--judge", recorded(tmp_path / "replies.jsonl", "hm"), "--limit", "3", labelled(tmp_path)
+    )
     assert done.exit_code == 1
     assert "No verdict was given." in done.stdout
     assert "holds" in done.stderr or "recorded turns" in done.stderr
@@ -264,7 +282,9 @@ def test_without_answers_there_is_no_verdict_and_the_exit_code_says_so(tmp_path:
 
 def test_without_labels_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     judge = recorded(tmp_path / "replies.jsonl", reply(1))
-    done = invoke("judge-eval", "--judge", judge, write(tmp_path / "runs.jsonl", run("unknown", 12, new=True)), "missing.jsonl")
+    done = invoke(
+        "judge-eval", "--judge", judge, write(tmp_path / "runs.jsonl", run("unknown", 12, new=True)), "missing.jsonl"
+    )
     assert done.exit_code == 2
     assert "No run has a label" in done.stdout
     assert "cannot read missing.jsonl" in done.stderr
@@ -290,7 +310,12 @@ def request(words: str = "hello", **options: Any) -> ModelRequest:
 
 def test_another_question_or_another_model_is_another_file(tmp_path: Path) -> None:
     cache, small, large = ReplyCache(tmp_path), ScriptedModel(name="small"), ScriptedModel(name="large")
-    asked = [(small, request()), (large, request()), (small, request("bye")), (small, request(settings={"temperature": 0}))]
+    asked = [
+        (small, request()),
+        (large, request()),
+        (small, request("bye")),
+        (small, request(settings={"temperature": 0})),
+    ]
     assert len({cache.key(model, one) for model, one in asked}) == len(asked)
     assert cache.key(small, request()) == cache.key(ScriptedModel(name="small"), request())
 

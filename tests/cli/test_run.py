@@ -108,7 +108,16 @@ def test_the_sample_reaches_its_goal_after_one_nudge_and_prints_it():
     assert [line for line in lines if line.startswith("turn")] == ["turn 1", "turn 2", "turn 3"]
     assert '→ read_file(path="requirements.txt")' in lines
     assert "← the first line of requirements.txt (and 1 more line)" in lines
-    assert len([line for line in lines if line.startswith("! nudge: You stopped, but these outputs are missing: - `summary`")]) == 1
+    assert (
+        len(
+            [
+                line
+                for line in lines
+                if line.startswith("! nudge: You stopped, but these outputs are missing: - `summary`")
+            ]
+        )
+        == 1
+    )
     assert "✓ output risk = 0.2" in lines
     assert "-- goal reached" in lines
     assert "reason   goal" in lines
@@ -154,7 +163,8 @@ def test_a_log_gets_the_same_events_and_is_appended_to(tmp_path: Path):
 
 def test_what_a_model_wrote_reaches_the_terminal_as_text():
     model = recorded(
-        [monitor.chunks.TextDelta("\x1b[2Jgone \x07"), call("no_such\x1btool", a="\x1b]0;x\x07")], [monitor.chunks.TextDelta("done")]
+        [monitor.chunks.TextDelta("\x1b[2Jgone \x07"), call("no_such\x1btool", a="\x1b]0;x\x07")],
+        [monitor.chunks.TextDelta("done")],
     )
     shown = invoke("\x1b[31mx", "--model", model).output
     assert "\x1b" not in shown
@@ -169,7 +179,8 @@ def test_a_refused_output_is_shown_with_the_reason():
 
 def test_money_is_shown_where_prices_are_given():
     assert "USD" not in replayed(*SAMPLE_OPTIONS).output
-    assert "; 0.0011 USD; " in replayed(*SAMPLE_OPTIONS, "--price", "0.30,2.50").output  # (1,857 x 0.30 + 215 x 2.50) / 1,000,000
+    # (1,857 x 0.30 + 215 x 2.50) / 1,000,000
+    assert "; 0.0011 USD; " in replayed(*SAMPLE_OPTIONS, "--price", "0.30,2.50").output
 
 
 def test_a_long_task_is_shown_by_its_beginning():
@@ -193,7 +204,10 @@ def test_the_task_comes_from_stdin(tmp_path: Path):
     ("model", "server"),
     [
         ("openai:local", LocalOpenAI([[openai_steps.text("It is fine."), openai_steps.finish()]])),
-        ("anthropic:local", LocalAnthropic([[anthropic_steps.start(), *anthropic_steps.say("It is fine."), *anthropic_steps.finish()]])),
+        (
+            "anthropic:local",
+            LocalAnthropic([[anthropic_steps.start(), *anthropic_steps.say("It is fine."), *anthropic_steps.finish()]]),
+        ),
     ],
 )
 def test_a_compatible_server_may_stand_in_the_place_of_any_service(model: str, server: LocalOpenAI | LocalAnthropic):
@@ -206,7 +220,16 @@ def test_a_compatible_server_may_stand_in_the_place_of_any_service(model: str, s
 def test_instructions_come_from_a_file_with_their_variables_filled_in(tmp_path: Path):
     (tmp_path / "prompt.md").write_text("You review ${what}.")
     with LocalGemini([[*events_of_message({"role": "assistant", "text": "It is fine."})]]) as server:
-        arguments = ["--instructions", "@prompt.md", "--var", "what=code=1", "--temperature", "0.5", "--setting", "top_k=3"]
+        arguments = [
+            "--instructions",
+            "@prompt.md",
+            "--var",
+            "what=code=1",
+            "--temperature",
+            "0.5",
+            "--setting",
+            "top_k=3",
+        ]
         done = invoke("x", "--model", "google:local", "--base-url", server.base_url, *arguments)
     assert done.exit_code == 0, done.output
     body = server.requests[0].body
@@ -216,9 +239,16 @@ def test_instructions_come_from_a_file_with_their_variables_filled_in(tmp_path: 
 
 def test_a_plan_from_a_file_drives_the_run(tmp_path: Path):
     (tmp_path / "plan.md").write_text("# Tidy up\n\n- [ ] find old files\n2. delete them\n")
-    turn = [call("update_plan", step=1, status="completed"), call("update_plan", step=2, status="blocked", note="not mine")]
+    turn = [
+        call("update_plan", step=1, status="completed"),
+        call("update_plan", step=2, status="blocked", note="not mine"),
+    ]
     shown = invoke(
-        "x", "--model", recorded(turn, [monitor.chunks.TextDelta("Done.")], [monitor.chunks.TextDelta("In short.")]), "--plan", "plan.md"
+        "x",
+        "--model",
+        recorded(turn, [monitor.chunks.TextDelta("Done.")], [monitor.chunks.TextDelta("In short.")]),
+        "--plan",
+        "plan.md",
     )
     assert shown.exit_code == 0, shown.output
     assert "· Plan: Tidy up" in shown.output
@@ -228,7 +258,9 @@ def test_a_plan_from_a_file_drives_the_run(tmp_path: Path):
 
 def test_steps_may_be_given_one_by_one():
     model = recorded(
-        [call("update_plan", step=1, status="completed")], [monitor.chunks.TextDelta("Done.")], [monitor.chunks.TextDelta("In short.")]
+        [call("update_plan", step=1, status="completed")],
+        [monitor.chunks.TextDelta("Done.")],
+        [monitor.chunks.TextDelta("In short.")],
     )
     assert "· 1. [x] look" in invoke("x", "--model", model, "--step", "look").output
 
@@ -239,12 +271,18 @@ def test_steps_may_be_given_one_by_one():
         ([], "what is the task?"),
         (["x"], "which model? --model google:gemini-2.5-flash"),
         (["x", "--model", "gpt"], "write the provider, a colon, and the model"),
-        (["x", "--model", "google:gemini"], "needs a key: set GEMINI_API_KEY (without a key: agent-monitor run --demo)"),
+        (
+            ["x", "--model", "google:gemini"],
+            "needs a key: set GEMINI_API_KEY (without a key: agent-monitor run --demo)",
+        ),
         (["x", "--model", "openai:gpt-5"], "needs a key: set OPENAI_API_KEY"),
         (["x", "--model", "anthropic:claude-sonnet-5"], "needs a key: set ANTHROPIC_API_KEY"),
         (["x", "--model", "replay:none.jsonl"], "--model replay:none.jsonl: No such file or directory"),
         (["--demo", "--base-url", "http://127.0.0.1:9"], "--base-url is where a model is asked; name it as well"),
-        (["x", "--model", "openai:m", "--base-url", "localhost:8000"], "--base-url localhost:8000: write the whole address, e.g. http://"),
+        (
+            ["x", "--model", "openai:m", "--base-url", "localhost:8000"],
+            "--base-url localhost:8000: write the whole address, e.g. http://",
+        ),
         (["--demo", "--tool", "os:sep"], "--tool os:sep: '/' is no tool"),
         (
             ["x", "--model", "replay:{sample}", "--base-url", "http://127.0.0.1:9"],
@@ -271,7 +309,10 @@ def test_steps_may_be_given_one_by_one():
         (["--demo", "--price", "1"], "--price 1: write IN,OUT or IN,OUT,CACHED"),
         (["--demo", "--budget-usd", "1"], "--budget-usd needs to know what tokens cost: add --price IN,OUT"),
         (["--demo", "--setting", "top_k"], "--setting top_k: write NAME=VALUE"),
-        (["--demo", "--detectors", "NoProgress", "--no-detectors"], "--detectors and --no-detectors say different things"),
+        (
+            ["--demo", "--detectors", "NoProgress", "--no-detectors"],
+            "--detectors and --no-detectors say different things",
+        ),
         (["--demo", "--policy", "shout"], "shout"),
         (["--demo", "--log", "no/such/folder.jsonl"], "cannot write events to no/such/folder.jsonl"),
         (["-", "--model", "replay:{sample}"], "the task is empty (nothing came from stdin)"),
@@ -303,8 +344,8 @@ def ended(reason: TerminateReason, *, ok: bool = False, source: str = "x") -> Ou
         (
             3,
             (
-                "max_turns model_call_limit tool_call_limit token_limit cost_limit timeout idle_timeout condition_met consecutive_errors"
-                " window_too_small"
+                "max_turns model_call_limit tool_call_limit token_limit cost_limit timeout idle_timeout condition_met"
+                " consecutive_errors window_too_small"
             ),
         ),
         (4, "loop_detected"),
@@ -332,7 +373,10 @@ def test_an_end_that_is_no_success_is_never_exit_code_0(reason: TerminateReason)
 def test_the_exit_codes_of_runs():
     gives_up = recorded([call("terminate", status="failure", reason="no access")], path="gives_up.jsonl")
     loops = recorded([monitor.chunks.TextDelta("Let me check the file again. " * 200)], path="loops.jsonl")
-    cut_off = recorded([monitor.chunks.TextDelta("half"), monitor.chunks.TurnFinished(monitor.FinishReason.BLOCKED)], path="blocked.jsonl")
+    cut_off = recorded(
+        [monitor.chunks.TextDelta("half"), monitor.chunks.TurnFinished(monitor.FinishReason.BLOCKED)],
+        path="blocked.jsonl",
+    )
     sample = f"replay:{SAMPLE}"
     outputs = SAMPLE_OPTIONS
     cases: Mapping[str, tuple[int, list[str]]] = {
@@ -413,7 +457,11 @@ def test_against_a_server_it_reaches_its_outputs_after_one_nudge_and_prints_them
     assert "risk 0.1" in done.stdout
     assert "reason   goal" in done.stdout
     assert len(requests) == 3
-    assert {tool["name"] for tool in requests[0].body["tools"][0]["functionDeclarations"]} == {"emit_value", "terminate", "read_file"}
+    assert {tool["name"] for tool in requests[0].body["tools"][0]["functionDeclarations"]} == {
+        "emit_value",
+        "terminate",
+        "read_file",
+    }
     last = requests[2].body["contents"][-1]
     assert last["role"] == "user"
     assert "these outputs are missing" in last["parts"][0]["text"]
@@ -474,7 +522,8 @@ def started(*arguments: str, until: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "why"), [(signal.SIGINT, 130, "interrupted by Ctrl-C"), (signal.SIGTERM, 143, "ended by SIGTERM")]
+    ("number", "code", "why"),
+    [(signal.SIGINT, 130, "interrupted by Ctrl-C"), (signal.SIGTERM, 143, "ended by SIGTERM")],
 )
 def test_a_signal_ends_the_run_in_order_and_the_card_says_so(number: signal.Signals, code: int, why: str):
     process = started("--demo", until="turn 1")
@@ -497,7 +546,9 @@ def test_ctrl_c_with_json_still_ends_with_the_outcome():
 
 def test_a_tool_that_is_stuck_in_its_thread_does_not_keep_the_command():
     model = recorded([call("stuck", path="x")], [monitor.chunks.TextDelta("done")])
-    process = started("x", "--model", model, "--tool", "my_tools:stuck", "--timeout", "0.5", "--last-turn", "off", until="→ stuck")
+    process = started(
+        "x", "--model", model, "--tool", "my_tools:stuck", "--timeout", "0.5", "--last-turn", "off", until="→ stuck"
+    )
     rest, _ = process.communicate(timeout=20)
     assert process.returncode == 3
     assert "reason   timeout" in rest
@@ -515,7 +566,9 @@ def test_a_run_whose_output_nobody_reads_is_ended():
 
 
 def test_a_second_ctrl_c_leaves_at_once():
-    process = started("x", "--model", recorded([call("blocks", path="x")]), "--tool", "my_tools:blocks", until="→ blocks")
+    process = started(
+        "x", "--model", recorded([call("blocks", path="x")]), "--tool", "my_tools:blocks", until="→ blocks"
+    )
     time.sleep(0.3)  # until the tool blocks the event loop
     for _ in range(2):
         process.send_signal(signal.SIGINT)
@@ -543,7 +596,9 @@ def small(request: ReceivedRequest) -> Sequence[Any]:
 
 def asked(*options: str) -> Any:
     with LocalGemini(small) as server:
-        return invoke("Read all.", "--model", "google:local", "--base-url", server.base_url, "--tool", "my_tools:big", *options)
+        return invoke(
+            "Read all.", "--model", "google:local", "--base-url", server.base_url, "--tool", "my_tools:big", *options
+        )
 
 
 def test_each_compaction_of_a_run_is_one_line():
@@ -551,7 +606,9 @@ def test_each_compaction_of_a_run_is_one_line():
     assert shown.exit_code == 0, shown.output
     lines = [line.strip() for line in shown.output.splitlines() if "compacted by" in line]
     assert lines
-    assert all(re.match(r"✓ compacted by google:local: [\d,]+ -> [\d,]+ tokens, \d+ messages? kept", line) for line in lines)
+    assert all(
+        re.match(r"✓ compacted by google:local: [\d,]+ -> [\d,]+ tokens, \d+ messages? kept", line) for line in lines
+    )
     assert "reason   goal" in shown.output
     assert re.search(r"used .* for summaries", shown.output)
 

@@ -92,7 +92,9 @@ def test_a_damaged_gzip_file_is_bad_input(tmp_path: Path):
     assert "damaged or cut" in done.stderr
 
 
-def test_a_run_that_could_not_be_watched_is_named_and_the_others_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_that_could_not_be_watched_is_named_and_the_others_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def broken(run: RecordedRun, **settings: Any) -> ScanResult:
         if run.id == "odd":
             raise RunFailed(Outcome(ok=False, reason=TerminateReason.ERROR, detail="a detector crashed", source="x"))
@@ -133,7 +135,12 @@ def test_several_files_are_told_apart(tmp_path: Path):
 
 
 def test_json_is_json_and_nothing_else(tmp_path: Path):
-    file = write(tmp_path / "runs.jsonl", clean(label="clean"), looping(label="loop", loop={"kind": "tool_identical"}), "nonsense")
+    file = write(
+        tmp_path / "runs.jsonl",
+        clean(label="clean"),
+        looping(label="loop", loop={"kind": "tool_identical"}),
+        "nonsense",
+    )
     done = scan("--json", file)
     assert done.exit_code == 2
     run, summary = lines(done)
@@ -157,7 +164,10 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
 
 
 def test_json_of_a_text_that_is_no_utf_8(tmp_path: Path):
-    run = {"id": "odd", "messages": [{"role": "assistant", "text": "\ud800 again and again and again it goes on. " * 40}]}
+    run = {
+        "id": "odd",
+        "messages": [{"role": "assistant", "text": "\ud800 again and again and again it goes on. " * 40}],
+    }
     done = scan("--json", write(tmp_path / "runs.jsonl", run))
     assert done.exit_code == 1
     assert lines(done)[0]["loop"]
@@ -187,16 +197,24 @@ def test_what_a_model_wrote_cannot_steer_the_terminal(tmp_path: Path):
 @pytest.mark.parametrize("columns", ["40", "80", "100", "200"])
 def test_rows_stay_on_one_line_whatever_the_width(tmp_path: Path, columns: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", columns)
-    done = scan(write(tmp_path / "runs.jsonl", *[looping("a-rather-long-name-of-a-run/" * 3 + str(n)) for n in range(3)]))
+    done = scan(
+        write(tmp_path / "runs.jsonl", *[looping("a-rather-long-name-of-a-run/" * 3 + str(n)) for n in range(3)])
+    )
     rows = [line for line in done.stdout.splitlines() if line.startswith("a-")]
     assert len(rows) == 3
     assert all(len(row) <= int(columns) for row in rows)
 
 
 def test_the_corpus_in_a_process_of_its_own():
-    """Most labelled loops are found and nothing else is flagged; exact numbers are the benchmark's business."""
+    """Most labelled loops are found and nothing else is flagged; exact numbers are the benchmark's
+    business.
+    """
     done = subprocess.run(
-        [sys.executable, "-m", "monitor.cli", "scan", "--json", str(CORPUS)], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-m", "monitor.cli", "scan", "--json", str(CORPUS)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (1, "")
     *runs, summary = map(json.loads, done.stdout.splitlines())

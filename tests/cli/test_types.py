@@ -36,7 +36,11 @@ def emitted(written: str, value: object) -> Any:
         ('{"anyOf": [{"type": "integer"}, {"type": "boolean"}]}', True, "a"),
         ('{"const": 7}', 7, 8),
         ('{"type": "object"}', {"a": 1}, [1]),
-        ('{"type": "object", "properties": {"a-b": {"type": "integer"}}, "required": ["a-b"]}', {"a-b": 1, "more": "x"}, {"more": "x"}),
+        (
+            '{"type": "object", "properties": {"a-b": {"type": "integer"}}, "required": ["a-b"]}',
+            {"a-b": 1, "more": "x"},
+            {"more": "x"},
+        ),
         ('{"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": false}', {}, {"b": 1}),
     ],
 )
@@ -47,7 +51,9 @@ def test_a_type_takes_what_it_says_and_nothing_else(written: str, taken: object,
 
 
 def test_a_model_of_ones_own_is_named_by_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "review_types.py").write_text("from pydantic import BaseModel\n\nclass Review(BaseModel):\n    risk: float\n")
+    (tmp_path / "review_types.py").write_text(
+        "from pydantic import BaseModel\n\nclass Review(BaseModel):\n    risk: float\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert emitted("review_types:Review", {"risk": 0.5}).risk == 0.5
@@ -67,7 +73,10 @@ def test_what_a_schema_says_of_a_value_the_model_is_told():
     [
         ("{", "this is no JSON schema"),
         ('{"type": "text"}', "has a type 'text'; there are string"),
-        ('{"type": "string", "format": "email"}', "format of a JSON schema cannot be checked here; write a pydantic model"),
+        (
+            '{"type": "string", "format": "email"}',
+            "format of a JSON schema cannot be checked here; write a pydantic model",
+        ),
         ('{"type": "object", "patternProperties": {}}', "patternProperties of a JSON schema cannot be checked here"),
         ('{"$ref": "#/x"}', r"\$ref of a JSON schema cannot be checked here"),
         ('{"type": "object", "required": ["a"]}', "requires a, and does not say what that is"),

@@ -12,7 +12,9 @@ from monitor.cli import _view
 
 
 def console(width: int, *, terminal: bool = False) -> Console:
-    return Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None, markup=False, highlight=False)
+    return Console(
+        file=io.StringIO(), width=width, force_terminal=terminal, color_system=None, markup=False, highlight=False
+    )
 
 
 def shown(console: Console) -> str:
@@ -59,7 +61,9 @@ def test_a_line_of_its_own_ends_the_text():
     assert shown(out) == "  │ I look\n  → look()\n  │ Again\n"
 
 
-@pytest.mark.parametrize(("text", "same"), [("a\nb", "a\nb"), ("a\tb", "a    b"), ("a\x1b[31m\r", r"a\x1b[31m\r"), ("\ud800", r"\ud800")])
+@pytest.mark.parametrize(
+    ("text", "same"), [("a\nb", "a\nb"), ("a\tb", "a    b"), ("a\x1b[31m\r", r"a\x1b[31m\r"), ("\ud800", r"\ud800")]
+)
 def test_control_characters_are_shown_not_obeyed(text: str, same: str):
     assert _view.printable(text) == same
 

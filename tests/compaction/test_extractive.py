@@ -36,11 +36,22 @@ SECTIONS = {
 
 
 def task(
-    *messages: Message, sections: str = "checkpoint", max_tokens: int = 2_000, previous: str | None = None, names: tuple[str, ...] = ()
+    *messages: Message,
+    sections: str = "checkpoint",
+    max_tokens: int = 2_000,
+    previous: str | None = None,
+    names: tuple[str, ...] = (),
 ) -> SummaryTask:
     template = Template(sections, SECTIONS[sections])
     details = files_of(messages)
-    return SummaryTask(messages=messages, template=template, max_tokens=max_tokens, previous=previous, identifiers=names, details=details)
+    return SummaryTask(
+        messages=messages,
+        template=template,
+        max_tokens=max_tokens,
+        previous=previous,
+        identifiers=names,
+        details=details,
+    )
 
 
 def tokens(text: str) -> int:
@@ -158,7 +169,9 @@ def test_calls_of_earlier_summaries_are_counted_on():
 
 
 def test_a_summary_that_a_model_wrote_is_taken_over():
-    previous = "**Goal**\n1. win the game\n\n## Progress:\n* half of it\n\n## Critical Context\nthe code is ABC-123\n(none)\n"
+    previous = (
+        "**Goal**\n1. win the game\n\n## Progress:\n* half of it\n\n## Critical Context\nthe code is ABC-123\n(none)\n"
+    )
     found = sections_of(extracted(task(user("go on"), previous=previous)))
     assert "- win the game\n- go on" in found["Goal"]
     assert "- half of it" in found["Progress"]
@@ -166,7 +179,9 @@ def test_a_summary_that_a_model_wrote_is_taken_over():
 
 
 def test_text_that_looks_like_a_heading_is_none():
-    text = extracted(task(user("## Progress\n## Goal\n</overall_goal>"), AssistantMessage((Text("Goal\n## Goal\n**Progress**"),))))
+    text = extracted(
+        task(user("## Progress\n## Goal\n</overall_goal>"), AssistantMessage((Text("Goal\n## Goal\n**Progress**"),)))
+    )
     assert re.findall(r"(?m)^#+ (.+)$", text) == list(SECTIONS["checkpoint"])
 
 
@@ -195,14 +210,18 @@ any_text = st.text(st.characters(codec=None), max_size=80) | st.sampled_from(
 any_message = st.one_of(
     st.builds(user, any_text),
     st.builds(lambda text: AssistantMessage((Text(text),)), any_text),
-    st.builds(lambda name, text, failed: called(name, text, failed=failed, query=text), any_text, any_text, st.booleans()),
+    st.builds(
+        lambda name, text, failed: called(name, text, failed=failed, query=text), any_text, any_text, st.booleans()
+    ),
     st.just(UserMessage(())),
     st.just(AssistantMessage(())),
 )
 
 
 @given(st.lists(any_message, max_size=8), st.none() | any_text, st.sampled_from(sorted(SECTIONS)), st.integers(0, 800))
-def test_any_messages_have_a_summary_within_its_bound(messages: list[Message], previous: str | None, sections: str, room: int):
+def test_any_messages_have_a_summary_within_its_bound(
+    messages: list[Message], previous: str | None, sections: str, room: int
+):
     asked = task(*messages, previous=previous, sections=sections, max_tokens=room)
     text = extracted(asked)
     assert re.findall(r"(?m)^## (.+)$", text) == list(SECTIONS[sections])
@@ -211,7 +230,9 @@ def test_any_messages_have_a_summary_within_its_bound(messages: list[Message], p
 
 
 def test_a_message_of_a_megabyte_is_put_in_short():
-    text = extracted(task(user("do it " + "now " * 250_000), AssistantMessage((Text("word " * 200_000),)), max_tokens=500))
+    text = extracted(
+        task(user("do it " + "now " * 250_000), AssistantMessage((Text("word " * 200_000),)), max_tokens=500)
+    )
     assert tokens(text) <= 501
 
 

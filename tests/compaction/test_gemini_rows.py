@@ -1,4 +1,6 @@
-"""What Gemini CLI's own tests say of compression, at our level: rows K1 to K11, K16 and K17 (K12 to K15 are of pruning and truncation)."""
+"""What Gemini CLI's own tests say of compression, at our level: rows K1 to K11, K16 and K17 (K12 to
+K15 are of pruning and truncation).
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,18 @@ async def test_k1_an_empty_history_is_left_alone():
     assert nothing.value.failure is CompactionFailure.NOTHING_TO_COMPACT
 
 
-@pytest.mark.parametrize(("used", "reason"), [(100, None), (600_000, None), (699_999, None), (700_000, CompactionReason.HIGH_WATER)])
+@pytest.mark.parametrize(
+    ("used", "reason"), [(100, None), (600_000, None), (699_999, None), (700_000, CompactionReason.HIGH_WATER)]
+)
 def test_k2_k3_below_the_threshold_nothing_is_due(used: int, reason: CompactionReason | None):
     assert PRESET.due(used, window=1_000_000) is reason
 
 
 async def test_k4_of_two_calls_the_text_that_was_checked_counts():
     checked = summary_of(FIVE_SECTIONS, "the checked one")
-    model = summariser(FIVE_SECTIONS, "<state_snapshot>\n<overall_goal>\nthe first one\n</overall_goal>\n</state_snapshot>", checked)
+    model = summariser(
+        FIVE_SECTIONS, "<state_snapshot>\n<overall_goal>\nthe first one\n</overall_goal>\n</state_snapshot>", checked
+    )
     result = (await proposed(PRESET, OF_GEMINI(talk(30)), model)).result
     assert len(model.requests) == 2
     assert told(result.messages)[0] == checked
@@ -79,7 +85,9 @@ async def test_k7_k8_the_plan_is_there_if_there_is_one(plan: str | None):
 async def test_k9_by_hand_it_is_done_below_the_threshold_too():
     messages = talk(30)
     assert PRESET.due(sum(map(message_tokens, messages)), window=1_000_000) is None
-    result = (await proposed(PRESET, OF_GEMINI(messages, window=1_000_000, reason=MANUAL), summariser(FIVE_SECTIONS))).result
+    result = (
+        await proposed(PRESET, OF_GEMINI(messages, window=1_000_000, reason=MANUAL), summariser(FIVE_SECTIONS))
+    ).result
     assert result.tokens_after < result.tokens_before
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from monitor import Compaction, ConfigError
-from monitor.compaction import BeforeCompaction, CompactionError, CompactionFailure, CompactionHook, CompactionReason, CompactionResult
+from monitor.compaction import (
+    BeforeCompaction,
+    CompactionError,
+    CompactionFailure,
+    CompactionHook,
+    CompactionReason,
+    CompactionResult,
+)
 from monitor.compaction.hooks import CompactionAsked, ask_before, may_continue, tell_after
 from monitor.compaction.templates import CHECKPOINT
 from monitor.testing import ScriptedModel
@@ -67,7 +74,9 @@ async def test_a_hook_replaces_the_prompt():
 
 async def test_a_hook_changes_what_is_read_and_not_the_history():
     model = summariser(CHECKPOINT)
-    result = (await proposed(with_hooks(before(messages=[user("Only this."), said("Yes."), *TALK[:9]])), NOW, model)).result
+    result = (
+        await proposed(with_hooks(before(messages=[user("Only this."), said("Yes."), *TALK[:9]])), NOW, model)
+    ).result
     assert "Only this." in asked_of(model)
     assert "| Request 20" not in asked_of(model).partition("messages 1 to")[2]
     assert result.messages[-result.kept_messages :] == TALK[-result.kept_messages :]
@@ -115,7 +124,11 @@ async def test_two_hooks_are_called_in_order_and_the_second_sees_what_the_first_
         seen.append(about.messages)
         return BeforeCompaction(context="two", prompt="second")
 
-    hooks = [before(context="one", prompt="first", messages=[user("less")]), CompactionHook(before=second), CompactionHook(after=print)]
+    hooks = [
+        before(context="one", prompt="first", messages=[user("less")]),
+        CompactionHook(before=second),
+        CompactionHook(after=print),
+    ]
     wishes = await ask_before(hooks, ASKED)
     assert seen == [(user("less"),)]
     assert (wishes.hints, wishes.prompt, wishes.messages) == (("one", "two"), "second", (user("less"),))
@@ -124,7 +137,11 @@ async def test_two_hooks_are_called_in_order_and_the_second_sees_what_the_first_
     async def later(_: CompactionResult) -> None:
         order.append(2)
 
-    after = [CompactionHook(after=lambda _: order.append(1)), CompactionHook(after=throwing), CompactionHook(after=later)]
+    after = [
+        CompactionHook(after=lambda _: order.append(1)),
+        CompactionHook(after=throwing),
+        CompactionHook(after=later),
+    ]
     assert await tell_after(after, RESULT) == ["a hook after the compaction raised OSError: no disk"]
     assert order == [1, 2]
 
@@ -134,7 +151,11 @@ async def test_one_hook_is_enough_to_have_no_word_to_go_on():
     async def no(_: CompactionResult) -> bool:
         return False
 
-    yes, veto, breaks = CompactionHook(autocontinue=lambda _: True), CompactionHook(autocontinue=no), CompactionHook(autocontinue=throwing)
+    yes, veto, breaks = (
+        CompactionHook(autocontinue=lambda _: True),
+        CompactionHook(autocontinue=no),
+        CompactionHook(autocontinue=throwing),
+    )
     assert await may_continue([], RESULT)
     assert await may_continue([yes, CompactionHook(after=print)], RESULT)
     assert not await may_continue([yes, veto], RESULT)
@@ -151,4 +172,6 @@ async def test_a_hook_without_a_function_is_an_error():
 
 
 async def test_what_a_hook_does_not_say_stays_as_it_is():
-    assert await ask_before([before(), CompactionHook(before=lambda _: None)], ASKED) == replace(await ask_before([], ASKED))
+    assert await ask_before([before(), CompactionHook(before=lambda _: None)], ASKED) == replace(
+        await ask_before([], ASKED)
+    )

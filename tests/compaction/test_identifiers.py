@@ -105,8 +105,12 @@ def test_what_somebody_wrote_and_what_was_found_and_used_is_worth_more_than_what
     messages: list[Message] = [
         UserMessage((Text("look at a.py"),)),
         AssistantMessage((ToolCall("1", "ls", {}),), (ToolResult("1", "ls", "b.py JOB-7 c.py"),)),
-        AssistantMessage((ToolCall("2", "cat", {"deep": [{"path": "b.py"}], "count": 123456}),), (ToolResult("2", "cat", "d.py"),)),
-        AssistantMessage((Text("in e.py"), ToolCall("3", "run", {"command": "f.py"})), (ToolResult("3", "run", "f.py: not found"),)),
+        AssistantMessage(
+            (ToolCall("2", "cat", {"deep": [{"path": "b.py"}], "count": 123456}),), (ToolResult("2", "cat", "d.py"),)
+        ),
+        AssistantMessage(
+            (Text("in e.py"), ToolCall("3", "run", {"command": "f.py"})), (ToolResult("3", "run", "f.py: not found"),)
+        ),
     ]
     names = names_of([named_in(message) for message in messages])
     assert names.used == ("e.py", "b.py", "a.py")
@@ -121,13 +125,25 @@ def test_a_listing_gives_no_names_and_a_family_of_numbered_ones_two():
     kinds = ("xlsx", "toml", "yaml", "html")
     listing = " ".join(f"{letter}{letter}.{kind}" for letter in "abcdefgh" for kind in kinds)
     numbered = " ".join(f"value_{number} at src/part_{number}.py" for number in range(1000, 1050))
-    names = names_of([named_in(one(text)) for text in (listing, f"{numbered} by JOB-4711", "made https://example.org/pull/7")])
+    names = names_of(
+        [named_in(one(text)) for text in (listing, f"{numbered} by JOB-4711", "made https://example.org/pull/7")]
+    )
     assert names.used == ()
-    assert names.listed == ("https://example.org/pull/7", "src/part_1000.py", "src/part_1001.py", "value_1000", "value_1001", "JOB-4711")
+    assert names.listed == (
+        "https://example.org/pull/7",
+        "src/part_1000.py",
+        "src/part_1001.py",
+        "value_1000",
+        "value_1001",
+        "JOB-4711",
+    )
 
 
 def test_of_many_names_that_results_list_the_rarest_and_most_specific_have_the_places():
-    common = [named_in(one(f"row_{number}_of_{number} ERR_{chr(65 + number % 26)}_CODE {number}.log")) for number in range(100)]
+    common = [
+        named_in(one(f"row_{number}_of_{number} ERR_{chr(65 + number % 26)}_CODE {number}.log"))
+        for number in range(100)
+    ]
     rare = named_in(one("sha d41d8cd98f00b204e9800998ecf8427e"))
     listed = names_of([rare, *common]).listed
     assert len(listed) == MOST_LISTED
@@ -139,7 +155,9 @@ def test_names_that_are_known_stay_as_long_as_there_are_places():
     new = tuple(f"/tmp/{number}.log" for number in range(100))
     known = remembered(new, old, most=20, said=lambda name: name == "/srv/a/a.cfg")
     assert known == (*new[:OF_A_FAMILY], *old[1:])
-    assert remembered(new, old, most=12, said=lambda _: False) == (*new[:4], *old), "one of each family, then more of the newest"
+    assert remembered(new, old, most=12, said=lambda _: False) == (*new[:4], *old), (
+        "one of each family, then more of the newest"
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,7 +210,9 @@ def test_files_are_known_by_the_names_of_tools_and_arguments():
         )
     )
     assert details == CompactionDetails(
-        files_read=("b.py", "c.py", "d.py", "f.py"), files_modified=("a.py", "e.py"), artifacts=("https://x.org/issues/7",)
+        files_read=("b.py", "c.py", "d.py", "f.py"),
+        files_modified=("a.py", "e.py"),
+        artifacts=("https://x.org/issues/7",),
     )
 
 

@@ -82,7 +82,15 @@ def test_numbers_that_make_no_sense_are_refused(wrong: Any):
 
 @given(
     histories.map(lambda raw: repair(raw)[0]),
-    st.sampled_from([KeepTokens(30), KeepTokens(10, whole_turns=True), KeepNewTurns(least_tokens=5), KeepShare(0.5), KeepMessages(2)]),
+    st.sampled_from(
+        [
+            KeepTokens(30),
+            KeepTokens(10, whole_turns=True),
+            KeepNewTurns(least_tokens=5),
+            KeepShare(0.5),
+            KeepMessages(2),
+        ]
+    ),
     st.integers(0, 3),
     st.integers(1, 400),
 )

@@ -31,7 +31,10 @@ def made(name: str) -> Compaction:
 def step(number: int) -> Message:
     """A file is read."""
     arguments, text = {"path": f"src/m{number}.py"}, f"# {number}\n{tokens(1_500)}"
-    call, result = ToolCall(f"call_{number}", "read_file", arguments), monitor.chunks.ToolResult(f"call_{number}", "read_file", text)
+    call, result = (
+        ToolCall(f"call_{number}", "read_file", arguments),
+        monitor.chunks.ToolResult(f"call_{number}", "read_file", text),
+    )
     return AssistantMessage((call,), (result,))
 
 
@@ -46,7 +49,12 @@ def test_8_every_history_of_a_chain_of_compactions_is_valid_for_every_provider(n
     """And what the user said first and last is there word for word after twenty of them."""
     messages: tuple[Message, ...] = (user("The report goes to /srv/reports/final-7731.md."),)
     for number in range(20):
-        messages = (*messages, *(step(20 * number + n) for n in range(14)), said("So far so good."), user(f"Go on, part {number}."))
+        messages = (
+            *messages,
+            *(step(20 * number + n) for n in range(14)),
+            said("So far so good."),
+            user(f"Go on, part {number}."),
+        )
         messages = compacted(made(name), messages)
         assert repair(messages)[0] is messages
         for form in get_args(Form):
@@ -58,7 +66,10 @@ def test_8_every_history_of_a_chain_of_compactions_is_valid_for_every_provider(n
     found = read_back(text.text)
     assert found is not None
     assert found[1].user_messages[0] == "The report goes to /srv/reports/final-7731.md."
-    assert len(found[1].user_messages) + found[1].left_out + sum(isinstance(one, UserMessage) for one in messages[1:]) == 21
+    assert (
+        len(found[1].user_messages) + found[1].left_out + sum(isinstance(one, UserMessage) for one in messages[1:])
+        == 21
+    )
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -68,7 +79,10 @@ def test_8_two_hundred_requests_are_all_there_in_a_small_window_after_twenty_com
     messages: tuple[Message, ...] = ()
     for number in range(20):
         for request in range(10):
-            said_by_user.append(f"Request {number}.{request}: go through part {10 * number + request} and keep to what was agreed before.")
+            said_by_user.append(
+                f"Request {number}.{request}: go through part {10 * number + request} and keep to what was agreed"
+                " before."
+            )
             messages = (*messages, user(said_by_user[-1]), step(100 * number + request), said("It is in order."))
         messages = compacted(made(name), messages, CompactionReason.HIGH_WATER)
     head = messages[0]
@@ -89,7 +103,9 @@ def test_9_one_that_does_not_get_far_enough_says_so_and_leaves_the_history_as_it
     messages: tuple[Message, ...] = (user("Read."), *map(step, range(20)), said("Done."))
     before = list(map(message_codec.dumps, messages))
     with pytest.raises(CompactionIneffective) as raised:
-        asyncio.run(made("pi").compact(messages, window=64_000, instructions=tokens(40_000), reason=CompactionReason.HIGH_WATER))
+        asyncio.run(
+            made("pi").compact(messages, window=64_000, instructions=tokens(40_000), reason=CompactionReason.HIGH_WATER)
+        )
     assert raised.value.tokens_after >= raised.value.target_tokens
     assert list(map(message_codec.dumps, messages)) == before
 
@@ -142,7 +158,12 @@ def test_10_what_was_compacted_stays_readable():
         assert len(run.history) < 30
         originals = run._history.originals
         assert len(originals) == 32
-        read = [result.text.split("\n")[0] for one in originals if isinstance(one, AssistantMessage) for result in one.results]
+        read = [
+            result.text.split("\n")[0]
+            for one in originals
+            if isinstance(one, AssistantMessage)
+            for result in one.results
+        ]
         assert read == [f"# src/m{number}.py" for number in range(30)]
 
     asyncio.run(main())

@@ -80,7 +80,9 @@ def facts_of(draw: st.DrawFn, text: st.SearchStrategy[str] = words) -> PinnedFac
         rules=draw(st.none() | text),
         identifiers=draw(many),
         listed=draw(many),
-        details=draw(st.builds(CompactionDetails, files_read=many, files_modified=many, artifacts=many, tool_notes=many)),
+        details=draw(
+            st.builds(CompactionDetails, files_read=many, files_modified=many, artifacts=many, tool_notes=many)
+        ),
         notes=draw(many),
     )
 
@@ -122,7 +124,9 @@ def test_any_other_text_is_not_read_back(summary: str, facts: PinnedFacts, data:
         assert back is None or compose(*back, max_tokens=MUCH) == other
 
 
-@pytest.mark.parametrize("text", ["", HEADER, HEADER + FOOTER, f"{HEADER}\n\nSummary, 99 characters:\nx\n{FOOTER}", CONTINUE])
+@pytest.mark.parametrize(
+    "text", ["", HEADER, HEADER + FOOTER, f"{HEADER}\n\nSummary, 99 characters:\nx\n{FOOTER}", CONTINUE]
+)
 def test_what_only_begins_alike_is_not_read_back(text: str):
     assert read_back(text) is None
 
@@ -166,7 +170,9 @@ def test_long_user_messages_between_the_first_and_the_newest_are_cut_before_thos
 
 
 def test_a_user_message_of_a_megabyte_leaves_room_for_the_others():
-    facts = PinnedFacts(user_messages=("fix the build", *("a word " * 20 for _ in range(40)), "log: " + "0123456789 " * 100_000))
+    facts = PinnedFacts(
+        user_messages=("fix the build", *("a word " * 20 for _ in range(40)), "log: " + "0123456789 " * 100_000)
+    )
     fit = fitted(facts, max_tokens=4_000)
     assert fit.user_messages[:-1] == facts.user_messages[:-1]
     assert fit.user_messages[-1].startswith("log: 0123456789")
@@ -179,7 +185,10 @@ def test_of_thousands_of_user_messages_the_oldest_behind_the_first_are_left_out_
     back = read_back(text)
     assert back is not None
     left_out = back[1].left_out
-    assert f"\n(Messages 2 to {left_out + 1} of 4000 are left out here; they stay in the originals.)\n{left_out + 2}. " in text
+    assert (
+        f"\n(Messages 2 to {left_out + 1} of 4000 are left out here; they stay in the originals.)\n{left_out + 2}. "
+        in text
+    )
     assert back[1].user_messages[-1] == facts.user_messages[-1]
     assert back[1].user_messages[0].startswith("request 0 ")
     assert "\n4000. " in text
@@ -225,7 +234,11 @@ def test_what_the_monitor_said_is_no_message_of_a_person():
         UserMessage((Text(f"What is this? {HEADER}"),)),
         UserMessage(()),
     ]
-    assert gathered(history).user_messages == ("fix it\n[Attached image/png: screen.png]", f"What is this? {HEADER}", "")
+    assert gathered(history).user_messages == (
+        "fix it\n[Attached image/png: screen.png]",
+        f"What is this? {HEADER}",
+        "",
+    )
 
 
 def test_facts_of_an_earlier_compaction_come_first():
@@ -296,7 +309,10 @@ def test_user_messages_are_worth_more_than_outputs_of_earlier_runs_and_those_of_
     assert tuple(fit.earlier_outputs.items()) == tuple(facts.earlier_outputs.items())[fit.outputs_left_out :]
     text = compose("", fit, max_tokens=4_500)
     assert size_of_text(text).tokens <= 4_501
-    assert f"\nOutputs that earlier runs of the conversation gave: {len(fit.earlier_outputs)}, left out: {fit.outputs_left_out}\n" in text
+    assert (
+        f"\nOutputs that earlier runs of the conversation gave: {len(fit.earlier_outputs)}, left out:"
+        f" {fit.outputs_left_out}\n" in text
+    )
 
 
 def test_names_that_files_and_short_messages_say_are_not_said_again():
@@ -304,7 +320,10 @@ def test_names_that_files_and_short_messages_say_are_not_said_again():
     history: list[Message] = [
         UserMessage((Text("The report goes to /srv/final.md."),)),
         UserMessage((Text("/srv/long.md " + "and more " * 30),)),
-        AssistantMessage((Text("I read src/a.py for /srv/final.md and JOB-7."), call), (ToolResult("1", "read_file", "by JOB-8, JOB-7"),)),
+        AssistantMessage(
+            (Text("I read src/a.py for /srv/final.md and JOB-7."), call),
+            (ToolResult("1", "read_file", "by JOB-8, JOB-7"),),
+        ),
     ]
     facts = gathered(history)
     assert facts.identifiers == ("JOB-7", "/srv/long.md")

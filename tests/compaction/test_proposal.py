@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, Compaction, FinishReason, Media, UserMessage
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
-from monitor.compaction import CompactionError, CompactionFailure, CompactionIneffective, CompactionReason, CompactionRecord, Extractive
+from monitor.compaction import (
+    CompactionError,
+    CompactionFailure,
+    CompactionIneffective,
+    CompactionReason,
+    CompactionRecord,
+    Extractive,
+)
 from monitor.compaction import proposal as pipeline
 from monitor.compaction.base import Summary, SummaryTask
 from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
@@ -65,7 +72,9 @@ def roles(messages: Sequence[Message]) -> str:
 @pytest.mark.feature("GZ-08", "AC-02")
 async def test_a_summary_an_acknowledgement_and_the_kept_tail():
     messages = talk(12)
-    proposal = await proposed(Compaction.gemini_cli(), situation(messages, window=16_000), summariser(Compaction.gemini_cli().template))
+    proposal = await proposed(
+        Compaction.gemini_cli(), situation(messages, window=16_000), summariser(Compaction.gemini_cli().template)
+    )
     result = proposal.result
     begins, answer, *tail = result.messages
     assert isinstance(begins, UserMessage)
@@ -173,7 +182,10 @@ async def test_a_turn_that_is_split_has_instructions_of_its_own():
 async def test_the_openclaw_preset_asks_on_top_of_the_live_prefix_and_others_do_not():
     tools = (ToolSpec("read_file", "Reads.", {"type": "object"}),)
     messages = talk(30, size=100)
-    for preset, live in ((Compaction.openclaw(keep=KeepTokens(1_000, whole_turns=True)), True), (Compaction.pi(), False)):
+    for preset, live in (
+        (Compaction.openclaw(keep=KeepTokens(1_000, whole_turns=True)), True),
+        (Compaction.pi(), False),
+    ):
         model = summariser(preset.template)
         now = situation(messages, window=40_000, reason=R.MANUAL, instructions="You are careful.", tools=tools)
         await proposed(preset, now, model)
@@ -196,7 +208,14 @@ async def test_what_is_summarised_is_what_was_there_before_old_results_went():
 
 
 async def test_where_old_results_are_enough_nothing_is_summarised_and_the_steps_that_did_it_are_named():
-    messages = (*talk(3), *(ran("word " * 3_000) for _ in range(30)), user("go on"), said("yes"), user("go on"), said("yes"))
+    messages = (
+        *talk(3),
+        *(ran("word " * 3_000) for _ in range(30)),
+        user("go on"),
+        said("yes"),
+        user("go on"),
+        said("yes"),
+    )
     model = summariser(CHECKPOINT)
     prunes = Compaction(steps=(PruneResults(more_than_tokens=5_000),))
     result = (await proposed(prunes, situation(messages, window=100_000, reason=R.HIGH_WATER), model)).result
@@ -206,9 +225,18 @@ async def test_where_old_results_are_enough_nothing_is_summarised_and_the_steps_
 
 
 async def test_by_hand_a_summary_is_made_also_where_old_results_would_do():
-    messages = (*talk(3), *(ran("word " * 3_000) for _ in range(30)), user("go on"), said("yes"), user("go on"), said("yes"))
+    messages = (
+        *talk(3),
+        *(ran("word " * 3_000) for _ in range(30)),
+        user("go on"),
+        said("yes"),
+        user("go on"),
+        said("yes"),
+    )
     prunes = Compaction(steps=(PruneResults(more_than_tokens=5_000),))
-    result = (await proposed(prunes, situation(messages, window=1_000_000, reason=R.MANUAL), summariser(CHECKPOINT))).result
+    result = (
+        await proposed(prunes, situation(messages, window=1_000_000, reason=R.MANUAL), summariser(CHECKPOINT))
+    ).result
     assert result.record is not None
 
 
@@ -275,7 +303,9 @@ async def test_by_hand_a_context_with_room_is_compacted_all_the_same(name: str):
 async def test_what_would_not_get_smaller_is_refused_before_a_model_is_asked():
     model = summariser(CHECKPOINT)
     with pytest.raises(CompactionIneffective) as raised:
-        await proposed(NO_STEPS, situation((user("hi"), said("hello"), user("how are you?"), said("fine")), reason=R.MANUAL), model)
+        await proposed(
+            NO_STEPS, situation((user("hi"), said("hello"), user("how are you?"), said("fine")), reason=R.MANUAL), model
+        )
     assert raised.value.tokens_after >= raised.value.target_tokens
     assert model.requests == []
 
@@ -331,7 +361,9 @@ async def test_a_request_that_was_refused_has_more_than_the_window_whatever_is_c
 
 async def test_of_a_window_that_nobody_knows_something_must_go_all_the_same():
     messages = talk(60)
-    result = (await proposed(NO_STEPS, situation(messages, window=None, reason=R.OVERFLOW), summariser(CHECKPOINT))).result
+    result = (
+        await proposed(NO_STEPS, situation(messages, window=None, reason=R.OVERFLOW), summariser(CHECKPOINT))
+    ).result
     assert result.tokens_after < 0.6 * result.tokens_before
     assert result.kept_messages
 
@@ -423,7 +455,9 @@ async def test_a_provider_that_does_not_answer_is_not_asked_three_times():
     ],
 )
 @pytest.mark.feature("AC-10")
-async def test_what_a_summariser_of_ones_own_gives_is_looked_at_before_anything_is_made_of_it(gives: Any, failure: CompactionFailure):
+async def test_what_a_summariser_of_ones_own_gives_is_looked_at_before_anything_is_made_of_it(
+    gives: Any, failure: CompactionFailure
+):
     """S21: no text is a failure with a type."""
 
     class Mine:
@@ -455,7 +489,11 @@ async def test_a_summary_whose_own_request_is_too_large_says_so_and_whether_medi
 
 
 async def test_the_last_rung_keeps_the_earlier_summary_as_far_as_it_has_room():
-    first = (await proposed(NO_STEPS, situation(talk(40), window=40_000), summariser(CHECKPOINT, summary_of(CHECKPOINT, "settled")))).result
+    first = (
+        await proposed(
+            NO_STEPS, situation(talk(40), window=40_000), summariser(CHECKPOINT, summary_of(CHECKPOINT, "settled"))
+        )
+    ).result
     huge = user("word " * 7_000)
     again = (*first.messages, *talk(12), huge)
     now = situation(again, window=8_600, headroom=Headroom(0.85, reserve_tokens=0), head=head_of_messages(again))
@@ -495,10 +533,14 @@ async def test_the_unanswered_request_is_put_once_more_with_its_media_named():
 @pytest.mark.feature("OC-10")
 async def test_where_nothing_precedes_the_request_or_it_was_answered_nothing_is_put_again():
     with pytest.raises(CompactionError) as raised:
-        await proposed(NO_STEPS, situation((user("word " * 30_000),), window=16_000, reason=R.OVERFLOW), summariser(CHECKPOINT))
+        await proposed(
+            NO_STEPS, situation((user("word " * 30_000),), window=16_000, reason=R.OVERFLOW), summariser(CHECKPOINT)
+        )
     assert raised.value.failure is CompactionFailure.NOTHING_TO_COMPACT
     messages: tuple[Message, ...] = (user("Do it.", IMAGE), *(ran("word " * 900) for _ in range(20)))
-    result = (await proposed(NO_STEPS, situation(messages, window=16_000, reason=R.OVERFLOW), summariser(CHECKPOINT))).result
+    result = (
+        await proposed(NO_STEPS, situation(messages, window=16_000, reason=R.OVERFLOW), summariser(CHECKPOINT))
+    ).result
     assert result.replayed is None
     assert "Do it." in told(result.messages)[1].user_messages[0]
 
@@ -506,7 +548,9 @@ async def test_where_nothing_precedes_the_request_or_it_was_answered_nothing_is_
 @pytest.mark.feature("OC-10")
 async def test_a_request_that_nobody_refused_keeps_its_media():
     messages = (*talk(20), user("What is on it?", IMAGE))
-    result = (await proposed(NO_STEPS, situation(messages, window=16_000, reason=R.CEILING), summariser(CHECKPOINT))).result
+    result = (
+        await proposed(NO_STEPS, situation(messages, window=16_000, reason=R.CEILING), summariser(CHECKPOINT))
+    ).result
     assert result.messages[-1] is messages[-1]
     assert result.replayed is None
 
@@ -551,7 +595,17 @@ RULES = "Never touch prod.cfg. Answer in German."
 @pytest.mark.parametrize("seed", range(4))
 async def test_twenty_compactions_in_a_row_lose_nothing_of_the_frontier(seed: int):
     """With summarisers that fail in all ways, in an order that differs by `seed`."""
-    answers: list[Any] = [GOOD, CUT_OFF, OUTLAW, WITHOUT_SECTIONS, "", ConnectionError("gone"), TimeoutError("slow"), GOOD, GOOD]
+    answers: list[Any] = [
+        GOOD,
+        CUT_OFF,
+        OUTLAW,
+        WITHOUT_SECTIONS,
+        "",
+        ConnectionError("gone"),
+        TimeoutError("slow"),
+        GOOD,
+        GOOD,
+    ]
     chance = random.Random(seed)
     model = failing(lambda _: chance.choice(answers))
     history = History()
@@ -603,7 +657,9 @@ async def test_twenty_compactions_in_a_row_lose_nothing_of_the_frontier(seed: in
 
 
 async def test_what_was_given_is_not_forgotten_where_nobody_says_it_again():
-    facts = PinnedFacts(emitted={"a": "1"}, outstanding=("b: the rest", "c"), plan="step", rules="rule", notes=("once",))
+    facts = PinnedFacts(
+        emitted={"a": "1"}, outstanding=("b: the rest", "c"), plan="step", rules="rule", notes=("once",)
+    )
     first = (await proposed(NO_STEPS, situation(talk(14), window=16_000, facts=facts), summariser(CHECKPOINT))).result
     assert told(first.messages)[1].notes == ("once",)
     again = (*first.messages, *talk(10))
@@ -647,7 +703,9 @@ def history_of(plan: Sequence[tuple[str, int]]) -> tuple[Message, ...]:
 
 histories = st.one_of(turns.map(history_of), worded.map(lambda raw: repair(raw)[0]))
 presets = st.sampled_from(PRESETS)
-keeps = st.sampled_from([None, KeepTokens(500), KeepTokens(3_000, whole_turns=True), KeepNewTurns(), KeepShare(0.3), KeepMessages(2)])
+keeps = st.sampled_from(
+    [None, KeepTokens(500), KeepTokens(3_000, whole_turns=True), KeepNewTurns(), KeepShare(0.3), KeepMessages(2)]
+)
 windows = st.sampled_from([2_000, 8_000, 16_000, 40_000, 200_000, None])
 
 
@@ -670,7 +728,9 @@ chosen_presets = st.builds(preset_of, presets, keeps)
     histories,
     chosen_presets,
     windows,
-    st.fixed_dictionaries({"reason": st.sampled_from(list(R)), "harder": st.integers(0, 2), "scale": st.sampled_from([0.7, 1.0, 1.9])}),
+    st.fixed_dictionaries(
+        {"reason": st.sampled_from(list(R)), "harder": st.integers(0, 2), "scale": st.sampled_from([0.7, 1.0, 1.9])}
+    ),
 )
 def test_a_proposal_is_valid_smaller_and_the_same_again_or_an_error(
     messages: tuple[Message, ...], preset: Preset, window: int | None, options: dict[str, Any]
@@ -725,7 +785,14 @@ def test_under_pressure_there_is_a_context_that_fits_unless_the_newest_request_a
     messages: tuple[Message, ...], preset: Preset, window: int, options: dict[str, Any]
 ):
     preset = replace(preset, summarizer=None)
-    now = situation(messages, window=window, headroom=preset.headroom, low_water=preset.low_water, tokens=int(window * 1.05), **options)
+    now = situation(
+        messages,
+        window=window,
+        headroom=preset.headroom,
+        low_water=preset.low_water,
+        tokens=int(window * 1.05),
+        **options,
+    )
     instructions = options["instructions"]
     unanswered = messages[-1:] if isinstance(messages[-1], UserMessage) else ()
     alone = size_of_text(instructions).tokens + measured(unanswered)
@@ -742,7 +809,9 @@ def test_under_pressure_there_is_a_context_that_fits_unless_the_newest_request_a
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(turns, min_size=20, max_size=20), presets, st.sampled_from([8_000, 16_000, 40_000]))
-def test_a_chain_of_twenty_stays_bounded_and_can_be_made_again_from_the_originals(plans: list[Any], name: str, window: int):
+def test_a_chain_of_twenty_stays_bounded_and_can_be_made_again_from_the_originals(
+    plans: list[Any], name: str, window: int
+):
     preset = replace(preset_of(name, None), summarizer=None, steps=())
     history, records = History([user("Begin.")]), []
     for number, plan in enumerate(plans):

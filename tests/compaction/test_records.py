@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.compaction import CompactionError, CompactionFailure, CompactionIneffective, CompactionReason, CompactionRecord
+from monitor.compaction import (
+    CompactionError,
+    CompactionFailure,
+    CompactionIneffective,
+    CompactionReason,
+    CompactionRecord,
+)
 from monitor.compaction.pinned import acknowledgement
 from monitor.compaction.records import CompactionDetails, record_codec, shown
 from monitor.context.history import Committed, History, HistoryEdit
@@ -23,7 +29,13 @@ from tests.context.talk import ran, said, user
 
 
 def record(first_kept: int, text: str = "short", **options: Any) -> CompactionRecord:
-    given: dict[str, Any] = {"summary": text, "shown": (user(text), acknowledgement()), "tokens_before": 9, "tokens_after": 5, **options}
+    given: dict[str, Any] = {
+        "summary": text,
+        "shown": (user(text), acknowledgement()),
+        "tokens_before": 9,
+        "tokens_after": 5,
+        **options,
+    }
     return CompactionRecord(first_kept=first_kept, **given)
 
 
@@ -34,7 +46,11 @@ TALK = tuple(user(f"message {number}") for number in range(6))
 def test_the_newest_valid_record_says_what_is_shown():
     assert shown(TALK, []) == TALK
     assert shown(TALK, [record(2, "old"), record(4, "new")]) == (user("new"), acknowledgement(), *TALK[4:])
-    assert shown(TALK, [record(2, "old"), record(7, "of messages that are not there")]) == (user("old"), acknowledgement(), *TALK[2:])
+    assert shown(TALK, [record(2, "old"), record(7, "of messages that are not there")]) == (
+        user("old"),
+        acknowledgement(),
+        *TALK[2:],
+    )
     assert shown(TALK, [record(7)]) == TALK
     assert shown(TALK, [record(6)]) == (user("short"), acknowledgement())
 
@@ -58,7 +74,9 @@ def test_a_record_that_makes_no_sense_cannot_be_made(wrong: dict[str, Any]):
 
 @pytest.mark.feature("AC-02")
 def test_a_record_comes_back_from_json():
-    details = CompactionDetails(files_read=("a.py",), files_modified=("b.py",), artifacts=("https://x",), tool_notes=("denied",))
+    details = CompactionDetails(
+        files_read=("a.py",), files_modified=("b.py",), artifacts=("https://x",), tool_notes=("denied",)
+    )
     one = record(3, preset="pi", reason=CompactionReason.OVERFLOW, summarised_by="extractive", details=details)
     stored = json.loads(json.dumps(record_codec.to_dict(one)))
     back = record_codec.from_dict(stored)
@@ -88,7 +106,12 @@ def test_what_is_shown_is_the_history_after_any_chain_of_compactions(steps: Sequ
 def test_errors_say_what_became_of_it_also_in_another_process():
     error = CompactionError(CompactionFailure.TIMEOUT, "too slow", media_removed=True)
     back = pickle.loads(pickle.dumps(error))
-    assert (back.failure, str(back), back.media_removed, back.retryable) == (CompactionFailure.TIMEOUT, "too slow", True, True)
+    assert (back.failure, str(back), back.media_removed, back.retryable) == (
+        CompactionFailure.TIMEOUT,
+        "too slow",
+        True,
+        True,
+    )
     ineffective = CompactionIneffective("no use", tokens_before=9, tokens_after=8, target_tokens=5)
     back = pickle.loads(pickle.dumps(ineffective))
     assert isinstance(back, CompactionIneffective)

@@ -19,7 +19,9 @@ def words(number: int) -> str:
 
 
 def used(tool: str, size: int) -> AssistantMessage:
-    return AssistantMessage((Text("I look."), ToolCall("1", tool, {"path": "x"})), (ToolResult("1", tool, words(size)),))
+    return AssistantMessage(
+        (Text("I look."), ToolCall("1", tool, {"path": "x"})), (ToolResult("1", tool, words(size)),)
+    )
 
 
 def request(*messages: Message, instructions: str = "Be brief.", tools: tuple[ToolSpec, ...] = ()) -> ModelRequest:
@@ -33,7 +35,9 @@ def refilled(before: ModelRequest, now: ModelRequest, turns: int = 2) -> Refill:
 
 
 def test_the_tool_whose_results_fill_the_context_is_named():
-    found = refilled(request(TASK), request(TASK, used("search", 2_000), used("read_file", 6_000), used("search", 2_000)))
+    found = refilled(
+        request(TASK), request(TASK, used("search", 2_000), used("read_file", 6_000), used("search", 2_000))
+    )
     assert found.source == "results of read_file"
     assert found.tokens == pytest.approx(6_000, rel=0.3)
     assert 0.55 < found.share < 0.65
@@ -59,7 +63,9 @@ def test_tools_that_are_declared_later_are_named():
 def test_media_and_arguments_have_names_of_their_own():
     picture = UserMessage((Text("See."), *[Media("image/png", data="aGk=")] * 20))
     assert refilled(request(TASK), request(TASK, picture)).source == "media"
-    wrote = AssistantMessage((ToolCall("1", "write_file", {"text": words(9_000)}),), (ToolResult("1", "write_file", "ok"),))
+    wrote = AssistantMessage(
+        (ToolCall("1", "write_file", {"text": words(9_000)}),), (ToolResult("1", "write_file", "ok"),)
+    )
     assert refilled(request(TASK), request(TASK, wrote)).source == "arguments of calls"
 
 
@@ -73,7 +79,10 @@ def test_a_tail_that_was_most_of_the_context_has_filled_it_whatever_was_added():
 
 @pytest.mark.parametrize(
     ("fixed", "source"),
-    [({"instructions": words(9_000)}, "instructions"), ({"tools": (ToolSpec("t", words(9_000), {}),)}, "tool definitions")],
+    [
+        ({"instructions": words(9_000)}, "instructions"),
+        ({"tools": (ToolSpec("t", words(9_000), {}),)}, "tool definitions"),
+    ],
 )
 def test_what_no_compaction_removes_is_named_where_it_is_most_of_the_context(fixed: dict[str, object], source: str):
     found = refilled(request(TASK, **fixed), request(TASK, used("read_file", 3_000), **fixed))  # type: ignore[arg-type]
@@ -82,7 +91,10 @@ def test_what_no_compaction_removes_is_named_where_it_is_most_of_the_context(fix
 
 def test_a_summary_that_is_most_of_the_context_is_named():
     long = UserMessage((Text(words(9_000)),), synthetic=True)
-    assert refilled(ModelRequest((long, TASK)), ModelRequest((long, TASK, used("read_file", 2_000)))).source == "the summary"
+    assert (
+        refilled(ModelRequest((long, TASK)), ModelRequest((long, TASK, used("read_file", 2_000)))).source
+        == "the summary"
+    )
 
 
 def test_a_context_that_took_its_time_to_fill_is_nobodys_fault():
@@ -100,7 +112,9 @@ def test_where_nothing_has_grown_nothing_is_named():
 
 def test_a_snapshot_leaves_nothing_out_and_counts_nothing_twice():
     nudge = UserMessage((Text("Do go on."),), synthetic=True)
-    full = request(TASK, used("search", 100), nudge, used("read_file", 50), instructions=words(9), tools=(ToolSpec("t", "d", {}),))
+    full = request(
+        TASK, used("search", 100), nudge, used("read_file", 50), instructions=words(9), tools=(ToolSpec("t", "d", {}),)
+    )
     whole = sum(size.tokens for size in sizes_by_source(full).values())
     assert snapshot(full, 1).tokens == pytest.approx(whole, abs=len(snapshot(full, 1).sizes))
     assert all(size >= 0 for size in snapshot(full, 1).sizes.values())

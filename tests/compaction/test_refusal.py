@@ -41,10 +41,11 @@ def test_an_overflow_every_time_is_three_compactions_each_keeping_less_and_then_
     steps = [overflow(recovery) for _ in range(4)]
     assert steps[:3] == [CompactAgain(attempt, attempt - 1) for attempt in (1, 2, 3)]
     text = gave_up(steps[3]).text
-    assert text == (
-        "The request is too long for the model: it has 210,000 tokens, and the model takes 200,000. Not enough: 3 compactions. "
-        "Shorten the instructions or the tools, have tools answer with less, split the task, use a model with a larger window "
-        "or allow more than 3 compactions for one refusal."
+    assert (
+        text
+        == "The request is too long for the model: it has 210,000 tokens, and the model takes 200,000. Not enough: 3"
+        " compactions. Shorten the instructions or the tools, have tools answer with less, split the task, use a"
+        " model with a larger window or allow more than 3 compactions for one refusal."
     )
 
 
@@ -63,9 +64,15 @@ def test_with_one_compaction_allowed_the_second_overflow_is_an_error_that_says_s
 
 def test_an_answer_ends_the_episode():
     recovery = Recovery(max_compactions=1)
-    assert kinds([overflow(recovery, oversized=True), overflow(recovery, oversized=True)]) == ["CompactAgain", "Truncate"]
+    assert kinds([overflow(recovery, oversized=True), overflow(recovery, oversized=True)]) == [
+        "CompactAgain",
+        "Truncate",
+    ]
     recovery.went_well()
-    assert kinds([overflow(recovery, oversized=True), overflow(recovery, oversized=True)]) == ["CompactAgain", "Truncate"]
+    assert kinds([overflow(recovery, oversized=True), overflow(recovery, oversized=True)]) == [
+        "CompactAgain",
+        "Truncate",
+    ]
 
 
 @pytest.mark.parametrize("kind", [OverflowKind.SILENT, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.OVERFLOW])
@@ -80,7 +87,10 @@ def test_a_request_that_is_above_the_limit_of_a_minute_is_never_compacted():
     assert HOPELESS is not None
     assert HOPELESS.kind is OverflowKind.HOPELESS
     text = gave_up(overflow(Recovery(), HOPELESS, oversized=True, media=True)).text
-    assert "asks for 12,000 tokens, and the account may use 6,000 in a minute: neither waiting nor compaction helps." in text
+    assert (
+        "asks for 12,000 tokens, and the account may use 6,000 in a minute: neither waiting nor compaction helps."
+        in text
+    )
     assert "Raise the account's limit per minute" in text
 
 
@@ -116,7 +126,9 @@ def test_a_compaction_that_fails_gives_way_to_a_truncation(failure: CompactionFa
     recovery = Recovery()
     overflow(recovery, oversized=True)
     assert recovery.compaction_failed(failure) == Truncate()
-    assert isinstance(overflow(recovery, oversized=True, media=True), ReplayWithoutMedia), "it is not tried again in this episode"
+    assert isinstance(overflow(recovery, oversized=True, media=True), ReplayWithoutMedia), (
+        "it is not tried again in this episode"
+    )
 
 
 def test_the_failure_of_the_summary_itself_is_not_answered_by_another_summary():
@@ -178,7 +190,9 @@ def test_sending_again_is_counted():
 @given(
     st.integers(0, 4),
     st.lists(
-        st.tuples(*[st.booleans()] * 3, st.sampled_from([None, *F]), st.sampled_from([None, *OverflowKind])), min_size=20, max_size=20
+        st.tuples(*[st.booleans()] * 3, st.sampled_from([None, *F]), st.sampled_from([None, *OverflowKind])),
+        min_size=20,
+        max_size=20,
     ),
 )
 def test_every_episode_comes_to_an_end(most: int, seen: list[Any]):

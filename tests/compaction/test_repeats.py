@@ -31,13 +31,20 @@ def test_three_times_what_had_come_before_is_a_loop_with_its_evidence():
     assert [tell(guard), tell(guard)] == [None, None]
     found = tell(guard)
     assert found is not None
-    assert (found.detector, found.kind, found.channel, found.level) == ("compaction_guard", "compaction_loop", "tools", "loop")
+    assert (found.detector, found.kind, found.channel, found.level) == (
+        "compaction_guard",
+        "compaction_loop",
+        "tools",
+        "loop",
+    )
     assert (found.count, found.threshold, found.start_offset, found.offset) == (3, 3, 1, 3)
     text = 'search({"n":1,"q":"x"})'
     assert (found.evidence.excerpt, found.evidence.xxhash, found.evidence.offsets) == (text, identity(text), (1, 2, 3))
     assert found.evidence.length == len('{"n":1,"q":"x"}')
     assert (
-        found.message == "right after a compaction, search was called 3 times in a row with arguments and a result that had come before it"
+        found.message
+        == "right after a compaction, search was called 3 times in a row with arguments and a result that had come"
+        " before it"
     )
 
 
@@ -79,7 +86,11 @@ def test_another_call_or_another_result_disarms_it(other: dict[str, Any]):
 def test_the_order_of_keys_does_not_matter():
     guard = after_a_compaction()
     call = ToolCall("7", "search", {"n": 1.0, "q": "x"})
-    assert [guard.observe(call, ToolResult("7", "search", "nothing")) is not None for _ in range(3)] == [False, False, True]
+    assert [guard.observe(call, ToolResult("7", "search", "nothing")) is not None for _ in range(3)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_call_that_was_not_carried_out_does_not_count():

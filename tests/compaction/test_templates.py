@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from monitor.compaction.base import SummaryTask
-from monitor.compaction.templates import BEGIN, CHECKPOINT, EIGHT_SECTIONS, END, FIVE_SECTIONS, MARKDOWN, TEMPLATES, Template
+from monitor.compaction.templates import (
+    BEGIN,
+    CHECKPOINT,
+    EIGHT_SECTIONS,
+    END,
+    FIVE_SECTIONS,
+    MARKDOWN,
+    TEMPLATES,
+    Template,
+)
 from monitor.errors import ConfigError
 from monitor.messages import Text, UserMessage
 
@@ -51,7 +60,15 @@ def test_the_five_sections_are_a_snapshot_in_xml() -> None:
 
 @pytest.mark.feature("OC-07")
 def test_the_markdown_sections() -> None:
-    titles = ["Goal", "Constraints and Preferences", "Progress", "Key Decisions", "Next Steps", "Critical Context", "Relevant Files"]
+    titles = [
+        "Goal",
+        "Constraints and Preferences",
+        "Progress",
+        "Key Decisions",
+        "Next Steps",
+        "Critical Context",
+        "Relevant Files",
+    ]
     assert MARKDOWN.sections == tuple(titles)
     marks = [f"## {title}\n" for title in titles]
     marks[3:3] = ["### Done", "### In Progress", "### Blocked"]
@@ -97,7 +114,13 @@ def test_a_split_turn_is_asked_for_by_what_it_wanted_what_was_done_and_what_the_
     """AC-04, the prompt."""
     said = asked(CHECKPOINT, split_turn=True)
     assert in_order(
-        ["last user turn in the record is not complete", "what the user asked for in it", "so far", "its newer part cannot be"], said
+        [
+            "last user turn in the record is not complete",
+            "what the user asked for in it",
+            "so far",
+            "its newer part cannot be",
+        ],
+        said,
     )
 
 
@@ -134,7 +157,8 @@ def test_the_agent_itself_is_told_to_stop_and_not_of_a_record() -> None:
         f"<analysis>\n## Goal\nLet me think.\n</analysis>\n\n<summary>\n{GOOD}\n</summary>",
         f"<think>So.</think>{GOOD}",
         f"Let me go through it.\n\n{GOOD}",
-        "## Goal\nShip it; see\n```md\n## Goal\n```\n## Key Decisions\n- **Goal:** moved\n**Goal:** moved\n## Next Steps\nTest.",
+        "## Goal\nShip it; see\n```md\n## Goal\n```\n## Key Decisions\n"
+        "- **Goal:** moved\n**Goal:** moved\n## Next Steps\nTest.",
         "## Goal\nThe Goal is:\nGoal\n## Key Decisions\n(none)\n## Next Steps\nTest.",
     ],
 )
@@ -221,7 +245,12 @@ def test_a_skeleton_holds_every_section() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"sections": ()}, {"sections": ("Goal", "goal")}, {"sections": ("Files & Code", "files and code")}, {"guidance": {"Elsewhere": "x"}}],
+    [
+        {"sections": ()},
+        {"sections": ("Goal", "goal")},
+        {"sections": ("Files & Code", "files and code")},
+        {"guidance": {"Elsewhere": "x"}},
+    ],
 )
 def test_a_template_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

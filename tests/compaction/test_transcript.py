@@ -27,7 +27,12 @@ def test_a_conversation_reads_like_this() -> None:
     messages = (
         UserMessage((Text("Find out when\nthe shop opens."), Media("image/png", data="QUJD", name="door.png"))),
         AssistantMessage(
-            (Reasoning("secret thought", "sig"), Text("Let me look."), ToolCall("a", "search", {"q": "hours"}), ToolCall("b", "ls", {})),
+            (
+                Reasoning("secret thought", "sig"),
+                Text("Let me look."),
+                ToolCall("a", "search", {"q": "hours"}),
+                ToolCall("b", "ls", {}),
+            ),
             (ToolResult("b", "ls", "no such directory", is_error=True), ToolResult("a", "search", "9 to 5\n")),
         ),
         user("You repeat yourself.", synthetic=True),
@@ -65,7 +70,9 @@ def test_long_results_and_arguments_are_cut_and_say_so() -> None:
     assert len(many) < 3_000
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize(
+    "line_end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+)
 def test_no_line_end_begins_a_line_of_somebody_else(line_end: str) -> None:
     fake = f"ok{line_end}[9] user:{line_end}record>>>"
     message = AssistantMessage(
@@ -108,7 +115,11 @@ def test_every_line_outside_a_quotation_is_ours(messages: list[Message]) -> None
         ours = [line for line in block.split("\n") if not line.startswith(LINE_MARK.rstrip())]
         media = [line for line in ours if line.startswith("[Attached ")]
         speaker = "user" if isinstance(message, UserMessage) else "agent"
-        assert all(line.startswith((f"[{at}] {speaker}:", f"[{at}] call ", f"[{at}] a call, ")) for line in ours if line not in media)
+        assert all(
+            line.startswith((f"[{at}] {speaker}:", f"[{at}] call ", f"[{at}] a call, "))
+            for line in ours
+            if line not in media
+        )
         assert len(media) == sum(isinstance(part, Media) for part in message.content)
         parts = sum(isinstance(part, ToolCall) for part in message.content)
         results = len(message.results) if isinstance(message, AssistantMessage) else 0
@@ -116,7 +127,9 @@ def test_every_line_outside_a_quotation_is_ours(messages: list[Message]) -> None
 
 
 @given(messages=histories, max_tokens=st.integers(LEAST_WINDOW_TOKENS, 20_000))
-def test_windows_hold_every_message_once_in_order_and_none_is_too_long(messages: list[Message], max_tokens: int) -> None:
+def test_windows_hold_every_message_once_in_order_and_none_is_too_long(
+    messages: list[Message], max_tokens: int
+) -> None:
     packed = windows(messages, max_tokens)
     assert [at for excerpt in packed for at in range(excerpt.start, excerpt.stop)] == list(range(len(messages)))
     for excerpt in packed:
@@ -147,7 +160,9 @@ def test_a_message_that_is_too_long_is_reduced_and_says_by_how_much(message: Mes
 
 def test_results_are_reduced_before_what_was_said() -> None:
     asked = ToolCall("c", "read", {"path": "/srv/a.py"})
-    message = AssistantMessage((Text("I read the file now."), asked), (ToolResult("c", "read", "0123456789\n" * 1_000),))
+    message = AssistantMessage(
+        (Text("I read the file now."), asked), (ToolResult("c", "read", "0123456789\n" * 1_000),)
+    )
     (excerpt,) = windows([message], 1_000)
     assert "| I read the file now.\n" in excerpt.text
     assert '"/srv/a.py"' in excerpt.text

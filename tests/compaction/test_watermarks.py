@@ -62,7 +62,14 @@ def test_the_marks_stand_in_order(window: int, output: int, low_water: float, he
 
 @pytest.mark.parametrize(
     ("tokens", "due"),
-    [(89_000, None), (89_999, None), (90_000, R.HIGH_WATER), (94_999, R.HIGH_WATER), (95_000, R.CEILING), (10**7, R.CEILING)],
+    [
+        (89_000, None),
+        (89_999, None),
+        (90_000, R.HIGH_WATER),
+        (94_999, R.HIGH_WATER),
+        (95_000, R.CEILING),
+        (10**7, R.CEILING),
+    ],
 )
 def test_it_is_due_at_the_high_water_mark_and_the_run_waits_at_the_ceiling(tokens: int, due: CompactionReason | None):
     assert Hysteresis(MARKS).due(tokens) is due
@@ -104,7 +111,9 @@ def test_a_count_from_before_a_compaction_is_not_due():
     meter = answered(history, 91_000)
     state = Hysteresis(MARKS)
     assert state.due(meter.count().tokens) is R.HIGH_WATER
-    history.commit(HistoryEdit(history.version, 0, 1, (UserMessage((Text("the summary"),), synthetic=True),), "compaction"))
+    history.commit(
+        HistoryEdit(history.version, 0, 1, (UserMessage((Text("the summary"),), synthetic=True),), "compaction")
+    )
     state.accepted()
     assert state.due(meter.count().tokens) is None
 
@@ -135,7 +144,8 @@ def test_by_hand_a_context_may_become_a_twentieth_smaller_at_any_fill(before: in
 @pytest.mark.parametrize("reason", sorted(PRESSING))
 def test_where_the_run_cannot_go_on_whatever_is_smaller_and_below_the_mark_is_accepted(reason: CompactionReason):
     assert MARKS.target(reason, 130_000) == 90_001
-    assert MARKS.target(reason, 36_600) == 36_600  # the estimate is below the mark, and the provider refused all the same
+    # the estimate is below the mark, and the provider refused all the same
+    assert MARKS.target(reason, 36_600) == 36_600
 
 
 @pytest.mark.parametrize("reason", sorted(PRESSING))
@@ -143,7 +153,9 @@ def test_where_nobody_knows_the_window_two_fifths_are_taken_off(reason: Compacti
     assert Marks(UNKNOWN, DEFAULT).target(reason, 100_000) == 60_000
 
 
-@given(st.sampled_from(list(R)), st.integers(1, 10**7), st.sampled_from([Window(100_000), Window(16_000, 8_000), UNKNOWN]))
+@given(
+    st.sampled_from(list(R)), st.integers(1, 10**7), st.sampled_from([Window(100_000), Window(16_000, 8_000), UNKNOWN])
+)
 def test_what_is_as_large_as_before_is_never_accepted(reason: CompactionReason, before: int, window: Window):
     marks = Marks(window, DEFAULT)
     if reason is not R.HIGH_WATER or marks.high is None or before >= marks.high:
@@ -213,7 +225,11 @@ def test_one_that_is_accepted_closes_the_breaker(reason: CompactionReason):
 
 def test_a_failure_between_two_that_did_not_help_does_not_make_them_help():
     state = Hysteresis(MARKS)
-    assert [state.failed(failure, R.HIGH_WATER, 90_000) for failure in (F.INEFFECTIVE, F.TIMEOUT, F.INEFFECTIVE)] == [False, False, True]
+    assert [state.failed(failure, R.HIGH_WATER, 90_000) for failure in (F.INEFFECTIVE, F.TIMEOUT, F.INEFFECTIVE)] == [
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("failure", [F.NOTHING_TO_COMPACT, F.CANCELLED, F.ABORTED, F.STALE])

@@ -127,7 +127,9 @@ def states(draw: st.DrawFn) -> RunState:
 
 
 def later(state: RunState, moment: float) -> RunState:
-    """The same run at that moment, if nothing has happened: while a person is asked, it is the pause that grows."""
+    """The same run at that moment, if nothing has happened: while a person is asked, it is the
+    pause that grows.
+    """
     passed = moment - state.elapsed_s
     return replace(state, elapsed_s=moment, paused_s=state.paused_s + passed if state.paused else state.paused_s)
 
@@ -180,7 +182,9 @@ def test_a_composition_is_named_as_it_is_written():
     assert condition.name == "((timeout | ~max_turns) & idle_timeout)"
 
 
-@pytest.mark.parametrize("other", [None, 5, "timeout", lambda state: True, Timeout], ids=lambda other: type(other).__name__)
+@pytest.mark.parametrize(
+    "other", [None, 5, "timeout", lambda state: True, Timeout], ids=lambda other: type(other).__name__
+)
 def test_only_conditions_can_be_combined(other: Any):
     with pytest.raises(TypeError, match="unsupported operand"):
         Timeout(5) | other
@@ -238,7 +242,9 @@ def test_the_one_that_became_true_first_gives_the_reason(condition: Condition, r
 
 
 def test_a_part_that_is_true_by_an_event_is_not_late_because_it_also_has_a_deadline_to_come():
-    """The first part has been true since its tool call, at the latest now; that it would be true at 100 as well says nothing."""
+    """The first part has been true since its tool call, at the latest now; that it would be true at
+    100 as well says nothing.
+    """
     first = MaxToolCalls(3) | Timeout(100)
     assert reason_of(AnyOf((first, MaxToolCalls(1))), LATE) == reason_of(first, LATE)
     assert reason_of(AnyOf((AllOf((first,)), Predicate(lambda state: True))), LATE) is TerminateReason.TOOL_CALL_LIMIT
@@ -255,7 +261,9 @@ def test_of_two_timed_conditions_the_earlier_deadline_gives_the_reason(a: Condit
         assert first is not None
         assert second is not None
         expected = other if second < first else one
-    assert (both and (both.reason, both.source, both.limit)) == (expected and (expected.reason, expected.source, expected.limit))
+    assert (both and (both.reason, both.source, both.limit)) == (
+        expected and (expected.reason, expected.source, expected.limit)
+    )
 
 
 def test_the_first_of_parts_that_must_all_be_true_gives_the_reason():
@@ -296,7 +304,13 @@ def shape(tree: Met) -> Any:
 
 def truth(condition: Condition, state: RunState) -> Any:
     """What the tree should be, asked of each part by itself."""
-    parts = condition.parts if isinstance(condition, AnyOf | AllOf) else (condition.part,) if isinstance(condition, Not) else ()
+    parts = (
+        condition.parts
+        if isinstance(condition, AnyOf | AllOf)
+        else (condition.part,)
+        if isinstance(condition, Not)
+        else ()
+    )
     return (condition.evaluate(state) is not None, [truth(part, state) for part in parts])
 
 
@@ -344,7 +358,9 @@ def test_a_deadline_is_the_earlier_of_or_and_the_later_of_and(condition: Conditi
 
 
 def test_a_part_that_is_true_already_does_not_keep_the_others_waiting():
-    """Tool calls are exceeded, so ten seconds are all that is missing; the hundred of the first part do not matter any more."""
+    """Tool calls are exceeded, so ten seconds are all that is missing; the hundred of the first
+    part do not matter any more.
+    """
     condition = (MaxToolCalls(3) | Timeout(100)) & Timeout(30)
     assert reason_of(condition, replace(LATE, elapsed_s=30)) is TerminateReason.TOOL_CALL_LIMIT
     assert condition.deadline(LATE) == 30
@@ -360,7 +376,9 @@ def becomes_true_at_its_deadline_and_never_before(condition: Condition, state: R
 
 
 @given(TIMED_TREES, states())
-def test_with_time_alone_a_condition_becomes_true_at_its_deadline_and_never_before(condition: Condition, state: RunState):
+def test_with_time_alone_a_condition_becomes_true_at_its_deadline_and_never_before(
+    condition: Condition, state: RunState
+):
     assume(condition.evaluate(state) is None)
     assert becomes_true_at_its_deadline_and_never_before(condition, state)
 
@@ -372,9 +390,15 @@ LEAVES = [Timeout(10), Timeout(30), IdleTimeout(20), MaxToolCalls(3), MaxToolCal
 @pytest.mark.parametrize("outer", [AnyOf, AllOf])
 @pytest.mark.parametrize("inner", [AnyOf, AllOf])
 def test_that_is_so_for_every_tree_of_two_levels(outer: type[AnyOf | AllOf], inner: type[AnyOf | AllOf]):
-    """Random trees seldom have what makes a deadline wrong: an event has made one part true, and time is missing for another."""
+    """Random trees seldom have what makes a deadline wrong: an event has made one part true, and
+    time is missing for another.
+    """
     trees = [outer((inner((a, b)), c)) for a, b, c in product(LEAVES, repeat=3)]
-    wrong = [tree for tree in trees if tree.evaluate(LATE) is None and not becomes_true_at_its_deadline_and_never_before(tree, LATE)]
+    wrong = [
+        tree
+        for tree in trees
+        if tree.evaluate(LATE) is None and not becomes_true_at_its_deadline_and_never_before(tree, LATE)
+    ]
     assert wrong == []
 
 
@@ -386,13 +410,21 @@ def test_what_has_become_true_by_time_stays_true(condition: Condition, state: Ru
         assert condition.evaluate(later(state, moment)) is not None
 
 
-@given(st.recursive(st.builds(Timeout, HALVES) | st.builds(FirstChunkTimeout, HALVES) | UNTIMED_TREES, negated), states(), HALVES)
-def test_a_condition_that_does_not_follow_reads_has_a_deadline_that_does_not(condition: Condition, state: RunState, since: float):
+@given(
+    st.recursive(st.builds(Timeout, HALVES) | st.builds(FirstChunkTimeout, HALVES) | UNTIMED_TREES, negated),
+    states(),
+    HALVES,
+)
+def test_a_condition_that_does_not_follow_reads_has_a_deadline_that_does_not(
+    condition: Condition, state: RunState, since: float
+):
     assert condition.deadline(state) == condition.deadline(replace(state, waiting_since_s=since))
 
 
 @given(PLAIN_TREES, states(), st.lists(st.integers(0, 70), max_size=5))
-def test_no_condition_becomes_true_by_tokens_within_its_headroom(condition: Condition, state: RunState, spent: list[int]):
+def test_no_condition_becomes_true_by_tokens_within_its_headroom(
+    condition: Condition, state: RunState, spent: list[int]
+):
     assume(condition.evaluate(state) is None)
     headroom = condition.token_headroom(state)
     for tokens in spent:
@@ -447,7 +479,13 @@ def test_dollars_that_are_left_are_the_fewest_that_may_matter(condition: Conditi
 
 
 def test_every_limit_of_a_composition_tells_how_far_it_is_used_up():
-    condition = (Timeout(100) & ~MaxTurns(1)) | MaxToolCalls(3) | OutputsComplete() | TokenLimit(10, output_tokens=5) | CostLimit(2)
+    condition = (
+        (Timeout(100) & ~MaxTurns(1))
+        | MaxToolCalls(3)
+        | OutputsComplete()
+        | TokenLimit(10, output_tokens=5)
+        | CostLimit(2)
+    )
     assert condition.progress(replace(LATE, usage=Usage(output_tokens=4, total_tokens=11), cost_usd=0.5)) == [
         Met("timeout", met=False, value=20, limit=100),
         Met("max_tool_calls", met=True, value=9, limit=3),
@@ -497,7 +535,8 @@ def test_asking_changes_nothing(condition: Condition, state: RunState):
     """Conditions keep nothing, so that runs can share one."""
     before = pickle.dumps(condition)
     answers = [
-        (condition.evaluate(state), condition.deadline(state), condition.token_headroom(state), condition.met(state)) for _ in range(2)
+        (condition.evaluate(state), condition.deadline(state), condition.token_headroom(state), condition.met(state))
+        for _ in range(2)
     ]
     assert answers[0] == answers[1]
     assert pickle.dumps(condition) == before
@@ -569,7 +608,9 @@ def test_what_is_no_condition_is_refused_by_name(data: Any, named: str):
     ids=str,
 )
 def test_json_is_held_to_the_same_types_as_the_constructor(data: dict[str, Any], named: str):
-    """`Timeout(True)` is refused; and an argument that is misspelt is a limit that is silently off."""
+    """`Timeout(True)` is refused; and an argument that is misspelt is a limit that is silently
+    off.
+    """
     with pytest.raises(ConfigError, match=named):
         condition_from_dict(data)
 
@@ -659,6 +700,8 @@ print(condition_from_dict({"type": "max_turns", "turns": 3}) == Builtin(3))
 
 
 def test_a_users_class_of_the_same_name_does_not_take_a_built_ins_place():
-    """Recorded conditions must not turn into it. In a process of its own, because the class would stay."""
+    """Recorded conditions must not turn into it. In a process of its own, because the class would
+    stay.
+    """
     done = subprocess.run([sys.executable, "-c", NAMESAKE], capture_output=True, text=True, timeout=50, check=False)
     assert (done.stdout, done.stderr) == ("True\n", "")

@@ -51,7 +51,9 @@ def test_no_time_at_all_is_a_limit_too():
 @pytest.mark.parametrize("began", [0.0, 1.1, 86_400.3, 1.7e9])
 @given(seconds=st.floats(0, 1e5))
 def test_a_clock_that_started_long_ago_does_not_cost_the_deadline(began: float, seconds: float):
-    """The harness wakes at `began + deadline`; what it then subtracts may miss the limit by a rounding."""
+    """The harness wakes at `began + deadline`; what it then subtracts may miss the limit by a
+    rounding.
+    """
     woken = began + seconds
     assert Timeout(seconds).evaluate(RunState(elapsed_s=woken - began)) is not None
 
@@ -149,7 +151,9 @@ def test_retry_delays_count_unless_they_are_excluded():
 
 
 def test_pauses_and_retry_delays_are_both_excluded():
-    assert Timeout(10, exclude_retry_delays=True).deadline(RunState(elapsed_s=100, retry_delay_s=60, paused_s=35)) == 105
+    assert (
+        Timeout(10, exclude_retry_delays=True).deadline(RunState(elapsed_s=100, retry_delay_s=60, paused_s=35)) == 105
+    )
 
 
 def test_the_sentence_says_how_much_did_not_count():

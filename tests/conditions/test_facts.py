@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from monitor.conditions import Condition, MaxTurns, OutputsComplete, PlanComplete, Predicate, TaskDone, Timeout, ToolCalled
+from monitor.conditions import (
+    Condition,
+    MaxTurns,
+    OutputsComplete,
+    PlanComplete,
+    Predicate,
+    TaskDone,
+    Timeout,
+    ToolCalled,
+)
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
@@ -28,7 +37,11 @@ def test_a_predicate_is_true_when_its_function_says_so(calls: int, *, stops: boo
 def test_a_predicate_gives_its_reason_and_its_functions_name():
     stop = Predicate(many_calls).evaluate(RunState(tool_calls=6))
     assert stop is not None
-    assert (stop.reason, stop.source, stop.detail) == (TerminateReason.CONDITION_MET, "many_calls", "many_calls is true")
+    assert (stop.reason, stop.source, stop.detail) == (
+        TerminateReason.CONDITION_MET,
+        "many_calls",
+        "many_calls is true",
+    )
 
 
 @pytest.mark.parametrize("reason", [TerminateReason.PAUSED, "paused"])
@@ -91,7 +104,9 @@ def test_an_async_function_is_refused():
         Predicate(done)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("condition", [Predicate(many_calls), Predicate(many_calls) | Timeout(5), ~(MaxTurns(3) & Predicate(many_calls))])
+@pytest.mark.parametrize(
+    "condition", [Predicate(many_calls), Predicate(many_calls) | Timeout(5), ~(MaxTurns(3) & Predicate(many_calls))]
+)
 def test_a_predicate_has_no_json_form_and_says_so(condition: Condition):
     with pytest.raises(ConfigError, match="'many_calls' holds a Python function and has no JSON form"):
         condition.to_dict()
@@ -117,7 +132,9 @@ def test_predicates_are_equal_by_function_reason_and_name():
 # --- tools
 
 
-@pytest.mark.parametrize(("called", "stops"), [((), False), (("search",), False), (("finished",), False), (("search", "finish"), True)])
+@pytest.mark.parametrize(
+    ("called", "stops"), [((), False), (("search",), False), (("finished",), False), (("search", "finish"), True)]
+)
 def test_a_tool_that_was_called_is_known_by_its_name(called: tuple[str, ...], *, stops: bool):
     assert (ToolCalled("finish").evaluate(RunState(tools_called=called)) is not None) is stops
 

@@ -6,7 +6,15 @@ from typing import Any, get_args
 import pytest
 
 import monitor
-from monitor.conditions import Condition, CostLimit, MaxConsecutiveErrors, MaxModelCalls, MaxToolCalls, MaxTurns, TokenLimit
+from monitor.conditions import (
+    Condition,
+    CostLimit,
+    MaxConsecutiveErrors,
+    MaxModelCalls,
+    MaxToolCalls,
+    MaxTurns,
+    TokenLimit,
+)
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import Phase, RunState
@@ -103,7 +111,9 @@ def test_the_sentence_names_the_kind_and_what_is_an_estimate():
     ],
 )
 def test_headroom_is_what_the_model_may_still_write(limit: TokenLimit, used: Usage, headroom: int | None):
-    """Input does not grow while a stream runs; a limit on it alone waits for the provider's report."""
+    """Input does not grow while a stream runs; a limit on it alone waits for the provider's
+    report.
+    """
     assert limit.token_headroom(RunState(usage=used)) == headroom
 
 
@@ -131,7 +141,9 @@ def test_the_rounding_of_a_sum_is_no_cost():
 
 
 def test_the_sentence_says_what_is_spent_and_whether_it_is_an_estimate():
-    exact, guessed = (CostLimit(0.5).evaluate(RunState(cost_usd=0.75, usage_estimated=guess)) for guess in (False, True))
+    exact, guessed = (
+        CostLimit(0.5).evaluate(RunState(cost_usd=0.75, usage_estimated=guess)) for guess in (False, True)
+    )
     assert exact is not None
     assert exact.detail == "0.75 USD are spent, the limit is 0.5 USD"
     assert guessed is not None
@@ -145,7 +157,9 @@ def test_what_may_still_be_spent_is_counted_in_dollars_and_not_in_tokens(spent: 
     assert CostLimit(2).token_headroom(RunState(cost_usd=spent)) is None
 
 
-@pytest.mark.parametrize("usd", [0, -1, True, float("nan"), float("inf"), "2", None, [2], 10**400], ids=lambda value: repr(value)[:9])
+@pytest.mark.parametrize(
+    "usd", [0, -1, True, float("nan"), float("inf"), "2", None, [2], 10**400], ids=lambda value: repr(value)[:9]
+)
 def test_what_are_no_dollars_is_refused_by_name(usd: Any):
     with pytest.raises(ConfigError, match=r"CostLimit\.usd must be a finite number above 0"):
         CostLimit(usd)
@@ -202,7 +216,9 @@ class Provider:
 
 
 async def driven(stop_when: Condition, provider: Provider, *, ask: bool = True) -> monitor.Outcome:
-    """A caller's loop, which would go on for ten turns. `ask`: between turns it asks the guard, as it should."""
+    """A caller's loop, which would go on for ten turns. `ask`: between turns it asks the guard, as
+    it should.
+    """
     async with monitor.Guard(stop_when=stop_when, detectors=None) as guard:
         for _ in range(10):
             async with guard.watch(provider) as watched:
@@ -219,7 +235,12 @@ async def driven(stop_when: Condition, provider: Provider, *, ask: bool = True) 
 async def test_a_run_of_at_most_three_turns_does_not_open_a_fourth_stream(*, ask: bool):
     provider = Provider()
     outcome = await driven(MaxTurns(3), provider, ask=ask)
-    assert (outcome.reason, outcome.limit, outcome.value, outcome.source) == (TerminateReason.MAX_TURNS, 3, 3, "max_turns")
+    assert (outcome.reason, outcome.limit, outcome.value, outcome.source) == (
+        TerminateReason.MAX_TURNS,
+        3,
+        3,
+        "max_turns",
+    )
     assert (provider.opened, outcome.turns, outcome.text) == (3, 3, WORDS)
     assert not outcome.ok
 
@@ -250,7 +271,9 @@ async def test_a_run_of_at_most_three_tool_calls_ends_in_the_middle_of_the_strea
 
 
 class Flaky:
-    """Streams that follow a script, a letter a stream: `F` fails, `.` answers, a digit asks for so many tools."""
+    """Streams that follow a script, a letter a stream: `F` fails, `.` answers, a digit asks for so
+    many tools.
+    """
 
     def __init__(self, script: str) -> None:
         self.script = script
@@ -262,11 +285,18 @@ class Flaky:
         if letter == "F":
             raise ConnectionError("the line is down")
         calls = int(letter) if letter.isdigit() else 0
-        return answer(*(monitor.chunks.ToolCall(f"c{self.opened}.{n}", "fetch", {"turn": self.opened, "n": n}) for n in range(calls)))
+        return answer(
+            *(
+                monitor.chunks.ToolCall(f"c{self.opened}.{n}", "fetch", {"turn": self.opened, "n": n})
+                for n in range(calls)
+            )
+        )
 
 
 async def erring(script: str, results: str, *, limit: int = 3) -> tuple[monitor.Outcome, int]:
-    """A caller who tries again. `results`: of all tools in turn, `x` an error, `o` a success, `v` a refusal of the guard's own."""
+    """A caller who tries again. `results`: of all tools in turn, `x` an error, `o` a success, `v` a
+    refusal of the guard's own.
+    """
     provider, answers = Flaky(script), iter(results)
     async with monitor.Guard(stop_when=MaxConsecutiveErrors(limit), detectors=None) as guard:
         while provider.opened < len(script):

@@ -50,14 +50,18 @@ def histories_of(words: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[RawMe
     raw = st.builds(
         RawMessage,
         st.sampled_from(["user", "assistant", "assistant", "tool", "system"]),
-        st.lists(st.one_of(texts, thoughts, media, calls, calls, results, results, st.just(Unread("a thing"))), max_size=4).map(tuple),
+        st.lists(
+            st.one_of(texts, thoughts, media, calls, calls, results, results, st.just(Unread("a thing"))), max_size=4
+        ).map(tuple),
         st.booleans(),
         st.none(),
         st.booleans(),
     )
     user = st.builds(UserMessage, st.lists(texts | media, max_size=3).map(tuple))
     assistant = st.builds(
-        AssistantMessage, st.lists(texts | thoughts | calls, max_size=4).map(tuple), st.lists(results, max_size=3).map(tuple)
+        AssistantMessage,
+        st.lists(texts | thoughts | calls, max_size=4).map(tuple),
+        st.lists(results, max_size=3).map(tuple),
     )
     return st.lists(st.one_of(raw, raw, user, assistant), max_size=12).map(tuple)
 

@@ -61,14 +61,29 @@ def test_thoughts_are_not_recorded_unless_the_provider_wants_them_back():
 
 @pytest.mark.feature("GZ-06")
 def test_text_in_pieces_is_recorded_as_one_text_and_calls_in_pieces_of_their_own_are_all_kept():
-    pieces = [said("I ", partial=True), said("look.", Reasoning("hm"), partial=True), said("", CALL, partial=True), said(CALL)]
+    pieces = [
+        said("I ", partial=True),
+        said("look.", Reasoning("hm"), partial=True),
+        said("", CALL, partial=True),
+        said(CALL),
+    ]
     assert list(recorded([user("go"), *pieces])) == [user("go"), said("I look.", CALL, CALL)]
 
 
 @pytest.mark.feature("GZ-06")
 def test_a_placeholder_stands_where_the_model_said_nothing():
-    assert list(recorded([user("go"), said(Reasoning("hm")), user("well?")])) == [user("go"), said(SILENT), user("well?")]
-    assert list(recorded([user("go"), said(CALL), RESULT, user("stop")])) == [user("go"), said(CALL), RESULT, said(SILENT), user("stop")]
+    assert list(recorded([user("go"), said(Reasoning("hm")), user("well?")])) == [
+        user("go"),
+        said(SILENT),
+        user("well?"),
+    ]
+    assert list(recorded([user("go"), said(CALL), RESULT, user("stop")])) == [
+        user("go"),
+        said(CALL),
+        RESULT,
+        said(SILENT),
+        user("stop"),
+    ]
     assert list(recorded([user("go"), said("")])) == [user("go"), said(SILENT)]
 
 

@@ -1,4 +1,6 @@
-"""Where a history is cut in two. Rows C* are those of pi and LangChain, rows P* those of Gemini CLI."""
+"""Where a history is cut in two. Rows C* are those of pi and LangChain, rows P* those of Gemini
+CLI.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def at(cut: Cut | None) -> int | None:
 
 
 @pytest.mark.feature("OC-05")
-@pytest.mark.parametrize(("usable", "budget"), [(0, 2_000), (8_000, 2_000), (20_000, 5_000), (32_000, 8_000), (1_000_000, 8_000)])
+@pytest.mark.parametrize(
+    ("usable", "budget"), [(0, 2_000), (8_000, 2_000), (20_000, 5_000), (32_000, 8_000), (1_000_000, 8_000)]
+)
 def test_the_budget_of_the_tail_is_a_quarter_of_what_is_usable_between_2000_and_8000(usable: int, budget: int):
     assert tail_budget(usable) == budget
 
@@ -150,7 +154,11 @@ def test_c15_messages_that_the_program_put_at_the_head_are_not_taken_for_user_me
     assert cut_by_turns(messages, 8_000, head=2, tail_turns=3) == Cut(8, None, 0)
     cut = cut_by_turns(messages, 8_000, head=2)
     assert cut is not None
-    assert cut.edit(0, (user("summary"),), start=2).applied_to(messages) == (*messages[:2], user("summary"), *messages[4:])
+    assert cut.edit(0, (user("summary"),), start=2).applied_to(messages) == (
+        *messages[:2],
+        user("summary"),
+        *messages[4:],
+    )
 
 
 def test_thinking_is_not_torn_from_what_it_led_to():
@@ -244,15 +252,21 @@ messages = st.lists(
 
 
 @given(messages, st.integers(0, 400), st.sampled_from([None, 0, 1, 2, 5]), st.integers(0, 3))
-def test_a_tail_by_turns_is_within_its_budget_and_as_long_as_it_can_be(talk: Any, budget: int, tail_turns: int | None, head: int) -> None:
-    """Against opencode's way of doing it: whole turns from the newest, then the longest fitting end of the next one."""
+def test_a_tail_by_turns_is_within_its_budget_and_as_long_as_it_can_be(
+    talk: Any, budget: int, tail_turns: int | None, head: int
+) -> None:
+    """Against opencode's way of doing it: whole turns from the newest, then the longest fitting end
+    of the next one.
+    """
     head = min(head, len(talk))
     size = lambda start, stop: sum(1 + len(message.content) for message in talk[start:stop])  # noqa: E731
     cut = cut_by_turns(talk, budget, tail_turns=tail_turns, head=head, tokens=lambda message: 1 + len(message.content))
     if cut is None:
         assert head == len(talk)
         return
-    starts = [index for index in range(head, len(talk)) if index == head or not isinstance(talk[index], AssistantMessage)]
+    starts = [
+        index for index in range(head, len(talk)) if index == head or not isinstance(talk[index], AssistantMessage)
+    ]
     chosen = starts if tail_turns is None else starts[len(starts) - min(tail_turns, len(starts)) :]
     keep, left = len(talk), budget
     for start in reversed(chosen):
@@ -270,4 +284,8 @@ def test_a_tail_by_turns_is_within_its_budget_and_as_long_as_it_can_be(talk: Any
 
 def _torn(talk: Any, index: int) -> bool:
     before, after = talk[index - 1], talk[index]
-    return isinstance(before, AssistantMessage) and isinstance(before.content[-1], Reasoning) and isinstance(after, AssistantMessage)
+    return (
+        isinstance(before, AssistantMessage)
+        and isinstance(before.content[-1], Reasoning)
+        and isinstance(after, AssistantMessage)
+    )

@@ -1,4 +1,6 @@
-"""Whatever was in a history: once it is repaired, every provider's form of it is valid, by our rules and by the SDKs' types."""
+"""Whatever was in a history: once it is repaired, every provider's form of it is valid, by our
+rules and by the SDKs' types.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""When a conversation has come to what may be used of its window: seen before a call, and when an answer has come (OC-04)."""
+"""When a conversation has come to what may be used of its window: seen before a call, and when an
+answer has come (OC-04).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ def test_when_an_answer_has_come_it_goes_by_the_provider_s_count():
     assert fullness.before_call(None, ()) is None
     full = fullness.after_call(usage(49_000, 1_000), well=True)
     assert full is not None
-    assert (full.tokens, full.detail.partition(";")[0]) == (50_000, "the provider counted 50,000 tokens, the answer included")
+    assert (full.tokens, full.detail.partition(";")[0]) == (
+        50_000,
+        "the provider counted 50,000 tokens, the answer included",
+    )
 
 
 def test_what_was_reported_counts_before_the_next_call_too():

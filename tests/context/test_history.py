@@ -146,7 +146,9 @@ def test_a_result_without_its_call_has_no_way_in():
 
 
 @given(st.data())
-def test_whatever_is_proposed_and_committed_when_the_history_is_what_an_editor_by_hand_would_write(data: st.DataObject) -> None:
+def test_whatever_is_proposed_and_committed_when_the_history_is_what_an_editor_by_hand_would_write(
+    data: st.DataObject,
+) -> None:
     """Against a model that keeps, for every message, a name that no other message ever had."""
     history, names = History(), 0
     line: list[str] = []

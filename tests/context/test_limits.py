@@ -20,7 +20,11 @@ def turns(count: int) -> tuple[Message, ...]:
 def test_the_limit_is_by_kind_of_session_and_by_user_before_that():
     limits = HistoryLimits(direct=20, channel=50, group=30, users={"ada": 5, "bob": None})
     assert [limits.of(kind) for kind in ("direct", "channel", "group")] == [KeepTurns(20), KeepTurns(50), KeepTurns(30)]
-    assert (limits.of("direct", "ada"), limits.of("direct", "bob"), limits.of("direct", "eve")) == (KeepTurns(5), None, KeepTurns(20))
+    assert (limits.of("direct", "ada"), limits.of("direct", "bob"), limits.of("direct", "eve")) == (
+        KeepTurns(5),
+        None,
+        KeepTurns(20),
+    )
     assert limits.of("group", "ada") == KeepTurns(30)
     assert HistoryLimits().of("channel") is None
 
@@ -38,7 +42,14 @@ def test_what_stands_at_the_head_stays_and_counts_as_no_turn():
 
 
 def test_nothing_goes_up_to_one_and_a_half_times_the_limit():
-    assert [len(user_turns(KeepTurns(10).reduce(turns(n)))) for n in (10, 15, 16, 17, 20, 21)] == [10, 15, 11, 12, 10, 11]
+    assert [len(user_turns(KeepTurns(10).reduce(turns(n)))) for n in (10, 15, 16, 17, 20, 21)] == [
+        10,
+        15,
+        11,
+        12,
+        10,
+        11,
+    ]
     assert [len(user_turns(KeepTurns(1).reduce(turns(n)))) for n in (1, 2, 9)] == [1, 1, 1]
 
 

@@ -20,7 +20,9 @@ def test_a_summariser_reads_the_names_of_media_and_short_results():
     assert len(results(read)[0]) < 2_100
 
 
-@pytest.mark.parametrize("media", [Media("application/pdf", uri="https://example.com/a"), Media("application/pdf", data="JVBERi0=")])
+@pytest.mark.parametrize(
+    "media", [Media("application/pdf", uri="https://example.com/a"), Media("application/pdf", data="JVBERi0=")]
+)
 def test_media_without_a_name_are_a_file(media: Media):
     assert words((without_media(user(media)),)) == ["[Attached application/pdf: file]"]
 

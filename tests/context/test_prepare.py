@@ -32,7 +32,11 @@ def test_the_limit_sees_a_clean_history_and_what_it_leaves_is_repaired():
     assert seen == [(GO, TURN)]
     assert isinstance(messages[1], AssistantMessage)
     assert messages[1].results[0].is_error
-    assert [one.kind for one in report.repairs] == [RepairKind.RESULT_ORPHANED, RepairKind.MESSAGE_DROPPED, RepairKind.RESULT_ADDED]
+    assert [one.kind for one in report.repairs] == [
+        RepairKind.RESULT_ORPHANED,
+        RepairKind.MESSAGE_DROPPED,
+        RepairKind.RESULT_ADDED,
+    ]
 
 
 def test_without_a_limit_a_clean_history_is_the_same_object():

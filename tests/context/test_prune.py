@@ -1,4 +1,6 @@
-"""Old results and old large arguments go, the newest stay. Rows M* are those of Gemini CLI's own tests."""
+"""Old results and old large arguments go, the newest stay. Rows M* are those of Gemini CLI's own
+tests.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +176,13 @@ def arguments(messages: tuple[Message, ...]) -> list[Any]:
 
 
 def test_s25a_large_arguments_of_old_writes_go_and_everything_else_stays():
-    old = (user("go"), written("x" * 5_000), written("x" * 2_000), written("x" * 5_000, name="search"), written("short"))
+    old = (
+        user("go"),
+        written("x" * 5_000),
+        written("x" * 2_000),
+        written("x" * 5_000, name="search"),
+        written("short"),
+    )
     messages: tuple[Message, ...] = (*old, *[said("hm")] * 19, written("y" * 5_000))
     pruned = PruneArguments().reduce(messages)
     assert arguments(pruned)[0] == {"path": "a.py", "content": "x" * 20 + "... [5000 characters cleared]"}
@@ -204,7 +212,12 @@ def test_arguments_of_every_tool_go_where_that_is_asked_for():
     everything = PruneArguments(tools=None, protect_messages=0)
     messages = (user("go"), written("x" * 5_000, name="search", n=3, deep={"x": "y" * 5_000}))
     (pruned,) = arguments(everything.reduce(messages))
-    assert pruned == {"path": "a.py", "content": "x" * 20 + "... [5000 characters cleared]", "n": 3, "deep": {"x": "y" * 5_000}}
+    assert pruned == {
+        "path": "a.py",
+        "content": "x" * 20 + "... [5000 characters cleared]",
+        "n": 3,
+        "deep": {"x": "y" * 5_000},
+    }
 
 
 @pytest.mark.parametrize("given", ['{"content": "xxx', None, ["x" * 5_000]])

@@ -1,4 +1,6 @@
-"""Histories in the words of four providers, as raw messages. That they are sent again as they stood is tested in test_forms.py."""
+"""Histories in the words of four providers, as raw messages. That they are sent again as they stood
+is tested in test_forms.py.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,18 @@ def parts(form: Form, message: Any) -> tuple[Any, ...]:
             {"function_call": {"id": "1", "name": "look", "args": {"p": 1}}, "thought_signature": b"sig"},
             (Reasoning("", "c2ln"), ToolCall("1", "look", {"p": 1})),
         ),
-        ({"functionResponse": {"id": "1", "name": "look", "response": {"output": "seen"}}}, (ToolResult("1", "look", "seen"),)),
-        ({"functionResponse": {"name": "look", "response": {"error": "no"}}}, (ToolResult("", "look", "no", is_error=True),)),
-        ({"functionResponse": {"name": "look", "response": {"b": 1, "a": 2}}}, (ToolResult("", "look", '{"a": 2, "b": 1}'),)),
+        (
+            {"functionResponse": {"id": "1", "name": "look", "response": {"output": "seen"}}},
+            (ToolResult("1", "look", "seen"),),
+        ),
+        (
+            {"functionResponse": {"name": "look", "response": {"error": "no"}}},
+            (ToolResult("", "look", "no", is_error=True),),
+        ),
+        (
+            {"functionResponse": {"name": "look", "response": {"b": 1, "a": 2}}},
+            (ToolResult("", "look", '{"a": 2, "b": 1}'),),
+        ),
         ({"inlineData": {"mimeType": "image/png", "data": PIXEL}}, (Media("image/png", PIXEL),)),
         ({"file_data": {"mime_type": "image/png", "file_uri": "gs://a"}}, (Media("image/png", uri="gs://a"),)),
         ({"executableCode": {"code": "1"}}, (Unread("executable_code"),)),
@@ -60,7 +71,12 @@ def test_objects_of_the_google_sdk_are_read_as_they_are():
     types = pytest.importorskip("google.genai.types")
     content = types.Content(
         role="model",
-        parts=[types.Part(thought_signature=b"sig", function_call=types.FunctionCall(id="1", name="look", args={"camelCase": {"aB": 1}}))],
+        parts=[
+            types.Part(
+                thought_signature=b"sig",
+                function_call=types.FunctionCall(id="1", name="look", args={"camelCase": {"aB": 1}}),
+            )
+        ],
     )
     assert one("gemini", content) == RawMessage(
         "assistant", (Reasoning("", "c2ln"), ToolCall("1", "look", {"camelCase": {"aB": 1}})), partial=True
@@ -75,7 +91,10 @@ def test_a_chat_with_a_call():
         {"role": "developer", "content": "Be brief."},
         {
             "role": "user",
-            "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}],
+            "content": [
+                {"type": "text", "text": "What?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+            ],
         },
         {
             "role": "assistant",
@@ -83,7 +102,11 @@ def test_a_chat_with_a_call():
             "reasoning_content": "hm",
             "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"p": 1}'}}],
         },
-        {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "se"}, {"type": "text", "text": "en"}]},
+        {
+            "role": "tool",
+            "tool_call_id": "1",
+            "content": [{"type": "text", "text": "se"}, {"type": "text", "text": "en"}],
+        },
     ]
     assert list(read("openai-chat", history)) == [
         RawMessage("system", (Text("Be brief."),)),
@@ -93,7 +116,9 @@ def test_a_chat_with_a_call():
     ]
 
 
-@pytest.mark.parametrize(("written", "arguments"), [('{"p', '{"p'), ("", None), ("[1]", "[1]"), ({"p": 1}, {"p": 1}), (None, None)])
+@pytest.mark.parametrize(
+    ("written", "arguments"), [('{"p', '{"p'), ("", None), ("[1]", "[1]"), ({"p": 1}, {"p": 1}), (None, None)]
+)
 def test_arguments_that_are_no_object_stay_as_they_were_written(written: Any, arguments: Any) -> None:
     message = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": written}}]}
     assert parts("openai-chat", message) == (ToolCall("1", "look", arguments),)
@@ -102,15 +127,25 @@ def test_arguments_that_are_no_object_stay_as_they_were_written(written: Any, ar
 def test_calls_of_the_old_kind_and_of_custom_tools():
     legacy = {"role": "assistant", "function_call": {"name": "look", "arguments": "{}"}}
     assert parts("openai-chat", legacy) == (ToolCall("", "look", {}),)
-    assert parts("openai-chat", {"role": "function", "name": "look", "content": "seen"}) == (ToolResult("", "look", "seen"),)
-    custom = {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "patch", "input": "*"}}]}
+    assert parts("openai-chat", {"role": "function", "name": "look", "content": "seen"}) == (
+        ToolResult("", "look", "seen"),
+    )
+    custom = {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "patch", "input": "*"}}],
+    }
     assert parts("openai-chat", custom) == (ToolCall("1", "patch", {"input": "*"}),)
 
 
 def test_items_of_a_response_become_one_turn():
     items = [
         {"role": "user", "content": "go"},
-        {"type": "reasoning", "id": "rs_1", "encrypted_content": "xyz", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "encrypted_content": "xyz",
+            "summary": [{"type": "summary_text", "text": "hm"}],
+        },
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
         {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "1", "output": "seen"},
@@ -148,7 +183,10 @@ def test_items_of_a_response_become_one_turn():
             },
             (ToolResult("1", "", ""), Media("image/png", PIXEL)),
         ),
-        ({"type": "document", "title": "t", "source": {"type": "text", "data": "Hi"}}, (Media("text/plain", "SGk=", name="t"),)),
+        (
+            {"type": "document", "title": "t", "source": {"type": "text", "data": "Hi"}},
+            (Media("text/plain", "SGk=", name="t"),),
+        ),
         ({"type": "image", "source": {"type": "url", "url": "https://a"}}, (Media("image/png", uri="https://a"),)),
         ({"type": "server_tool_use", "id": "1"}, (Unread("a block of type 'server_tool_use'"),)),
     ],
@@ -162,7 +200,8 @@ def test_a_block_of_anthropic(block: dict[str, Any], expected: tuple[Any, ...]) 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("bad", "said"), [(3, "message 1 is int, not an object"), ({"role": "narrator"}, "message 1: its role is 'narrator'")]
+    ("bad", "said"),
+    [(3, "message 1 is int, not an object"), ({"role": "narrator"}, "message 1: its role is 'narrator'")],
 )
 def test_what_is_no_message_is_an_error_that_says_which(form: Form, bad: Any, said: str) -> None:
     good = {"role": "user", "content": "go", "parts": []}
@@ -175,14 +214,43 @@ def test_an_unknown_form_is_an_error_at_once():
         read("bard", [])  # type: ignore[arg-type]
 
 
-KEYS = ["type", "role", "parts", "content", "text", "id", "name", "input", "args", "functionCall", "function_response", "source", "summary"]
-KEYS += ["tool_calls", "function", "arguments", "output", "call_id", "inlineData", "data", "mimeType", "thoughtSignature"]
+KEYS = [
+    "type",
+    "role",
+    "parts",
+    "content",
+    "text",
+    "id",
+    "name",
+    "input",
+    "args",
+    "functionCall",
+    "function_response",
+    "source",
+    "summary",
+]
+KEYS += [
+    "tool_calls",
+    "function",
+    "arguments",
+    "output",
+    "call_id",
+    "inlineData",
+    "data",
+    "mimeType",
+    "thoughtSignature",
+]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["", "text", "tool_use", "function_call", "\ud800", "{}"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["", "text", "tool_use", "function_call", "\ud800", "{}"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=20,
 )
-MESSAGES = st.lists(st.dictionaries(st.sampled_from(["type", "parts", "content", "tool_calls", "output"]), JSON), max_size=4)
+MESSAGES = st.lists(
+    st.dictionaries(st.sampled_from(["type", "parts", "content", "tool_calls", "output"]), JSON), max_size=4
+)
 
 
 @pytest.mark.parametrize("form", FORMS)

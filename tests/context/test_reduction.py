@@ -1,4 +1,6 @@
-"""Reductions are proposed with their gain and their price, and whatever is done to a history, it stays one that every provider takes."""
+"""Reductions are proposed with their gain and their price, and whatever is done to a history, it
+stays one that every provider takes.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,15 @@ def test_a_reduction_says_what_it_saves_and_from_where_on_the_provider_reads_ane
     assert reduction is not None
     assert reduction.breaks_at == 3
     assert reduction.changed == 1
-    before, after = (sum(map(message_tokens, messages)) for messages in (history.messages, reduction.edit.applied_to(history.messages)))
+    before, after = (
+        sum(map(message_tokens, messages))
+        for messages in (history.messages, reduction.edit.applied_to(history.messages))
+    )
     assert reduction.saved_tokens == before - after
     assert reduction.reread_tokens == sum(map(message_tokens, reduction.edit.applied_to(history.messages)[3:]))
     assert (
-        reduction.edit.note == f"truncate: about {before - after} tokens less in 1 of 6 messages; the cached prefix ends before message 3"
+        reduction.edit.note
+        == f"truncate: about {before - after} tokens less in 1 of 6 messages; the cached prefix ends before message 3"
     )
     assert history.messages == LONG
 
@@ -58,10 +64,22 @@ def test_several_reducers_are_one_edit_that_breaks_the_cached_prefix_once():
     history = History(LONG)
     reduction = propose_edit(history, DropMedia(1), PruneResults(), ClipResults())
     assert reduction is not None
-    assert (reduction.edit.kind, reduction.edit.start, reduction.edit.stop, reduction.changed) == ("media+truncate", 0, 4, 2)
+    assert (reduction.edit.kind, reduction.edit.start, reduction.edit.stop, reduction.changed) == (
+        "media+truncate",
+        0,
+        4,
+        2,
+    )
     done = history.commit(reduction.edit)
     assert isinstance(done, Committed)
-    assert [new is old for new, old in zip(history.messages, LONG, strict=True)] == [False, True, True, False, True, True]
+    assert [new is old for new, old in zip(history.messages, LONG, strict=True)] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
     assert [history.behind(n, n + 1) for n in range(6)] == [(message,) for message in LONG]
     assert propose_edit(history, DropMedia(1), PruneResults(), ClipResults()) is None
 
@@ -103,17 +121,21 @@ def test_the_head_can_be_given():
 
 
 def test_in_memory_the_same_reducers_make_a_request():
-    assert reduced(LONG, DropMedia(1), ClipResults()) == propose_edit(History(LONG), DropMedia(1), ClipResults()).edit.applied_to(LONG)  # type: ignore[union-attr]
+    assert reduced(LONG, DropMedia(1), ClipResults()) == propose_edit(
+        History(LONG), DropMedia(1), ClipResults()
+    ).edit.applied_to(LONG)  # type: ignore[union-attr]
     assert reduced(LONG, PruneResults()) is LONG
 
 
 def test_the_size_of_a_message_is_that_of_all_its_parts():
     assert message_tokens(user(tokens(10), IMAGE)) == 10 + IMAGE_TOKENS + 2 * MESSAGE_TOKENS
     turn = AssistantMessage(
-        (Reasoning(tokens(5)), Text(tokens(7)), ToolCall("1", "look", {"a": "b"})), (ToolResult("1", "look", tokens(3)),)
+        (Reasoning(tokens(5)), Text(tokens(7)), ToolCall("1", "look", {"a": "b"})),
+        (ToolResult("1", "look", tokens(3)),),
     )
     arguments = 4  # 25 eighths, rounded up
-    assert message_tokens(turn) == 5 + 7 + 1 + arguments + 1 + 3 + 3 * MESSAGE_TOKENS  # of the message, the call, the result
+    # of the message, the call, the result
+    assert message_tokens(turn) == 5 + 7 + 1 + arguments + 1 + 3 + 3 * MESSAGE_TOKENS
 
 
 # --- laws
@@ -145,10 +167,15 @@ def cuts(history: History, data: st.DataObject) -> Cut | None:
     match data.draw(st.sampled_from(["turns", "tokens", "share"])):
         case "turns":
             return cut_by_turns(
-                history.messages, data.draw(st.integers(0, 2_000)), tail_turns=data.draw(st.sampled_from([None, 0, 2])), head=head
+                history.messages,
+                data.draw(st.integers(0, 2_000)),
+                tail_turns=data.draw(st.sampled_from([None, 0, 2])),
+                head=head,
             )
         case "tokens":
-            return cut_by_tokens(history.messages, data.draw(st.integers(0, 2_000)), whole_turns=data.draw(st.booleans()), head=head)
+            return cut_by_tokens(
+                history.messages, data.draw(st.integers(0, 2_000)), whole_turns=data.draw(st.booleans()), head=head
+            )
         case _:
             return cut_by_share(history.messages, data.draw(st.sampled_from([0.1, 0.7])), head=head)
 
@@ -184,7 +211,9 @@ def test_any_sequence_of_reductions_and_cuts_leaves_a_valid_history_in_order(
 
 
 @given(st.lists(grown, max_size=12).map(tuple), reducers, st.integers(0, 3))
-def test_every_reducer_does_nothing_the_second_time_and_nothing_to_the_head(talk: tuple[Message, ...], reducer: Reducer, head: int) -> None:
+def test_every_reducer_does_nothing_the_second_time_and_nothing_to_the_head(
+    talk: tuple[Message, ...], reducer: Reducer, head: int
+) -> None:
     head = min(head, len(talk))
     once = reducer.reduce(talk, head=head)
     assert all(new is old for new, old in zip(once[:head], talk[:head], strict=True))
@@ -193,12 +222,18 @@ def test_every_reducer_does_nothing_the_second_time_and_nothing_to_the_head(talk
 
 
 @given(st.lists(grown, max_size=12).map(tuple), reducers)
-def test_no_reducer_touches_what_the_user_said_or_how_a_call_was_answered(talk: tuple[Message, ...], reducer: Reducer) -> None:
+def test_no_reducer_touches_what_the_user_said_or_how_a_call_was_answered(
+    talk: tuple[Message, ...], reducer: Reducer
+) -> None:
     once = reducer.reduce(talk)
     for new, old in zip(once, talk[len(talk) - len(once) :], strict=True):
         assert type(new) is type(old)
         if isinstance(new, UserMessage):
             assert new.content[0] is old.content[0]
         elif isinstance(old, AssistantMessage):
-            assert [(one.id, one.name, one.is_error) for one in new.results] == [(one.id, one.name, one.is_error) for one in old.results]
-            assert [part.id for part in new.content if isinstance(part, ToolCall)] == [p.id for p in old.content if isinstance(p, ToolCall)]
+            assert [(one.id, one.name, one.is_error) for one in new.results] == [
+                (one.id, one.name, one.is_error) for one in old.results
+            ]
+            assert [part.id for part in new.content if isinstance(part, ToolCall)] == [
+                p.id for p in old.content if isinstance(p, ToolCall)
+            ]

@@ -1,4 +1,6 @@
-"""Any history becomes one that every provider takes; what is in order is not touched. Rows H* are those of the field's own tests."""
+"""Any history becomes one that every provider takes; what is in order is not touched. Rows H* are
+those of the field's own tests.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def kinds(history: Any, **options: Any) -> list[RepairKind]:
 
 CLEAN: tuple[Message, ...] = (
     asked(),
-    AssistantMessage((Reasoning("hm", "c2ln"), Text("I look."), call("1"), call("2")), (result("1"), result("2")), FinishReason.DONE),
+    AssistantMessage(
+        (Reasoning("hm", "c2ln"), Text("I look."), call("1"), call("2")), (result("1"), result("2")), FinishReason.DONE
+    ),
     asked("and?"),
     AssistantMessage((Text("Done."),)),
 )
@@ -73,7 +77,13 @@ def test_a_message_with_nothing_wrong_comes_back_as_the_same_object_beside_other
 
 
 def test_raw_messages_with_nothing_wrong_become_messages_without_a_repair():
-    raw = [user("go"), said("I look.", call("1"), call("2")), tool(result("1", name="")), tool(result("2", name="")), said("Done.")]
+    raw = [
+        user("go"),
+        said("I look.", call("1"), call("2")),
+        tool(result("1", name="")),
+        tool(result("2", name="")),
+        said("Done."),
+    ]
     messages, report = repair(raw)
     assert messages == (
         asked(),
@@ -91,7 +101,9 @@ def test_h1_a_missing_result_is_an_error_and_a_displaced_one_is_moved_before_the
     messages, report = repair([user("go"), said(call("1"), call("2")), user("well?"), tool(result("2"))])
     assert messages == (
         asked(),
-        AssistantMessage((call("1"), call("2")), (ToolResult("1", "look", NOT_CARRIED_OUT, is_error=True), result("2"))),
+        AssistantMessage(
+            (call("1"), call("2")), (ToolResult("1", "look", NOT_CARRIED_OUT, is_error=True), result("2"))
+        ),
         asked("well?"),
     )
     assert [(one.kind, one.index) for one in report.repairs] == [(Kind.RESULT_ADDED, 1), (Kind.RESULT_MOVED, 3)]
@@ -130,14 +142,19 @@ def test_a_result_that_stands_before_its_call_is_moved_behind_it():
 def test_calls_that_share_an_id_are_matched_by_occurrence_and_told_apart():
     raw = [user("go"), said(call("a"), call("a")), tool(result("a", text="one")), tool(result("a", text="two"))]
     messages, report = repair(raw)
-    assert messages[1] == AssistantMessage((call("a"), call("a_2")), (result("a", text="one"), result("a_2", text="two")))
+    assert messages[1] == AssistantMessage(
+        (call("a"), call("a_2")), (result("a", text="one"), result("a_2", text="two"))
+    )
     assert [one.kind for one in report.repairs] == [Kind.ID_REWRITTEN]
 
 
 def test_a_result_belongs_to_the_newest_turn_with_an_open_call_of_its_id():
     raw = [user("go"), said(call("a")), user("again"), said(call("a")), tool(result("a", text="new"))]
     messages, _ = repair(raw)
-    assert [message.results[0].text for message in messages if isinstance(message, AssistantMessage)] == [NOT_CARRIED_OUT, "new"]
+    assert [message.results[0].text for message in messages if isinstance(message, AssistantMessage)] == [
+        NOT_CARRIED_OUT,
+        "new",
+    ]
 
 
 def test_an_id_that_is_used_again_in_a_later_turn_is_left_where_the_provider_minds_only_the_turn():
@@ -211,7 +228,10 @@ def test_an_interruption_is_of_the_whole_turn_though_only_its_last_piece_says_so
 
 def test_an_interrupted_turn_and_its_next_attempt_are_two_turns():
     raw = [user("go"), said("I lo", interrupted=True, partial=True), said("I look", call()), tool(result())]
-    assert repair(raw)[0][1:] == (AssistantMessage((Text("I lo"),)), AssistantMessage((Text("I look"), call()), (result(),)))
+    assert repair(raw)[0][1:] == (
+        AssistantMessage((Text("I lo"),)),
+        AssistantMessage((Text("I look"), call()), (result(),)),
+    )
 
 
 # --- broken calls
@@ -225,7 +245,10 @@ def test_h7_a_call_without_arguments_or_name_is_dropped_and_an_empty_turn_with_i
 
 
 def test_the_result_of_a_dropped_call_goes_with_it():
-    assert repair([user("go"), said("Hm.", call(name="")), tool(result(name=""))])[0] == (asked(), AssistantMessage((Text("Hm."),)))
+    assert repair([user("go"), said("Hm.", call(name="")), tool(result(name=""))])[0] == (
+        asked(),
+        AssistantMessage((Text("Hm."),)),
+    )
 
 
 def test_a_call_without_a_name_takes_that_of_its_result():
@@ -240,7 +263,9 @@ def test_a_call_that_was_answered_stays_even_without_arguments():
 
 def test_arguments_in_a_string_are_read_and_half_of_them_are_kept_with_an_error():
     half = '{"path": "a'
-    messages, report = repair([user("go"), said(call("1", arguments='{"path": "a.py"}'), call("2", arguments=half)), tool(result("1"))])
+    messages, report = repair(
+        [user("go"), said(call("1", arguments='{"path": "a.py"}'), call("2", arguments=half)), tool(result("1"))]
+    )
     assert messages[1] == AssistantMessage(
         (call("1"), call("2", arguments=half)), (result("1"), ToolResult("2", "look", CUT_OFF, is_error=True))
     )
@@ -248,15 +273,22 @@ def test_arguments_in_a_string_are_read_and_half_of_them_are_kept_with_an_error(
 
 
 def test_h9_names_are_trimmed_and_then_matched_with_the_tools_that_there_are():
-    raw = [user("go"), said("Hm.", call("1", " look "), call("2", "gone"), call("3", "left")), tool(result("3", "left"))]
+    raw = [
+        user("go"),
+        said("Hm.", call("1", " look "), call("2", "gone"), call("3", "left")),
+        tool(result("3", "left")),
+    ]
     messages, report = repair(raw, tools={"look"})
     turn = messages[1]
-    assert [part.name for part in turn.content if isinstance(part, ToolCall)] == ["look", "left"]  # what was carried out, was
+    # what was carried out, was
+    assert [part.name for part in turn.content if isinstance(part, ToolCall)] == ["look", "left"]
     assert report.counts == {Kind.NAME_REWRITTEN: 1, Kind.CALL_DROPPED: 1, Kind.RESULT_ADDED: 1}
 
 
 def test_names_and_ids_that_no_provider_takes_are_rewritten_on_both_sides():
-    messages, report = repair([user("go"), said(call("call 1|fc", "web search!")), tool(result("call 1|fc", "web search!"))])
+    messages, report = repair(
+        [user("go"), said(call("call 1|fc", "web search!")), tool(result("call 1|fc", "web search!"))]
+    )
     turn = messages[1]
     assert isinstance(turn, AssistantMessage)
     (one,) = (part for part in turn.content if isinstance(part, ToolCall))
@@ -294,7 +326,9 @@ def test_h12_after_a_compaction_only_orphans_are_removed():
 
 
 def test_partial_records_of_the_assistant_one_after_another_are_one_turn():
-    """As streams are recorded: parallel calls in pieces of their own belong together, and are answered together."""
+    """As streams are recorded: parallel calls in pieces of their own belong together, and are
+    answered together.
+    """
     pieces = [said("I ", partial=True), said("look.", call("1"), partial=True), said(call("2"), partial=True)]
     raw = [user("go"), *pieces, tool(result("1"), result("2")), said("Done.", partial=True)]
     messages, report = repair(raw)
@@ -401,17 +435,30 @@ def test_every_call_is_answered_in_order_and_no_result_is_left_over(history: Any
 @given(histories)
 def test_a_report_says_of_every_result_and_call_what_became_of_it(history: Any) -> None:
     messages, report = repair(history)
-    parts = [part for message in history for part in (message.parts if isinstance(message, RawMessage) else message.content)]
+    parts = [
+        part for message in history for part in (message.parts if isinstance(message, RawMessage) else message.content)
+    ]
     parts += [part for message in history if isinstance(message, AssistantMessage) for part in message.results]
     turns = [message for message in messages if isinstance(message, AssistantMessage)]
-    given, kept = Counter(map(type, parts)), Counter(type(part) for turn in turns for part in (*turn.content, *turn.results))
+    given, kept = (
+        Counter(map(type, parts)),
+        Counter(type(part) for turn in turns for part in (*turn.content, *turn.results)),
+    )
     in_the_wrong_role = Counter(
-        one.note.split()[0] for one in report.repairs if one.kind is Kind.PART_DROPPED and one.note.split()[0] in ("ToolCall", "ToolResult")
+        one.note.split()[0]
+        for one in report.repairs
+        if one.kind is Kind.PART_DROPPED and one.note.split()[0] in ("ToolCall", "ToolResult")
     )
     counts = report.counts
     assert given[ToolCall] == kept[ToolCall] + counts.get(Kind.CALL_DROPPED, 0) + in_the_wrong_role["ToolCall"]
     dropped = sum(counts.get(kind, 0) for kind in (Kind.RESULT_ORPHANED, Kind.RESULT_REPEATED, Kind.RESULT_REPLACED))
-    with_their_call = given[ToolResult] + counts.get(Kind.RESULT_ADDED, 0) - kept[ToolResult] - dropped - in_the_wrong_role["ToolResult"]
+    with_their_call = (
+        given[ToolResult]
+        + counts.get(Kind.RESULT_ADDED, 0)
+        - kept[ToolResult]
+        - dropped
+        - in_the_wrong_role["ToolResult"]
+    )
     assert 0 <= with_their_call <= counts.get(Kind.CALL_DROPPED, 0)
 
 

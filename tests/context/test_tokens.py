@@ -36,7 +36,9 @@ from monitor.models import ModelRequest, ToolSpec
 from monitor.usage import Usage
 
 COUNTED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "token_counts.json").read_text(encoding="utf-8"))
-"""Texts of many kinds, with what four vocabularies make of them: cl100k, o200k, Claude's, DeepSeek's."""
+"""Texts of many kinds, with what four vocabularies make of them: cl100k, o200k, Claude's,
+DeepSeek's.
+"""
 ASCII = [sample for sample in COUNTED if sample["text"].isascii()]
 
 WORDS = "The report is late. " * 50
@@ -49,7 +51,9 @@ def user(text: str = WORDS) -> UserMessage:
 
 def answer(text: str = WORDS, *results: str) -> AssistantMessage:
     calls = tuple(ToolCall(f"c{n}", "read", {"path": f"{n}.txt"}) for n in range(len(results)))
-    return AssistantMessage((Text(text), *calls), tuple(ToolResult(f"c{n}", "read", text) for n, text in enumerate(results)))
+    return AssistantMessage(
+        (Text(text), *calls), tuple(ToolResult(f"c{n}", "read", text) for n, text in enumerate(results))
+    )
 
 
 def report(prompt: int, output: int = 0, **more: int) -> UsageReport:
@@ -240,7 +244,12 @@ def test_thinking_that_is_not_sent_again_does_not_count():
     assert meter.count().tokens == 400
     kept = History([user()])
     meter = ContextMeter(kept)
-    call(meter, kept, report(300, 20_100, reasoning_tokens=20_000), AssistantMessage((Reasoning("...", "sig"), Text("short"))))
+    call(
+        meter,
+        kept,
+        report(300, 20_100, reasoning_tokens=20_000),
+        AssistantMessage((Reasoning("...", "sig"), Text("short"))),
+    )
     assert meter.count().tokens == 20_400
 
 
@@ -329,7 +338,9 @@ def test_tools_that_come_or_go_change_the_count_at_once():
 
 
 @pytest.mark.parametrize(
-    "said", [report(0, 0), UsageReport(), UsageReport(output_tokens=50), report(60, 50)], ids=["zeros", "nothing", "output", "too little"]
+    "said",
+    [report(0, 0), UsageReport(), UsageReport(output_tokens=50), report(60, 50)],
+    ids=["zeros", "nothing", "output", "too little"],
 )
 def test_a_report_that_cannot_be_of_this_prompt_is_not_believed(said: UsageReport):
     history = History([user(WORDS * 4)])
@@ -406,7 +417,9 @@ def test_calibrated_on_one_vocabulary_the_rest_of_the_same_conversation_is_withi
 
 
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(user, st.text(max_size=30)), st.builds(answer, st.text(max_size=30)), st.builds(answer, st.just("x"), st.text(max_size=30))
+    st.builds(user, st.text(max_size=30)),
+    st.builds(answer, st.text(max_size=30)),
+    st.builds(answer, st.just("x"), st.text(max_size=30)),
 )
 
 

@@ -1,4 +1,6 @@
-"""When a context is too full, by the formulas of known agents; and what those get wrong at the edges."""
+"""When a context is too full, by the formulas of known agents; and what those get wrong at the
+edges.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.context.trigger import CLAUDE_CODE, CODEX, DEFAULT, GEMINI_CLI, OPENCLAW, OPENCODE, PI, Headroom, Trigger, first_met
+from monitor.context.trigger import (
+    CLAUDE_CODE,
+    CODEX,
+    DEFAULT,
+    GEMINI_CLI,
+    OPENCLAW,
+    OPENCODE,
+    PI,
+    Headroom,
+    Trigger,
+    first_met,
+)
 from monitor.context.window import UNKNOWN, Window
 from monitor.errors import ConfigError
 
@@ -67,7 +80,9 @@ def test_opencodes_rows():
     assert full(OPENCODE, Window(100_000, 32_000), 60_000 + 10_000 + 10_000)
     assert full(OPENCODE, Window(200_000, 32_000, 200_000), 198_000)
     for tokens in (160_000, 167_999, 168_000, 170_000, 199_999):
-        assert full(OPENCODE, Window(200_000, 32_000, 200_000), tokens) == full(OPENCODE, Window(200_000, 32_000), tokens)
+        assert full(OPENCODE, Window(200_000, 32_000, 200_000), tokens) == full(
+            OPENCODE, Window(200_000, 32_000), tokens
+        )
 
 
 @pytest.mark.feature("OC-03")

@@ -34,15 +34,20 @@ def test_a_text_that_a_cut_would_not_make_shorter_is_left_as_it_is():
 
 @pytest.mark.feature("CL-08")
 @pytest.mark.parametrize(
-    ("window", "limit"), [(None, 400_000), (1_000_000, 400_000), (200_000, 240_000), (100_000, 120_000), (32_000, 38_400), (1, 0)]
+    ("window", "limit"),
+    [(None, 400_000), (1_000_000, 400_000), (200_000, 240_000), (100_000, 120_000), (32_000, 38_400), (1, 0)],
 )
-def test_the_limit_is_30_percent_of_the_window_at_4_characters_a_token_and_at_most_400_000(window: int | None, limit: int):
+def test_the_limit_is_30_percent_of_the_window_at_4_characters_a_token_and_at_most_400_000(
+    window: int | None, limit: int
+):
     assert oversized_chars(window) == limit
 
 
 @pytest.mark.feature("CL-08")
 @pytest.mark.parametrize(("window", "limit"), [(None, 400_000), (100_000, 120_000), (10_000, 12_000)])
-def test_an_oversized_result_is_no_longer_than_the_limit_and_one_at_the_limit_is_not_touched(window: int | None, limit: int):
+def test_an_oversized_result_is_no_longer_than_the_limit_and_one_at_the_limit_is_not_touched(
+    window: int | None, limit: int
+):
     oversized = ClipResults.oversized(window)
     at_the_limit = (user("go"), ran("x" * limit))
     assert oversized.reduce(at_the_limit) is at_the_limit
@@ -114,7 +119,9 @@ def test_in_memory_only_the_message_with_the_long_result_is_another_object():
 
 
 @given(TEXTS, st.integers(1, 5_000), st.sampled_from([None, 0.0, 0.2, 0.8, 1.0]), st.sampled_from(["", "ask for less"]))
-def test_clipping_never_makes_a_text_larger_and_clipping_twice_is_clipping_once(text: str, most: int, ending: Any, advice: str) -> None:
+def test_clipping_never_makes_a_text_larger_and_clipping_twice_is_clipping_once(
+    text: str, most: int, ending: Any, advice: str
+) -> None:
     once = clip(text, most, ending=ending, advice=advice)
     assert len(once) <= len(text)
     assert estimate_tokens(once) <= estimate_tokens(text)
@@ -122,7 +129,8 @@ def test_clipping_never_makes_a_text_larger_and_clipping_twice_is_clipping_once(
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda: ClipResults(0), lambda: ClipResults(True), lambda: ClipResults(9, ending=1.5), lambda: oversized_chars(0)]
+    "wrong",
+    [lambda: ClipResults(0), lambda: ClipResults(True), lambda: ClipResults(9, ending=1.5), lambda: oversized_chars(0)],
 )
 def test_numbers_that_make_no_sense_are_errors(wrong: Any) -> None:
     with pytest.raises(ConfigError):

@@ -20,7 +20,8 @@ def rules(form: Form, *messages: Any) -> list[str]:
 HISTORY = (
     UserMessage((Text("go"),)),
     AssistantMessage(
-        (Reasoning("hm", "c2ln"), Text("I look."), ToolCall("1", "look", {}), ToolCall("2", "look", {})), (ToolResult("1", "look", "seen"),)
+        (Reasoning("hm", "c2ln"), Text("I look."), ToolCall("1", "look", {}), ToolCall("2", "look", {})),
+        (ToolResult("1", "look", "seen"),),
     ),
     AssistantMessage((Text("Hm."), ToolCall("3", "look", {})), (ToolResult("3", "look", "no", is_error=True),)),
     AssistantMessage((Text("Done."),)),
@@ -72,12 +73,19 @@ def g(*parts: Any, role: str = "model") -> dict[str, Any]:
         ([G_USER, g({"text": "", "thoughtSignature": "c2ln"}), G_USER], []),
         ([G_USER, g({"text": "a", "thoughtSignature": "not base64"}), G_USER], ["signature"]),
         ([g({"text": "a", "thoughtSignature": "c2ln"}, role="user")], ["signature"]),
-        ([G_USER, g({"function_call": {"name": "a b"}}), g({"function_response": {"name": "a b"}}, role="user")], ["name", "name"]),
+        (
+            [G_USER, g({"function_call": {"name": "a b"}}), g({"function_response": {"name": "a b"}}, role="user")],
+            ["name", "name"],
+        ),
         ([G_USER, g({"function_call": {"name": "look", "args": "{}"}}), G_RESULT], ["arguments"]),
         ([G_USER, g({"text": "a"}, {"function_response": {"name": "look"}}), G_USER], ["role", "pairing"]),
         ([g({"function_call": {"name": "look"}}, role="user"), g({"text": "a"}), G_USER], ["role", "pairing"]),
         (
-            [G_USER, g({"function_call": {"name": "look", "id": "1"}}), g({"function_response": {"name": "look", "id": "2"}}, role="user")],
+            [
+                G_USER,
+                g({"function_call": {"name": "look", "id": "1"}}),
+                g({"function_response": {"name": "look", "id": "2"}}, role="user"),
+            ],
             ["pairing"],
         ),
     ],
@@ -113,7 +121,10 @@ def c_result(id: str = "1", content: Any = "seen") -> dict[str, Any]:
         ([C_USER, c_calls("1", name="a.b"), c_result()], ["name"]),
         ([C_USER, c_calls("1", arguments='{"p'), c_result()], ["arguments"]),
         ([C_USER, {"role": "assistant", "content": None, "tool_calls": []}], ["empty", "shape"]),
-        ([C_USER, {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "type": "x"}]}, c_result()], ["shape"]),
+        (
+            [C_USER, {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "type": "x"}]}, c_result()],
+            ["shape"],
+        ),
         ([C_USER, {"role": "assistant", "content": ""}], ["empty"]),
         ([{"role": "model", "content": "a"}], ["role"]),
         ([{"role": "user", "content": 3}], ["shape"]),
@@ -139,7 +150,10 @@ R_SAID = {"type": "message", "role": "assistant", "content": "Hi"}
         ([C_USER, R_RESULT, R_CALL], ["pairing", "pairing"]),
         ([R_CALL, R_CALL, R_RESULT], ["id"]),
         ([R_CALL, {**R_RESULT, "type": "custom_tool_call_output"}], ["pairing", "pairing"]),
-        ([{**R_CALL, "call_id": "", "name": "", "arguments": ""}, {**R_RESULT, "call_id": ""}], ["id", "name", "arguments"]),
+        (
+            [{**R_CALL, "call_id": "", "name": "", "arguments": ""}, {**R_RESULT, "call_id": ""}],
+            ["id", "name", "arguments"],
+        ),
         ([R_CALL, {**R_RESULT, "output": None}], ["shape"]),
         ([C_USER, R_THOUGHT], ["order"]),
         ([C_USER, R_THOUGHT, C_USER], ["order"]),

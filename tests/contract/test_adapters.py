@@ -1,4 +1,6 @@
-"""What holds for every adapter, found by its `decode`. A new one is under the contract as soon as its file is there."""
+"""What holds for every adapter, found by its `decode`. A new one is under the contract as soon as
+its file is there.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ MODULES = [name for _, name, _ in pkgutil.walk_packages(monitor.adapters.__path_
 def adapters() -> Iterator[type]:
     for name in MODULES:
         for value in vars(importlib.import_module(name)).values():
-            if inspect.isclass(value) and value.__module__ == name and hasattr(value, "decode") and value is not StreamAdapter:
+            if (
+                inspect.isclass(value)
+                and value.__module__ == name
+                and hasattr(value, "decode")
+                and value is not StreamAdapter
+            ):
                 yield value
 
 
@@ -109,13 +116,50 @@ JUNK: list[Any] = [
 
 NAMES = st.sampled_from(
     [
-        *("candidates", "content", "parts", "text", "thought", "thought_signature", "function_call", "name", "id", "args", "partial_args"),
-        *("json_path", "string_value", "number_value", "will_continue", "usage_metadata", "total_token_count", "finish_reason", "index"),
-        *("prompt_feedback", "block_reason", "response_id", "choices", "delta", "tool_calls", "arguments", "usage", "type", "message"),
+        *(
+            "candidates",
+            "content",
+            "parts",
+            "text",
+            "thought",
+            "thought_signature",
+            "function_call",
+            "name",
+            "id",
+            "args",
+            "partial_args",
+        ),
+        *(
+            "json_path",
+            "string_value",
+            "number_value",
+            "will_continue",
+            "usage_metadata",
+            "total_token_count",
+            "finish_reason",
+            "index",
+        ),
+        *(
+            "prompt_feedback",
+            "block_reason",
+            "response_id",
+            "choices",
+            "delta",
+            "tool_calls",
+            "arguments",
+            "usage",
+            "type",
+            "message",
+        ),
     ]
 )
 SHAPES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5) | st.binary(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=5)
+    | st.binary(max_size=5),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(NAMES, inner, max_size=4),
@@ -290,7 +334,8 @@ def test_an_object_of_an_sdk_is_known_by_where_its_class_stands(prefix: str, pla
 
 
 @pytest.mark.parametrize(
-    ("item", "name"), [("x", "TextAdapter"), (Text("x"), "TextAdapter"), (TextDelta("x"), "ChunkAdapter"), (b"x", None), (None, None)]
+    ("item", "name"),
+    [("x", "TextAdapter"), (Text("x"), "TextAdapter"), (TextDelta("x"), "ChunkAdapter"), (b"x", None), (None, None)],
 )
 def test_text_and_our_own_chunks_need_no_sdk(item: object, name: str | None):
     found = find_adapter(item)

@@ -1,4 +1,6 @@
-"""What holds for every store of compactions. A new one needs a line in `MAKERS` and nothing else."""
+"""What holds for every store of compactions. A new one needs a line in `MAKERS` and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def store(request: pytest.FixtureRequest) -> CompactionStore:
 
 def record(number: int) -> CompactionRecord:
     says = UserMessage((Text(f"Summary {number}."),), synthetic=True)
-    return CompactionRecord(summary=f"Summary {number}.", shown=(says,), first_kept=number + 1, tokens_before=100, tokens_after=10)
+    return CompactionRecord(
+        summary=f"Summary {number}.", shown=(says,), first_kept=number + 1, tokens_before=100, tokens_after=10
+    )
 
 
 class Full:
@@ -64,8 +68,12 @@ def test_only_records_are_kept(store: CompactionStore, wrong: Any):
 
 
 @pytest.mark.anyio
-async def test_a_run_s_history_can_be_made_again_from_its_originals_and_the_records_also_of_json(store: CompactionStore):
-    d = driven(*CEILING, *reads(24_000, 24_000, 24_000, 10), "done", compaction=monitor.Compaction(steps=(), store=store))
+async def test_a_run_s_history_can_be_made_again_from_its_originals_and_the_records_also_of_json(
+    store: CompactionStore,
+):
+    d = driven(
+        *CEILING, *reads(24_000, 24_000, 24_000, 10), "done", compaction=monitor.Compaction(steps=(), store=store)
+    )
     seen = 0
     async with d.run as run:
         async for event in run:

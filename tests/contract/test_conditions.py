@@ -1,4 +1,6 @@
-"""What holds for every condition, found by its class. A new one needs a line in `SAMPLES` and nothing else."""
+"""What holds for every condition, found by its class. A new one needs a line in `SAMPLES` and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,11 @@ SAMPLES: dict[type[Condition], list[Condition]] = {
     PlanComplete: [PlanComplete()],
     TaskDone: [TaskDone()],
     AnyOf: [Timeout(5) | MaxToolCalls(2), IdleTimeout(5) | ~TokenLimit(50), CostLimit(50) | OutputsComplete()],
-    AllOf: [Timeout(5) & MaxToolCalls(2), IdleTimeout(5) & (MaxTurns(2) | TokenLimit(50)), ToolCalled("finish") & CostLimit(50)],
+    AllOf: [
+        Timeout(5) & MaxToolCalls(2),
+        IdleTimeout(5) & (MaxTurns(2) | TokenLimit(50)),
+        ToolCalled("finish") & CostLimit(50),
+    ],
     Not: [~Timeout(5), ~(Timeout(5) & MaxToolCalls(2))],
 }
 ALL = [pytest.param(sample, id=sample.name) for samples in SAMPLES.values() for sample in samples]
@@ -70,11 +76,16 @@ ALL = [pytest.param(sample, id=sample.name) for samples in SAMPLES.values() for 
 def conditions() -> set[type[Condition]]:
     """Every public condition in `monitor.conditions` that can be made."""
     names = [name for _, name, _ in pkgutil.iter_modules(monitor.conditions.__path__, "monitor.conditions.")]
-    classes = [value for name in names for value in vars(importlib.import_module(name)).values() if inspect.isclass(value)]
+    classes = [
+        value for name in names for value in vars(importlib.import_module(name)).values() if inspect.isclass(value)
+    ]
     return {
         cls
         for cls in classes
-        if issubclass(cls, Condition) and cls.__module__ in names and not cls.__name__.startswith("_") and not inspect.isabstract(cls)
+        if issubclass(cls, Condition)
+        and cls.__module__ in names
+        and not cls.__name__.startswith("_")
+        and not inspect.isabstract(cls)
     }
 
 
@@ -144,7 +155,12 @@ def test_the_tree_says_whether_it_is_true(condition: Condition):
 def test_the_same_question_has_the_same_answer(condition: Condition):
     def answers() -> list[object]:
         return [
-            (condition.evaluate(state), condition.deadline(state), condition.token_headroom(state), condition.progress(state))
+            (
+                condition.evaluate(state),
+                condition.deadline(state),
+                condition.token_headroom(state),
+                condition.progress(state),
+            )
             for state in STATES
         ]
 
@@ -154,7 +170,11 @@ def test_the_same_question_has_the_same_answer(condition: Condition):
 @pytest.mark.parametrize("condition", ALL)
 def test_a_deadline_is_a_moment_and_a_headroom_a_count(condition: Condition):
     for state in STATES:
-        deadline, headroom, dollars = condition.deadline(state), condition.token_headroom(state), condition.cost_headroom(state)
+        deadline, headroom, dollars = (
+            condition.deadline(state),
+            condition.token_headroom(state),
+            condition.cost_headroom(state),
+        )
         assert deadline is None or (deadline >= 0)
         assert headroom is None or (type(headroom) is int and headroom >= 0)
         assert dollars is None or dollars >= 0
@@ -166,7 +186,9 @@ def test_it_tells_of_the_same_limits_in_the_same_order_at_every_moment(condition
     seen = [condition.progress(state) for state in STATES]
     assert len({tuple((met.condition, met.limit) for met in used) for used in seen}) == 1
     assert all(
-        isinstance(met.value, int | float) and met.value >= 0 and isinstance(met.limit, int | float) for used in seen for met in used
+        isinstance(met.value, int | float) and met.value >= 0 and isinstance(met.limit, int | float)
+        for used in seen
+        for met in used
     )
     if not isinstance(condition, AnyOf | AllOf):
         assert all(met.condition.split(".")[0] == condition.name for used in seen for met in used)
@@ -191,7 +213,9 @@ def test_all_are_frozen_hashable_and_picklable(condition: Condition):
     assert {back: 1}[condition] == 1
 
 
-@pytest.mark.parametrize("condition", [sample for cls, samples in SAMPLES.items() if cls is not Predicate for sample in samples])
+@pytest.mark.parametrize(
+    "condition", [sample for cls, samples in SAMPLES.items() if cls is not Predicate for sample in samples]
+)
 def test_all_but_a_predicate_come_back_from_json(condition: Condition):
     form = condition.to_dict()
     back = condition_from_dict(json.loads(json.dumps(form)))

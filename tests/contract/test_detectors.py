@@ -1,4 +1,6 @@
-"""What every detector in `monitor.detectors` keeps to. A new one is found by itself; it needs no line here."""
+"""What every detector in `monitor.detectors` keeps to. A new one is found by itself; it needs no
+line here.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,26 @@ from monitor.reasons import FinishReason
 from monitor.testing import rechunk
 from monitor.verdicts import Detection, detection_codec
 
-FORBIDDEN = {"time", "random", "logging", "asyncio", "anyio", "threading", "datetime", "os", "socket", "structlog", "sqlite3", "xxhash"}
+FORBIDDEN = {
+    "time",
+    "random",
+    "logging",
+    "asyncio",
+    "anyio",
+    "threading",
+    "datetime",
+    "os",
+    "socket",
+    "structlog",
+    "sqlite3",
+    "xxhash",
+}
 DETECTORS = [
     value
     for name, value in sorted(vars(monitor.detectors).items())
-    if inspect.isclass(value) and name in monitor.detectors.__all__ and isinstance(getattr(value, "observe", None), type(lambda: None))
+    if inspect.isclass(value)
+    and name in monitor.detectors.__all__
+    and isinstance(getattr(value, "observe", None), type(lambda: None))
     if not getattr(value, "_is_protocol", False)
 ]
 DONE = TurnFinished(FinishReason.DONE)
@@ -87,7 +104,15 @@ def looping(turns: int) -> Iterator[Chunk]:
 
 SENTENCE = "I will now read the configuration file again, to be sure that nothing of it was lost. "
 TEXTS = st.sampled_from(
-    ["", "Done.", SENTENCE, SENTENCE * 6, SENTENCE.replace("nothing", "not one") + "Then I go on. ", "```\n" + "x = 1\n" * 9, "ha " * 60]
+    [
+        "",
+        "Done.",
+        SENTENCE,
+        SENTENCE * 6,
+        SENTENCE.replace("nothing", "not one") + "Then I go on. ",
+        "```\n" + "x = 1\n" * 9,
+        "ha " * 60,
+    ]
 )
 CALLS = st.tuples(
     st.sampled_from(["read", "think", "send_mail", "invented", "sql"]),
@@ -110,13 +135,17 @@ def chunks_of(turns: Sequence[Turn], first: int = 0) -> list[Chunk]:
             id = f"{number}.{place}"
             out += [ToolCallDelta(id, name, json.dumps(arguments)), ToolCall(id, name, arguments)]
         out.append(DONE)
-        answers = [(place, name, text, is_error) for place, (name, _, text, is_error) in enumerate(calls) if text is not None]
+        answers = [
+            (place, name, text, is_error) for place, (name, _, text, is_error) in enumerate(calls) if text is not None
+        ]
         out += [ToolResult(f"{number}.{place}", name, text, is_error) for place, name, text, is_error in answers]
     return out
 
 
 def delivered_again(chunks: list[Chunk], again: list[tuple[int, int]]) -> list[Chunk]:
-    """Some calls and results twice: a call somewhat later in its turn, a result somewhat later at all."""
+    """Some calls and results twice: a call somewhat later in its turn, a result somewhat later at
+    all.
+    """
     out = list(chunks)
     for place, later in again:
         here = place % len(out) if out else 0
@@ -230,7 +259,9 @@ def test_a_snapshot_of_another_version_is_refused_by_name(kind: type[Any], versi
 
 
 @every
-@given(turns=TURNS, again=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=12), at=st.integers(0, 60))
+@given(
+    turns=TURNS, again=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=12), at=st.integers(0, 60)
+)
 def test_a_call_or_result_that_is_delivered_twice_changes_nothing(
     kind: type[Any], turns: list[Turn], again: list[tuple[int, int]], at: int
 ):
@@ -245,9 +276,13 @@ def test_a_call_or_result_that_is_delivered_twice_changes_nothing(
 
 @every
 @given(turns=TURNS, lost=TURN, at=st.integers(0, 8), cut=st.integers(0, 8))
-def test_what_a_failed_attempt_contributed_is_rolled_back(kind: type[Any], turns: list[Turn], lost: Turn, at: int, cut: int):
+def test_what_a_failed_attempt_contributed_is_rolled_back(
+    kind: type[Any], turns: list[Turn], lost: Turn, at: int, cut: int
+):
     before, after = chunks_of(turns[:at]), chunks_of(turns[at:], first=100)
-    attempt = [chunk for chunk in chunks_of([lost], first=900) if not isinstance(chunk, TurnFinished | ToolResult)][:cut]
+    attempt = [chunk for chunk in chunks_of([lost], first=900) if not isinstance(chunk, TurnFinished | ToolResult)][
+        :cut
+    ]
     retried, spared = make(kind), make(kind)
     run(spared, before)
     run(retried, [*before, *attempt, StreamRetried("lost")])
@@ -266,7 +301,12 @@ def test_hostile_chunks_do_no_harm(kind: type[Any]):
     detector = make(kind)
     odd: list[Any] = ["", "\x00" * 300, "\ud800" * 300, "\U0001f600" * 300]
     for text in odd:
-        for chunk in (TextDelta(text), ReasoningDelta(text), ToolCallDelta(text, None, text), ToolResult(text, text, text, is_error=True)):
+        for chunk in (
+            TextDelta(text),
+            ReasoningDelta(text),
+            ToolCallDelta(text, None, text),
+            ToolResult(text, text, text, is_error=True),
+        ):
             detector.observe(chunk)
         for arguments in (None, text, [text], {text: float("nan")}, {"a": object()}, 10**5000):
             detector.observe(ToolCall(text, text, arguments))

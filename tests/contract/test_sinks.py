@@ -1,4 +1,6 @@
-"""What holds for every sink, found by its `emit`. A new one needs a line in `MAKERS` and nothing else."""
+"""What holds for every sink, found by its `emit`. A new one needs a line in `MAKERS` and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,11 @@ EVENTS: list[Event] = [
     StreamContinued(0.3, 1, 2),
     ResultUnmatched(0.3, "call_9"),
     DetectionRaised(
-        0.4, 1, Detection("c", "chant", "text", "loop", 12, 10, 0, 60, Evidence("\x00\ud800", "0" * 16, 2, (0, 9)), "it repeats")
+        0.4,
+        1,
+        Detection(
+            "c", "chant", "text", "loop", 12, 10, 0, 60, Evidence("\x00\ud800", "0" * 16, 2, (0, 9)), "it repeats"
+        ),
     ),
     StreamFailed(0.5, 1, ModelError(ErrorKind.NETWORK, "gone %s {}", status=503)),
     ChunkReceived(0.56, 1, TextDelta("\ud800")),
@@ -95,7 +101,9 @@ EVENTS: list[Event] = [
     ToolWithdrawn(0.58, 1, "search", "it is gone"),
     LastTurnStarted(0.58, TerminateReason.MAX_TURNS, 60.0),
     JudgeAsked(0.58, 30, "loop_judge"),
-    JudgeAnswered(0.58, 30, "loop_judge", "loop", Judgement("it repeats", 0.95, found=True, judged_by="scripted:model")),
+    JudgeAnswered(
+        0.58, 30, "loop_judge", "loop", Judgement("it repeats", 0.95, found=True, judged_by="scripted:model")
+    ),
     JudgeFailed(0.58, 30, "loop_judge", "TimeoutError"),
     Paused(0.58),
     Resumed(0.59),
@@ -104,28 +112,64 @@ EVENTS: list[Event] = [
     ContextFull(0.59, 3, 90_000, 85_000, "85,000 may be used"),
     ContextNearlyFull(0.59, 3, 77_000, 85_000),
     HistoryReduced(0.59, 3, "prune", 21_000, 60_000, 7),
-    CompactionStarted(0.59, 3, 1, CompactionReason.HIGH_WATER, "default", 85_000, background=True, refill="results of read_file \ud800"),
+    CompactionStarted(
+        0.59,
+        3,
+        1,
+        CompactionReason.HIGH_WATER,
+        "default",
+        85_000,
+        background=True,
+        refill="results of read_file \ud800",
+    ),
     CompactionProgressed(0.59, 3, 1, 40, 90),
     CompactionFinished(
-        0.59, 4, 1, CompactionReason.HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "a:model", AskCost(), 20_000, 3, 0.2, ("cut",)
+        0.59,
+        4,
+        1,
+        CompactionReason.HIGH_WATER,
+        85_000,
+        30_000,
+        "reported",
+        12,
+        9_000,
+        "a:model",
+        AskCost(),
+        20_000,
+        3,
+        0.2,
+        ("cut",),
     ),
     CompactionSkipped(0.59, 4, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook\x00 did not want it"),
-    CompactionFailed(0.59, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="no\nanswer", cost=AskCost(), after_s=60.0),
+    CompactionFailed(
+        0.59, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="no\nanswer", cost=AskCost(), after_s=60.0
+    ),
     HistoryRepaired(0.6, 3, (Repair(RepairKind.ID_REWRITTEN, 4, "\ud800 is call_1"),), ("role: it is none",)),
     AbortRequested(0.6, "no\nmore"),
     StopDecided(0.7, STOP),
     StreamClosed(0.8, 1, closed=False, after_s=0.1, chunks_dropped=3, note="it would not"),
     TurnEnded(0.9, Turn(number=1, text="so far", stopped=STOP, error=OSError("gone"))),
     SinkFailed(1.0, "JsonlSink", "OSError: disk full"),
-    RunTerminated(1.1, Outcome(ok=False, reason=STOP.reason, detail=STOP.detail, source=STOP.source, evidence=None, error=OSError("gone"))),
+    RunTerminated(
+        1.1,
+        Outcome(
+            ok=False, reason=STOP.reason, detail=STOP.detail, source=STOP.source, evidence=None, error=OSError("gone")
+        ),
+    ),
 ]
 
 
 def sinks() -> set[type]:
     """Every public class in `monitor.sinks` that has `emit`, the protocol itself aside."""
     names = [name for _, name, _ in pkgutil.iter_modules(monitor.sinks.__path__, "monitor.sinks.")]
-    classes = {value for name in names for value in vars(importlib.import_module(name)).values() if inspect.isclass(value)}
-    return {cls for cls in classes if cls.__module__.startswith("monitor.sinks") and hasattr(cls, "emit") and cls is not EventSink}
+    classes = {
+        value for name in names for value in vars(importlib.import_module(name)).values() if inspect.isclass(value)
+    }
+    return {
+        cls
+        for cls in classes
+        if cls.__module__.startswith("monitor.sinks") and hasattr(cls, "emit") and cls is not EventSink
+    }
 
 
 def test_every_sink_is_under_the_contract():
@@ -138,7 +182,9 @@ def test_every_event_is_shown_to_the_sinks():
 
 @pytest.mark.parametrize("cls", MAKERS, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_sink_takes_every_event_and_prints_nothing(cls: type, event: Event, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_every_sink_takes_every_event_and_prints_nothing(
+    cls: type, event: Event, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     sink = MAKERS[cls](tmp_path)
     with closing(sink) if hasattr(sink, "close") else nullcontext():
         assert sink.emit(event) is None

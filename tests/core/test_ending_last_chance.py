@@ -40,7 +40,12 @@ def test_an_end_that_is_worth_it_is_put_off_once_and_says_what_is_missing():
 
 
 @pytest.mark.parametrize(
-    "recovery", [LastChance(None, goal()), LastChance(LastTurn(60), None), LastChance(LastTurn(60, after=[Reason.TIMEOUT]), goal())]
+    "recovery",
+    [
+        LastChance(None, goal()),
+        LastChance(LastTurn(60), None),
+        LastChance(LastTurn(60, after=[Reason.TIMEOUT]), goal()),
+    ],
 )
 def test_an_end_without_a_rule_for_it_stands(recovery: LastChance):
     assert recovery.instead_of(TURNS) is None
@@ -56,7 +61,8 @@ def test_a_policy_gets_a_last_turn_only_where_the_run_gives_one():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "end"), [(GOAL, Reason.GOAL), (SAID_DONE, Reason.GOAL), (GAVE_UP, Reason.MAX_TURNS), (Nudge("more"), Reason.MAX_TURNS)]
+    ("verdict", "end"),
+    [(GOAL, Reason.GOAL), (SAID_DONE, Reason.GOAL), (GAVE_UP, Reason.MAX_TURNS), (Nudge("more"), Reason.MAX_TURNS)],
 )
 def test_a_last_turn_reaches_the_goal_or_the_old_end_stands(verdict: Verdict, end: TerminateReason):
     assert in_its_last_turn().judged(verdict, TURNS).reason is end

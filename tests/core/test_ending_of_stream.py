@@ -37,7 +37,9 @@ def test_a_stream_that_the_caller_left_says_so():
 
 
 def test_a_stream_that_was_left_for_its_loop_may_go_on():
-    loop = Detection("content_repetition", "chant", "text", "loop", 10, 10, 0, 500, Evidence("abc", "0" * 16, 3), "it repeats")
+    loop = Detection(
+        "content_repetition", "chant", "text", "loop", 10, 10, 0, 500, Evidence("abc", "0" * 16, 3), "it repeats"
+    )
     end = left(loop)
     assert end.failure is not None
     assert (end.failure.reason, end.failure.evidence) == (TerminateReason.LOOP_DETECTED, loop)

@@ -58,7 +58,10 @@ def test_only_what_follows_from_a_finding_is_a_loop_to_end_by():
     ends = [queue.loop]
     queue.add(queue.verdict_on(LOOP), LOOP)
     ends.append(queue.loop)
-    assert [(end.reason, end.evidence) if end else None for end in ends] == [None, (TerminateReason.LOOP_DETECTED, LOOP)]
+    assert [(end.reason, end.evidence) if end else None for end in ends] == [
+        None,
+        (TerminateReason.LOOP_DETECTED, LOOP),
+    ]
 
 
 def test_what_was_said_of_a_void_attempt_is_taken_back_and_the_policy_with_it():

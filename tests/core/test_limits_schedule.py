@@ -124,7 +124,9 @@ def test_the_plan_is_the_conditions_own_deadline(condition: Condition, state: Ru
     ],
     ids=str,
 )
-def test_the_first_piece_above_the_limit_asks_for_a_look(condition: Condition | None, spent: list[int], passed: list[bool]):
+def test_the_first_piece_above_the_limit_asks_for_a_look(
+    condition: Condition | None, spent: list[int], passed: list[bool]
+):
     schedule = planned(condition)
     assert [schedule.spend(eighths) for eighths in spent] == passed
 
@@ -148,7 +150,9 @@ UNNEGATED: st.SearchStrategy[Condition] = st.recursive(
 
 
 @given(UNNEGATED, STATES, st.lists(st.integers(0, 240), max_size=8))
-def test_no_condition_becomes_true_by_tokens_before_a_look_is_asked_for(condition: Condition, state: RunState, spent: list[int]):
+def test_no_condition_becomes_true_by_tokens_before_a_look_is_asked_for(
+    condition: Condition, state: RunState, spent: list[int]
+):
     was = condition.evaluate(state) is not None
     schedule, used = planned(condition, state), 0
     for eighths in spent:
@@ -219,7 +223,9 @@ def test_the_model_may_change_within_a_run():
     st.sampled_from([0.07, 0.3, 1 / 3, 2.5, 10.0, 60.0]),
     st.lists(st.integers(0, 240), max_size=8),
 )
-def test_no_condition_becomes_true_by_cost_before_a_look_is_asked_for(condition: Condition, state: RunState, usd: float, spent: list[int]):
+def test_no_condition_becomes_true_by_cost_before_a_look_is_asked_for(
+    condition: Condition, state: RunState, usd: float, spent: list[int]
+):
     price = Price(usd, usd)
     state = replace(state, cost_usd=price.cost(state.usage))
     was, schedule, used = condition.evaluate(state) is not None, Schedule(condition, price), 0
@@ -249,7 +255,9 @@ def test_no_condition_becomes_true_by_cost_before_a_look_is_asked_for(condition:
     ],
     ids=str,
 )
-def test_what_is_left_of_a_budget_is_counted_down(condition: Condition | None, budget: Budget, price: Price | None, tokens: int):
+def test_what_is_left_of_a_budget_is_counted_down(
+    condition: Condition | None, budget: Budget, price: Price | None, tokens: int
+):
     schedule = Schedule(condition, price, [budget])
     schedule.plan(READING)
     assert not schedule.spend(8 * tokens)
@@ -304,15 +312,23 @@ class Streaming:
         return True
 
 
-@given(st.integers(1, 3_000), st.lists(st.tuples(st.integers(1, 4_000), st.integers(1, 400)), min_size=1, max_size=5), st.booleans())
-def test_runs_that_share_a_budget_overdraw_it_by_one_look_each_at_most(limit: int, runs: list[tuple[int, int]], dollars: bool):
+@given(
+    st.integers(1, 3_000),
+    st.lists(st.tuples(st.integers(1, 4_000), st.integers(1, 400)), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_runs_that_share_a_budget_overdraw_it_by_one_look_each_at_most(
+    limit: int, runs: list[tuple[int, int]], dollars: bool
+):
     """They stream side by side, each so many tokens in pieces of so many eighths."""
     price = Price(0.0, 10.0)
     above = Budget(usd=price.cost(Usage(output_tokens=limit))) if dollars else Budget(tokens=limit)
     streams = [Streaming(above.share(), price, tokens, piece) for tokens, piece in runs]
     while True in {stream.goes_on() for stream in streams}:  # one piece of each, again and again
         pass
-    assert sum(stream.tokens for stream in streams) <= limit + sum(BUDGET_LOOK_TOKENS + stream.piece // 8 + 2 for stream in streams)
+    assert sum(stream.tokens for stream in streams) <= limit + sum(
+        BUDGET_LOOK_TOKENS + stream.piece // 8 + 2 for stream in streams
+    )
     if sum(tokens for tokens, _ in runs) > limit + len(runs) * BUDGET_LOOK_TOKENS:
         assert above.exhausted() is not None
 

@@ -16,7 +16,9 @@ from monitor.usage import Usage
 from monitor.verdicts import Met, Stop
 
 
-def told(condition: Condition | None, *states: RunState, budgets: Sequence[Budget] = ()) -> list[list[tuple[str, float]]]:
+def told(
+    condition: Condition | None, *states: RunState, budgets: Sequence[Budget] = ()
+) -> list[list[tuple[str, float]]]:
     """What one run is warned of at each of these looks."""
     warner = Warner()
     return [[(warning.source, warning.value) for warning in warner.look(condition, budgets, state)] for state in states]
@@ -52,7 +54,11 @@ def test_each_limit_is_told_by_itself():
 
 
 def test_two_limits_of_one_kind_are_two():
-    assert told(MaxTurns(5) | MaxTurns(10), *(RunState(turns=turns) for turns in (4, 5, 8))) == [[("max_turns", 4)], [], [("max_turns", 8)]]
+    assert told(MaxTurns(5) | MaxTurns(10), *(RunState(turns=turns) for turns in (4, 5, 8))) == [
+        [("max_turns", 4)],
+        [],
+        [("max_turns", 8)],
+    ]
 
 
 def test_the_budgets_of_the_runs_above_are_told_too():

@@ -74,7 +74,10 @@ def test_a_restart_forgets_the_failed_attempt():
 )
 def test_looped_text_is_kept_trimmed_to_its_first_copy_or_discarded(looped: LoopedText, kept: str):
     made = reply("Say abcabcabcabc")
-    assert "".join(part.text for part in made.parts(loop=loop(4, 7, 10, 13), looped=looped) if isinstance(part, Text)) == kept
+    assert (
+        "".join(part.text for part in made.parts(loop=loop(4, 7, 10, 13), looped=looped) if isinstance(part, Text))
+        == kept
+    )
 
 
 def test_the_marker_says_how_much_is_gone_and_by_what_hash_to_find_it():

@@ -18,9 +18,13 @@ from monitor.testing import rechunk
 Reason = monitor.TerminateReason
 DONE = monitor.chunks.TurnFinished(monitor.FinishReason.DONE)
 
-WORDS = st.sampled_from(["Let me try again. ", "I see. ", "the file ", "漢字を", "\n", "```\n", "| a | b |\n", "x", "\ud83d", "\0"])
+WORDS = st.sampled_from(
+    ["Let me try again. ", "I see. ", "the file ", "漢字を", "\n", "```\n", "| a | b |\n", "x", "\ud83d", "\0"]
+)
 TEXTS = st.lists(WORDS, max_size=60).map("".join)
-CALLS = st.builds(lambda n, q: monitor.chunks.ToolCall(f"c{n}", "search", {"q": q}), st.integers(0, 3), st.integers(0, 1))
+CALLS = st.builds(
+    lambda n, q: monitor.chunks.ToolCall(f"c{n}", "search", {"q": q}), st.integers(0, 3), st.integers(0, 1)
+)
 CHUNKS: st.SearchStrategy[Chunk] = st.one_of(
     TEXTS.map(monitor.chunks.TextDelta),
     TEXTS.map(monitor.chunks.ReasoningDelta),
@@ -64,7 +68,9 @@ def replayed(recorded: Sequence[tuple[float, Chunk]], **options: object) -> list
 
 
 @given(RECORDED)
-def test_the_same_recorded_chunks_and_times_give_the_same_events_byte_for_byte(recorded: list[tuple[float, Chunk]]) -> None:
+def test_the_same_recorded_chunks_and_times_give_the_same_events_byte_for_byte(
+    recorded: list[tuple[float, Chunk]],
+) -> None:
     first, second = replayed(recorded), replayed(recorded)
     assert [event_codec.dumps(e) for e in first] == [event_codec.dumps(e) for e in second]
     assert [event_codec.loads(event_codec.dumps(e)) for e in first] == first
@@ -160,13 +166,23 @@ def test_results_without_ids_are_matched_in_call_order() -> None:
     run.tool_result(None, "1", 0.0)
     run.tool_result(None, "2", 0.0, is_error=True)
     run.tool_result("unheard of", "?", 0.0)
-    assert [(r.name, r.text, r.is_error) for r in Results.seen] == [("first", "1", False), ("second", "2", True), ("", "?", False)]
+    assert [(r.name, r.text, r.is_error) for r in Results.seen] == [
+        ("first", "1", False),
+        ("second", "2", True),
+        ("", "?", False),
+    ]
     assert [c.name for c in run.open_calls] == ["third"]
 
 
 @pytest.mark.parametrize(
     ("result", "text"),
-    [("as it is", "as it is"), ({"b": 1, "a": "é"}, '{"a": "é", "b": 1}'), (None, "null"), (float("nan"), '"nan"'), ({1}, "[1]")],
+    [
+        ("as it is", "as it is"),
+        ({"b": 1, "a": "é"}, '{"a": "é", "b": 1}'),
+        (None, "null"),
+        (float("nan"), '"nan"'),
+        ({1}, "[1]"),
+    ],
 )
 def test_a_result_that_is_no_text_is_read_as_json(result: object, text: str) -> None:
     assert text_of(result) == text
@@ -207,12 +223,16 @@ def test_what_is_held_of_a_stream_does_not_grow_with_it() -> None:
     assert held[2] < 32_768
 
 
-@pytest.mark.parametrize("failed", [monitor.chunks.TurnFinished(monitor.FinishReason.MALFORMED, "MALFORMED_FUNCTION_CALL"), None])
+@pytest.mark.parametrize(
+    "failed", [monitor.chunks.TurnFinished(monitor.FinishReason.MALFORMED, "MALFORMED_FUNCTION_CALL"), None]
+)
 @pytest.mark.parametrize("name", monitor.default_detectors(), ids=lambda detector: detector.name)
 def test_an_attempt_that_the_provider_could_not_read_leaves_nothing_in_any_detector(
     failed: monitor.chunks.TurnFinished | None, name: monitor.detectors.Detector
 ):
-    """The next stream is the same turn again, whether the attempt said how it failed or just broke off."""
+    """The next stream is the same turn again, whether the attempt said how it failed or just broke
+    off.
+    """
 
     def snapshot(attempts: int) -> object:
         (detector,) = (one for one in monitor.default_detectors() if one.name == name.name)

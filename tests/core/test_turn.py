@@ -88,7 +88,8 @@ def test_the_next_turn_begins_where_this_one_ends():
 
 
 @pytest.mark.parametrize(
-    ("detection", "written"), [(loop(), True), (loop("arguments"), True), (loop("messages"), False), (loop(level="suspect"), False)]
+    ("detection", "written"),
+    [(loop(), True), (loop("arguments"), True), (loop("messages"), False), (loop(level="suspect"), False)],
 )
 def test_only_a_loop_in_what_is_written_goes_on_with_the_stream(detection: Detection, written: bool):
     assert is_written_loop(detection) is written

@@ -138,7 +138,9 @@ def test_a_void_attempt_gives_back_the_room_for_text():
 
 @pytest.mark.parametrize("reported", [True, False], ids=["reported", "estimated"])
 def test_the_tokens_of_a_void_attempt_were_spent(*, reported: bool):
-    """The second attempt's report is a running total of the second attempt: it says nothing of the first."""
+    """The second attempt's report is a running total of the second attempt: it says nothing of the
+    first.
+    """
     turn = tally()
     if reported:
         turn.report(UsageReport(input_tokens=10, output_tokens=100))

@@ -1,4 +1,6 @@
-"""An agent for tests of the detectors of calls: says in one line what a turn called and what came back."""
+"""An agent for tests of the detectors of calls: says in one line what a turn called and what came
+back.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Agent:
             self.found += detector.observe(chunk)
 
     def turn(self, *calls: tuple[Any, ...]) -> None:
-        """One turn with `calls`: (tool, arguments, result, is_error), the later ones optional; `None` as a result: not seen."""
+        """One turn with `calls`: (tool, arguments, result, is_error), the later ones optional;
+        `None` as a result: not seen.
+        """
         results: list[ToolResult] = []
         for tool, *rest in calls:
             defaults: list[Any] = [{}, "the same", False]

@@ -1,4 +1,5 @@
-"""The rules of `ContentRepetition`, written down as plainly as possible: every window, unlimited history, no sampling, no buffer.
+"""The rules of `ContentRepetition`, written down as plainly as possible: every window, unlimited
+history, no sampling, no buffer.
 
 Slow on purpose; the equivalence tests compare the real thing with it.
 """
@@ -51,7 +52,8 @@ def last_layout(text: str, first: int, end: int) -> int:
 
 
 def told(hits: Iterator[tuple[int, int, tuple[int, ...], str]]) -> Iterator[tuple[int, tuple[int, ...], str]]:
-    """Of (start, end, places, level) what is reported: every loop, and a suspicion that is not the last finding going on.
+    """Of (start, end, places, level) what is reported: every loop, and a suspicion that is not the
+    last finding going on.
 
     `again`: it is, by the same rule.
     """
@@ -73,12 +75,16 @@ def chants(text: str, rule: WindowRule) -> Iterator[tuple[int, int, tuple[int, .
         recent = [place for place in places[window] if place >= floor][-needed:]
         if at < floor or len(recent) < needed:
             continue
-        if any(window[shift:] == window[:-shift] for shift in range(1, rule.unit_chars)) or not any(c.isalnum() for c in window):
+        if any(window[shift:] == window[:-shift] for shift in range(1, rule.unit_chars)) or not any(
+            c.isalnum() for c in window
+        ):
             continue
         span = recent[-1] - recent[0]
         between = [text[one:other] for one, other in pairwise(recent)]
         few = len(set(between)) <= rule.far_texts
-        if span > rule.near_chars * (needed - 1) and not (few and rule.far_chars and span <= rule.far_chars * (needed - 1)):
+        if span > rule.near_chars * (needed - 1) and not (
+            few and rule.far_chars and span <= rule.far_chars * (needed - 1)
+        ):
             continue
         layout = last_layout(text, recent[0], at + width)
         if layout >= 0:
@@ -120,7 +126,9 @@ def first_tail(text: str, rule: TailRule) -> tuple[int, int] | None:
 
 
 def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
-    """(start, end, places, level) of the findings, evidence cleared after loops and after what is no prose."""
+    """(start, end, places, level) of the findings, evidence cleared after loops and after what is
+    no prose.
+    """
     floor, stale, span, slept = 0, [False] * rule.samples, 64 * rule.samples, list[int]()
     last, rounds = 0, 0
     for end in range(128, len(text) + 1, 128):
@@ -144,7 +152,11 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
         if code(region) and not all(stale):
             continue
         lined = [line for line in region[-4 * rule.row_chars :].split("\n")[:-1] if line][-4:]
-        counted = len(lined) == 4 and all(len(line) <= rule.row_chars for line in lined) and len({no_digits(line) for line in lined}) == 1
+        counted = (
+            len(lined) == 4
+            and all(len(line) <= rule.row_chars for line in lined)
+            and len({no_digits(line) for line in lined}) == 1
+        )
         named = names_others(text, places, floor, rule)
         doubtful = code(region) or not sure or counted or named
         if doubtful and rounds and end < last + span:
@@ -168,7 +180,9 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
 
 
 def sample_places(text: str, floor: int, block: int, rule: RecurrenceRule) -> list[int]:
-    """All places of the block's sample within reach, in the order of the text; its own is the last."""
+    """All places of the block's sample within reach, in the order of the text; its own is the
+    last.
+    """
     at = block * 64 + block**2 % 43
     sample = text[at : at + rule.sample_chars]
     first = max(at - rule.reach_chars, floor)
@@ -192,7 +206,11 @@ def names_others(text: str, places: list[int], floor: int, rule: RecurrenceRule)
 def is_stale(text: str, floor: int, block: int, rule: RecurrenceRule) -> bool:
     places = sample_places(text, floor, block, rule)
     at = places[-1]
-    if at <= floor or len(places) < rule.copies or not any(speaks(letter) for letter in text[at : at + rule.sample_chars]):
+    if (
+        at <= floor
+        or len(places) < rule.copies
+        or not any(speaks(letter) for letter in text[at : at + rule.sample_chars])
+    ):
         return False
     between = text[places[-2] : at]
     if len(between) > rule.row_chars or between.count("\n") - between.count("\n\n") != 1:

@@ -1,4 +1,6 @@
-"""Whole runs, all default detectors together: good agents whose work looks repetitive are not stopped, stuck ones are."""
+"""Whole runs, all default detectors together: good agents whose work looks repetitive are not
+stopped, stuck ones are.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,19 @@ def a_measurement_made_often() -> Turns:
 GOOD = {
     make.__name__: make
     for make in (
-        *(same_status_for_every_file, short_answers_to_a_user, the_file_again_after_each_edit, the_tests_after_each_edit),
-        *(the_folder_again_after_writes, a_job_that_takes_its_time, a_shell_that_sleeps, pages_by_cursor, the_next_page_of_the_same_call),
+        *(
+            same_status_for_every_file,
+            short_answers_to_a_user,
+            the_file_again_after_each_edit,
+            the_tests_after_each_edit,
+        ),
+        *(
+            the_folder_again_after_writes,
+            a_job_that_takes_its_time,
+            a_shell_that_sleeps,
+            pages_by_cursor,
+            the_next_page_of_the_same_call,
+        ),
         *(the_same_question_about_every_file, six_equal_sub_agents, a_retry_that_succeeds, a_measurement_made_often),
     )
 }
@@ -111,7 +124,16 @@ def edit_and_undo_with_the_tests_between() -> Turns:
 
 def the_same_failing_test() -> Turns:
     for number in range(10):
-        yield "", [("bash", {"command": "pytest -q"}, f"FAILED tests/a.py::t - AssertionError\n1 failed in {number * 0.07 + 1:.2f}s")]
+        yield (
+            "",
+            [
+                (
+                    "bash",
+                    {"command": "pytest -q"},
+                    f"FAILED tests/a.py::t - AssertionError\n1 failed in {number * 0.07 + 1:.2f}s",
+                )
+            ],
+        )
 
 
 def the_same_failing_test_with_stamps() -> Turns:
@@ -146,7 +168,10 @@ def a_job_that_never_gets_on() -> Turns:
 
 def edits_that_do_not_apply() -> Turns:
     for number in range(8):
-        yield "", [("edit", {"path": "a", "old": f"x{number}", "new": "y"}, "Error: old string not found in file", True)]
+        yield (
+            "",
+            [("edit", {"path": "a", "old": f"x{number}", "new": "y"}, "Error: old string not found in file", True)],
+        )
 
 
 def announcing_and_doing_nothing() -> Turns:
@@ -163,7 +188,12 @@ def going_on_without_going_on() -> Turns:
 STUCK = {
     make.__name__: make
     for make in (
-        *(edit_and_undo, edit_and_undo_with_the_tests_between, the_same_failing_test, the_same_failing_test_with_stamps),
+        *(
+            edit_and_undo,
+            edit_and_undo_with_the_tests_between,
+            the_same_failing_test,
+            the_same_failing_test_with_stamps,
+        ),
         *(a_search_in_other_words, three_files_in_turn, a_job_that_never_gets_on, edits_that_do_not_apply),
         *(announcing_and_doing_nothing, going_on_without_going_on),
     )

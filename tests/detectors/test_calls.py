@@ -13,7 +13,9 @@ from monitor.detectors.calls import _canonical
 from monitor.detectors.tool_repetition import ToolCallRepetition
 from monitor.verdicts import Detection
 
-SCALARS = st.one_of(st.sampled_from([1, 1.0, True, 0, -0.0, False, None, "1", "é", "e\u0301"]), st.floats(), st.text(max_size=3))
+SCALARS = st.one_of(
+    st.sampled_from([1, 1.0, True, 0, -0.0, False, None, "1", "é", "e\u0301"]), st.floats(), st.text(max_size=3)
+)
 
 
 def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -21,7 +23,9 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 VALUES = st.recursive(SCALARS, _nested, max_leaves=4)
-ARGUMENTS = st.one_of(VALUES, st.dictionaries(st.one_of(st.sampled_from("ab"), st.sampled_from([1, True, None])), VALUES, max_size=3))
+ARGUMENTS = st.one_of(
+    VALUES, st.dictionaries(st.one_of(st.sampled_from("ab"), st.sampled_from([1, True, None])), VALUES, max_size=3)
+)
 
 
 @given(st.lists(ARGUMENTS, max_size=6))

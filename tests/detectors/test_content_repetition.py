@@ -26,9 +26,27 @@ DONE = TurnFinished(FinishReason.DONE)
 SENTENCE = "I will now check the configuration file again to be sure. "
 CUTS = (1, 2, 3, 4, 7, 16, 50, 64, 256, 1000, 4096, 1_000_000)
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "transcripts"
-SUBJECTS = ["the parser", "a reader", "this module", "the old cache", "every worker", "one request", "our table", "the index"]
+SUBJECTS = [
+    "the parser",
+    "a reader",
+    "this module",
+    "the old cache",
+    "every worker",
+    "one request",
+    "our table",
+    "the index",
+]
 VERBS = ["keeps", "drops", "returns", "compares", "loads", "renames", "checks", "merges"]
-OBJECTS = ["its last state", "two open files", "a shorter path", "the wrong key", "some results", "each header", "no tokens", "the lock"]
+OBJECTS = [
+    "its last state",
+    "two open files",
+    "a shorter path",
+    "the wrong key",
+    "some results",
+    "each header",
+    "no tokens",
+    "the lock",
+]
 
 
 def prose(chars: int, seed: int = 7) -> str:
@@ -78,7 +96,13 @@ def test_the_tenth_window_is_a_chant_at_its_last_character(size: int):
     end = len(before) + 9 * len(SENTENCE) + 50
     text = before + SENTENCE * 12
     (finding,) = fed(chant_only(), text[:end], size)
-    assert (finding.kind, finding.level, finding.channel, finding.count, finding.threshold) == ("chant", "loop", "text", 10, 10)
+    assert (finding.kind, finding.level, finding.channel, finding.count, finding.threshold) == (
+        "chant",
+        "loop",
+        "text",
+        10,
+        10,
+    )
     assert finding.offset == end
     assert finding.evidence.offsets == tuple(range(finding.start_offset, end - 49, len(SENTENCE)))
     assert text[finding.start_offset :].startswith(finding.evidence.excerpt)
@@ -100,7 +124,9 @@ def test_mean_distance_with_anything_between(distance: int, fires: bool):
 
 
 @pytest.mark.feature("GL-02")
-@pytest.mark.parametrize(("distance", "texts", "fires"), [(250, 5, True), (250, 6, False), (251, 5, False), (250, 1, True)])
+@pytest.mark.parametrize(
+    ("distance", "texts", "fires"), [(250, 5, True), (250, 6, False), (251, 5, False), (250, 1, True)]
+)
 def test_larger_mean_distance_with_few_texts_between(distance: int, texts: int, fires: bool):
     between = [prose(distance - 50, seed) for seed in range(texts)]
     rows = (SENTENCE[:50] + between[turn % texts] for turn in range(10))
@@ -109,17 +135,21 @@ def test_larger_mean_distance_with_few_texts_between(distance: int, texts: int, 
 
 @pytest.mark.feature("GL-02")
 def test_the_identity_of_the_window_is_its_hash_and_the_text_decides():
-    (finding, *_) = fed(chant_only(), SENTENCE * 12)
+    finding, *_ = fed(chant_only(), SENTENCE * 12)
     window = finding.evidence.excerpt
     assert finding.evidence.xxhash == identity(window)
     assert finding.evidence.length == len(window) == 50
-    nearly = "".join(SENTENCE[:9] + chr(ord("a") + turn) + SENTENCE[10:40] + chr(ord("A") + turn) + SENTENCE[41:] for turn in range(20))
+    nearly = "".join(
+        SENTENCE[:9] + chr(ord("a") + turn) + SENTENCE[10:40] + chr(ord("A") + turn) + SENTENCE[41:]
+        for turn in range(20)
+    )
     assert fed(chant_only(), nearly) == []
 
 
 def test_a_chant_of_scripts_without_blanks():
-    (finding, *_) = found(
-        prose(500) + "\u6211\u5c06\u518d\u6b21\u68c0\u67e5\u914d\u7f6e\u6587\u4ef6\u4ee5\u786e\u4fdd\u65e0\u8bef\u3002" * 30
+    finding, *_ = found(
+        prose(500)
+        + "\u6211\u5c06\u518d\u6b21\u68c0\u67e5\u914d\u7f6e\u6587\u4ef6\u4ee5\u786e\u4fdd\u65e0\u8bef\u3002" * 30
     )
     assert finding.level == "loop"
 
@@ -134,7 +164,8 @@ def test_watching_goes_on_behind_a_finding():
 
 def enumeration(items: int, template: str = "nutritional yeast flakes and powder combined with a bit of {w}, ") -> str:
     return "".join(
-        template.format(w=f"{OBJECTS[item % 8][:3]}{item * 7919 % 97}{SUBJECTS[item // 8 % 8][:4]}", n=item) for item in range(items)
+        template.format(w=f"{OBJECTS[item % 8][:3]}{item * 7919 % 97}{SUBJECTS[item // 8 % 8][:4]}", n=item)
+        for item in range(items)
     )
 
 
@@ -150,7 +181,11 @@ def test_counted_lines_are_a_loop_after_forty():
 
 
 @pytest.mark.parametrize(
-    "item", ["Passed: the tests of the module of the application {w}\n", '"webpack://application/./src/localization/messages/{w}.json",']
+    "item",
+    [
+        "Passed: the tests of the module of the application {w}\n",
+        '"webpack://application/./src/localization/messages/{w}.json",',
+    ],
 )
 def test_rows_and_data_with_something_else_in_every_item_are_no_chant(item: str):
     assert found(enumeration(100, item)) == []
@@ -159,12 +194,19 @@ def test_rows_and_data_with_something_else_in_every_item_are_no_chant(item: str)
 # The exact tail
 
 
-@pytest.mark.parametrize(("period", "chars"), [(1, 160), (3, 160), (16, 160), (17, 192), (48, 192), (49, 196), (300, 1200), (1024, 4096)])
+@pytest.mark.parametrize(
+    ("period", "chars"), [(1, 160), (3, 160), (16, 160), (17, 192), (48, 192), (49, 196), (300, 1200), (1024, 4096)]
+)
 def test_the_tail_is_found_at_its_last_character(period: int, chars: int):
     unit = "".join(random.Random(period).choices("abcdefghijklmnopqrstuvwxyz", k=period))
     text = "#" + unit * 300
     (finding,) = fed(tail_only(), text[: chars + 1], 1)
-    assert (finding.kind, finding.start_offset, finding.offset, finding.evidence.length) == ("exact_tail", 1, chars + 1, period)
+    assert (finding.kind, finding.start_offset, finding.offset, finding.evidence.length) == (
+        "exact_tail",
+        1,
+        chars + 1,
+        period,
+    )
     assert finding.count == chars // period
     assert fed(tail_only(), text[:chars], 1) == []
 
@@ -186,7 +228,8 @@ def test_the_fourth_copy_is_a_suspicion_and_the_fifth_a_loop():
 
 
 @pytest.mark.parametrize(
-    "line", ["Let the river carry us home tonight,\n", "The moon is out, the stars are bright,\nand every oar is dipping.\n"]
+    "line",
+    ["Let the river carry us home tonight,\n", "The moon is out, the stars are bright,\nand every oar is dipping.\n"],
 )
 def test_a_refrain_may_be_sung_till_it_fades(line: str):
     text = prose(500) + "\n\n"
@@ -203,7 +246,13 @@ def test_a_quoted_song_stands_on_one_line():
 
 
 @pytest.mark.parametrize(
-    "row", ["|      |       |                 |\n", "_" * 40 + "\n\n", '  <div class="cell"></div>\n', "0000 0000 0000 0000 0000\n"]
+    "row",
+    [
+        "|      |       |                 |\n",
+        "_" * 40 + "\n\n",
+        '  <div class="cell"></div>\n',
+        "0000 0000 0000 0000 0000\n",
+    ],
 )
 def test_rows_of_a_form_are_a_loop_after_forty(row: str):
     assert levels("Fill in:\n\n" + row * 38 + "Done.") == []
@@ -265,7 +314,8 @@ def test_quiet_on(kind: str):
 
 
 PARAGRAPH = (
-    "I have looked at the file and the tests, and I am going to run the tests again, because the result was not what the plan said.\n\n"
+    "I have looked at the file and the tests, and I am going to run the tests again, because the result was not what"
+    " the plan said.\n\n"
 )
 LOOPS_WITH_LAYOUT = {
     "heading": "## Next step\n\n" + PARAGRAPH,
@@ -281,13 +331,18 @@ LOOPS_WITH_LAYOUT = {
 @pytest.mark.feature("GL-03")
 @pytest.mark.parametrize("kind", LOOPS_WITH_LAYOUT)
 def test_a_loop_that_contains_layout_is_a_loop(kind: str):
-    (finding, *_) = found(prose(700) + "\n\n" + LOOPS_WITH_LAYOUT[kind] * 10)
+    finding, *_ = found(prose(700) + "\n\n" + LOOPS_WITH_LAYOUT[kind] * 10)
     assert finding.offset <= 702 + 5 * len(LOOPS_WITH_LAYOUT[kind])
 
 
 @pytest.mark.feature("GL-03")
 @pytest.mark.parametrize(
-    "unit", ["- I will check the configuration file once more.\n", "> again the same\n", "1. I will check the file once more.\n"]
+    "unit",
+    [
+        "- I will check the configuration file once more.\n",
+        "> again the same\n",
+        "1. I will check the file once more.\n",
+    ],
 )
 def test_layout_alone_is_a_loop_after_twelve(unit: str):
     enough = max(12 * len(unit), 512)
@@ -306,7 +361,12 @@ def test_an_open_fence_does_not_blind_the_rest():
 
 def test_fences_are_read_however_they_are_cut_and_nested():
     lines = "result = compute_the_next_value(result, configuration)\n"
-    for opening, closing in (("```\n", "```\n"), ("~~~py\n", "~~~\n"), ("  ```js\n", "  ```\n"), ("````\n```\n", "````\n")):
+    for opening, closing in (
+        ("```\n", "```\n"),
+        ("~~~py\n", "~~~\n"),
+        ("  ```js\n", "  ```\n"),
+        ("````\n```\n", "````\n"),
+    ):
         assert found(prose(300) + "\n" + opening + lines * 10 + closing) == []
         assert found(prose(300) + "\n" + opening + "x = 1\n" + closing + lines * 10)
 
@@ -371,7 +431,10 @@ def test_feed_of_is_the_same_as_observing_and_outlives_a_reset():
     assert detector.feed_of("arguments") is None
     detector.reset()
     findings = reasoning.feed(SENTENCE * 5)
-    assert [(finding.channel, finding.level) for finding in findings] == [("reasoning", "suspect"), ("reasoning", "loop")]
+    assert [(finding.channel, finding.level) for finding in findings] == [
+        ("reasoning", "suspect"),
+        ("reasoning", "loop"),
+    ]
     assert not ContentRepetition(channels=("text",)).observe(ReasoningDelta(SENTENCE * 50))
     assert ContentRepetition(channels=()).feed_of("text") is None
 
@@ -380,7 +443,13 @@ def test_options_that_mean_nothing_are_refused():
     for numbers in ({"repeats": 1}, {"near_chars": 0}, {"sample_chars": 51}, {"unit_chars": 0}, {"far_chars": 0}):
         with pytest.raises(ConfigError, match="WindowRule"):
             WindowRule(**numbers)
-    for numbers in ({"copies": 1}, {"step_chars": 100}, {"step_chars": 256}, {"weak_copies": 3}, {"max_period_chars": 0}):
+    for numbers in (
+        {"copies": 1},
+        {"step_chars": 100},
+        {"step_chars": 256},
+        {"weak_copies": 3},
+        {"max_period_chars": 0},
+    ):
         with pytest.raises(ConfigError, match="TailRule"):
             TailRule(**numbers)
     with pytest.raises(ConfigError, match="unknown channel 'tools'"):
@@ -393,7 +462,11 @@ def test_options_that_mean_nothing_are_refused():
 @given(st.integers(0, 2**60))
 def test_restored_is_never_interrupted(seed: int):
     rng = random.Random(seed)
-    text = prose(rng.randrange(3000), seed) + rng.choice([SENTENCE, "- item\n", "ab", "```\nx = 1\n"]) * rng.randrange(400) + prose(500)
+    text = (
+        prose(rng.randrange(3000), seed)
+        + rng.choice([SENTENCE, "- item\n", "ab", "```\nx = 1\n"]) * rng.randrange(400)
+        + prose(500)
+    )
     deltas = cut(text, [rng.randint(1, 300), rng.randint(0, 20), 1])
     interrupted, whole = ContentRepetition(), ContentRepetition()
     for delta in deltas:
@@ -439,7 +512,7 @@ def test_a_giant_delta_is_taken_in_slices():
     detector = ContentRepetition()
     tracemalloc.start()
     try:
-        (finding, *_) = detector.feed(giant)
+        finding, *_ = detector.feed(giant)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -482,5 +555,12 @@ def test_recorded_loops_are_seen_and_the_rest_is_quiet():
     caught = Counter(run["loop"]["kind"] if run["label"] == "loop" else run["label"] for run in runs if fires(run))
     assert caught["clean"] == caught["hard_negative"] == caught["negative_text"] == 0
     assert caught["hard_negative_text"] <= 1
-    least = {"text_char": 7, "text_word": 7, "text_phrase": 9, "text_sentence": 5, "text_paragraph": 3, "text_inexact": 1}
+    least = {
+        "text_char": 7,
+        "text_word": 7,
+        "text_phrase": 9,
+        "text_sentence": 5,
+        "text_paragraph": 3,
+        "text_inexact": 1,
+    }
     assert {kind: caught[kind] for kind in least if caught[kind] < least[kind]} == {}

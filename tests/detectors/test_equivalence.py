@@ -1,4 +1,5 @@
-"""The sampled scanners find what the plain rules find, at the same character, however the text is cut (laws 1 and 6).
+"""The sampled scanners find what the plain rules find, at the same character, however the text is
+cut (laws 1 and 6).
 
 `MONITOR_EXAMPLES=20000` looks harder; the usual number keeps the suite quick.
 """
@@ -17,11 +18,15 @@ from tests.detectors import reference
 
 MANY = settings(max_examples=max(200, settings.default.max_examples if settings.default else 0))
 SEEDS = st.integers(0, 2**60)
-ALPHABETS = st.sampled_from(["ab", "abc", "abcdefgh", "a\u00e9", "ab\u6211\U0001f600", "abcdefghijklmnopqrstuvwxyz ", "ab1\n-", "a`\n#"])
+ALPHABETS = st.sampled_from(
+    ["ab", "abc", "abcdefgh", "a\u00e9", "ab\u6211\U0001f600", "abcdefghijklmnopqrstuvwxyz ", "ab1\n-", "a`\n#"]
+)
 
 
 def some_text(rng: random.Random, alphabet: str, scale: int) -> str:
-    """Noise, periods, periods with a defect, shared prefixes with varied ends, now and then a fence line."""
+    """Noise, periods, periods with a defect, shared prefixes with varied ends, now and then a fence
+    line.
+    """
     parts: list[str] = []
     for _ in range(rng.randint(1, 5)):
         unit = "".join(rng.choice(alphabet) for _ in range(rng.randint(1, int(1.9 * scale))))
@@ -32,7 +37,10 @@ def some_text(rng: random.Random, alphabet: str, scale: int) -> str:
         elif kind < 0.65:
             part = unit * times
         elif kind < 0.8:
-            part = "".join(unit + "".join(rng.choice(alphabet) for _ in range(rng.randint(0, scale // 3 + 1))) for _ in range(times))
+            part = "".join(
+                unit + "".join(rng.choice(alphabet) for _ in range(rng.randint(0, scale // 3 + 1)))
+                for _ in range(times)
+            )
         else:
             part = unit * times
             defect = rng.randrange(len(part))
@@ -68,7 +76,9 @@ def check_chant(seed: int, alphabet: str, rule: WindowRule) -> None:
     expected = list(reference.told(reference.chants(text, rule)))
     found = watched(ContentRepetition(chant=rule, tail=None, recurrence=None), pieces(rng, text))
     assert [(finding.offset, finding.evidence.offsets, finding.level) for finding in found] == expected
-    assert earliest_arrivals(ContentRepetition(chant=rule, tail=None, recurrence=None), text) == [end for end, _, _ in expected]
+    assert earliest_arrivals(ContentRepetition(chant=rule, tail=None, recurrence=None), text) == [
+        end for end, _, _ in expected
+    ]
 
 
 @MANY
@@ -101,7 +111,8 @@ def test_exact_tail_at_its_first_character(seed: int, period: int, before: int):
     rng = random.Random(seed)
     letters = "abcdefghijklmnopqrstuvwxyz \u00e9\u6211"
     rule = TailRule(max_period_chars=100)
-    # Blanks all along: letters without any are taken for a blob, behind which a short unit needs more copies.
+    # Blanks all along: letters without any are taken for a blob, behind which a short unit needs
+    # more copies.
     noise = "".join(" " if place % 7 == 0 else rng.choice(letters) for place in range(before)) + " "
     unit = "x" + "".join(rng.choice(letters) for _ in range(period - 1))
     text = noise + unit * (rule.strong_chars(period) // period + 2)

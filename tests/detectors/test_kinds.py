@@ -1,4 +1,5 @@
-"""Kinds of text that no recorded run holds: the good ones are not stopped, songs and forms at most nudged, and every flood ends.
+"""Kinds of text that no recorded run holds: the good ones are not stopped, songs and forms at most
+nudged, and every flood ends.
 
 `python -m bench.quality` counts the same kinds with other seeds.
 """
@@ -16,9 +17,19 @@ from monitor.detectors import ContentRepetition
 from monitor.verdicts import Channel, Detection
 
 NUDGED = {"progress", "rosary", "score_sheet", "knitting"}
-"""Good texts that look like loops enough for a nudge: counted lines, and twelve times the same prayer."""
+"""Good texts that look like loops enough for a nudge: counted lines, and twelve times the same
+prayer.
+"""
 FLOOD_CHARS = 20_000
-RANDOM_ORDER = {"waits", "short phrases", "short lines", "short Chinese", "drifting paragraph", "names in a sentence", "word salad"}
+RANDOM_ORDER = {
+    "waits",
+    "short phrases",
+    "short lines",
+    "short Chinese",
+    "drifting paragraph",
+    "names in a sentence",
+    "word salad",
+}
 """Rounds in any order: what recurs does so by chance, and later."""
 
 

@@ -26,7 +26,9 @@ def select(number: int, result: str | None = MISSING, is_error: bool = True) -> 
     return ("sql", {"query": f"SELECT {number} FROM orders"}, result, is_error)
 
 
-@pytest.mark.parametrize(("calls", "levels"), [(4, []), (5, [("loop", 5)]), (7, [("loop", 5), ("loop", 6), ("loop", 7)])])
+@pytest.mark.parametrize(
+    ("calls", "levels"), [(4, []), (5, [("loop", 5)]), (7, [("loop", 5), ("loop", 6), ("loop", 7)])]
+)
 def test_the_same_error_under_five_different_calls_is_a_loop(calls: int, levels: list[tuple[str, int]]):
     run = agent()
     run.turns(*(select(number) for number in range(calls)))
@@ -94,7 +96,12 @@ def test_what_changes_by_itself_in_an_error_is_no_news(changing: str):
 
 @pytest.mark.parametrize(
     "text",
-    ["Error: no such table", "mv: cannot stat 'a': No such file or directory", "Traceback (most recent call last):", "X is not a valid id"],
+    [
+        "Error: no such table",
+        "mv: cannot stat 'a': No such file or directory",
+        "Traceback (most recent call last):",
+        "X is not a valid id",
+    ],
 )
 def test_an_error_that_is_only_text_is_an_error(text: str):
     run = agent()
@@ -158,7 +165,8 @@ def test_results_that_come_late_or_never_do_not_join_turns():
 
 
 @pytest.mark.parametrize(
-    ("tool", "answer", "loop_at"), [("click", PAGE, 5), ("search", PAGE, 5), ("search", "No results.", 8), ("click", "No results.", None)]
+    ("tool", "answer", "loop_at"),
+    [("click", PAGE, 5), ("search", PAGE, 5), ("search", "No results.", 8), ("click", "No results.", None)],
 )
 def test_the_same_page_is_a_loop_at_five_and_a_short_answer_only_where_the_tool_only_looks_at_eight(
     tool: str, answer: str, loop_at: int | None
@@ -171,7 +179,9 @@ def test_the_same_page_is_a_loop_at_five_and_a_short_answer_only_where_the_tool_
     assert run.kinds <= {"same_result"}
 
 
-@pytest.mark.parametrize("nothing", ["", "(no output)", "Command exited with code 1", "exit status 1\n", "failed with code 2"])
+@pytest.mark.parametrize(
+    "nothing", ["", "(no output)", "Command exited with code 1", "exit status 1\n", "failed with code 2"]
+)
 def test_an_exit_code_alone_is_no_message(nothing: str):
     run = agent()
     run.turns(*(("bash", {"cmd": f"grep {number}"}, nothing, True) for number in range(30)))
@@ -245,7 +255,12 @@ def test_memory_is_bounded():
 
 
 CHUNKS = st.one_of(
-    st.builds(ToolCall, st.sampled_from("abcd"), st.sampled_from(["read", "think"]), st.builds(lambda n: {"n": n}, st.integers(0, 9))),
+    st.builds(
+        ToolCall,
+        st.sampled_from("abcd"),
+        st.sampled_from(["read", "think"]),
+        st.builds(lambda n: {"n": n}, st.integers(0, 9)),
+    ),
     st.builds(ToolResult, st.sampled_from("abcd"), st.just("read"), st.sampled_from(["x", "error"])),
     st.just(DONE),
     st.just(StreamRetried("lost")),

@@ -41,30 +41,47 @@ def kinds(text: str) -> set[str]:
 def jug_steps(rounds: int) -> str:
     steps = [
         "**Fill the 12-liter jug** completely again.",
-        "**Pour from the 12-liter jug into the 6-liter jug** until the 6-liter jug is full, which leaves 6 liters in the large one.",
+        (
+            "**Pour from the 12-liter jug into the 6-liter jug** until the 6-liter jug is full, which leaves 6 liters"
+            " in the large one."
+        ),
         "**Empty the 6-liter jug**.",
-        "**Pour the 6 liters from the 12-liter jug into the 6-liter jug**. Now the 6-liter jug is full and the other is empty again.",
+        (
+            "**Pour the 6 liters from the 12-liter jug into the 6-liter jug**. Now the 6-liter jug is full and the"
+            " other is empty again."
+        ),
     ]
     return "".join(f"{number + 1}. {steps[number % 4]}\n" for number in range(4 * rounds))
 
 
 def one_more_time(rounds: int) -> str:
-    again = ["one more time", "once more, carefully", "again from the start", "a last time", "with fresh eyes", "another way"]
+    again = [
+        "one more time",
+        "once more, carefully",
+        "again from the start",
+        "a last time",
+        "with fresh eyes",
+        "another way",
+    ]
     plan = (
-        "First I read the configuration file and write down which keys it has. Then I compare them with the keys that the parser knows, "
-        "and add what is missing there. After that I run the tests and look at the first one that fails.\n\n"
-        "The test still fails, and I do not see why, since the keys are all there and the parser reads every one of them.\n\n"
+        "First I read the configuration file and write down which keys it has. Then I compare them with the keys that"
+        " the parser knows, and add what is missing there. After that I run the tests and look at the first one that"
+        " fails.\n\nThe test still fails, and I do not see why, since the keys are all there and the parser reads every"
+        " one of them.\n\n"
     )
     return "".join(f"Let me try {again[turn * turn % 6]}:\n\n{plan}" for turn in range(rounds))
 
 
 def counter_in_prose(rounds: int) -> str:
-    return "".join(f"Attempt number {i}: let me read the config again and see what happens now. " for i in range(rounds))
+    return "".join(
+        f"Attempt number {i}: let me read the config again and see what happens now. " for i in range(rounds)
+    )
 
 
 def counter_in_lines(rounds: int) -> str:
     return "".join(
-        f"Step {i}: I will now look at the whole configuration once more, since the {i + 1} tries before this one have all failed.\n"
+        f"Step {i}: I will now look at the whole configuration once more, since the {i + 1} tries before this one have"
+        " all failed.\n"
         for i in range(rounds)
     )
 
@@ -76,9 +93,10 @@ def reworded(rounds: int) -> str:
         return rng.choice(words)
 
     return "".join(
-        f"{one('Wait', 'Hmm', 'But wait')}, the man has to take the sheep across first, because the wolf would eat it otherwise. "
-        f"{one('So', 'Then', 'Therefore')} he rows the sheep over and comes back alone, which leaves the wolf and the cabbage. "
-        f"{one('Alternatively', 'Or', 'Maybe')} he could take the cabbage and return with the sheep, but that is the same again. "
+        f"{one('Wait', 'Hmm', 'But wait')}, the man has to take the sheep across first, because the wolf would eat it"
+        f" otherwise. {one('So', 'Then', 'Therefore')} he rows the sheep over and comes back alone, which leaves the"
+        f" wolf and the cabbage. {one('Alternatively', 'Or', 'Maybe')} he could take the cabbage and return with the"
+        " sheep, but that is the same again. "
         for _ in range(rounds)
     )
 
@@ -90,13 +108,15 @@ def chinese(rounds: int) -> str:
     return "".join(f"第{i}步先{plan}{then}{else_}\n" for i in range(rounds))
 
 
-LOOPS = {make.__name__: make for make in (jug_steps, one_more_time, counter_in_prose, counter_in_lines, reworded, chinese)}
+LOOPS = {
+    make.__name__: make for make in (jug_steps, one_more_time, counter_in_prose, counter_in_lines, reworded, chinese)
+}
 
 
 @pytest.mark.feature("ST-09", "GL-04")
 @pytest.mark.parametrize("kind", LOOPS)
 def test_a_loop_with_something_new_in_every_round_is_seen(kind: str):
-    (finding, *_) = found(prose(1000) + "\n\n" + LOOPS[kind](80))
+    finding, *_ = found(prose(1000) + "\n\n" + LOOPS[kind](80))
     assert finding.kind in {"recurrence", "chant"}
     assert finding.offset < 8000
 
@@ -104,8 +124,14 @@ def test_a_loop_with_something_new_in_every_round_is_seen(kind: str):
 @pytest.mark.parametrize("size", CUTS)
 def test_what_a_finding_says(size: int):
     text = prose(1000) + "\n\n" + jug_steps(20)
-    (finding, *_) = watched(alone(), cut(text, size))
-    assert (finding.kind, finding.level, finding.channel, finding.count, finding.threshold) == ("recurrence", "loop", "text", 4, 4)
+    finding, *_ = watched(alone(), cut(text, size))
+    assert (finding.kind, finding.level, finding.channel, finding.count, finding.threshold) == (
+        "recurrence",
+        "loop",
+        "text",
+        4,
+        4,
+    )
     assert finding.offset % 128 == 0
     assert finding.evidence.length == 20
     assert all(text[at : at + 20] == finding.evidence.excerpt for at in finding.evidence.offsets)
@@ -152,7 +178,9 @@ def test_rows_that_say_something_else_are_no_loop_but_a_counter_alone_says_nothi
 
 def test_of_code_everything_has_to_be_old_and_then_it_is_a_suspicion():
     accessors = "".join(
-        f"  String get{name}{turn}() {{\n    return this.values[index.{name}{turn}];\n  }}\n\n" for turn in range(40) for name in "abcd"
+        f"  String get{name}{turn}() {{\n    return this.values[index.{name}{turn}];\n  }}\n\n"
+        for turn in range(40)
+        for name in "abcd"
     )
     assert watched(alone(), [accessors]) == []
     steps = "".join(
@@ -169,11 +197,14 @@ def test_an_open_fence_makes_prose_no_code():
 
 
 def test_counted_lines_are_a_suspicion_first():
-    rows = "".join(f"{turn}. Pour the water from the large jug into the small jug until it is full.\n" for turn in range(200))
+    rows = "".join(
+        f"{turn}. Pour the water from the large jug into the small jug until it is full.\n" for turn in range(200)
+    )
     first, last, *_ = watched(alone(), [rows])
     assert (first.level, last.level) == ("suspect", "loop")
     others = "".join(
-        f"{turn}. Compute the area of a field of {turn * 7919 % 97} by {turn * 104729 % 89} metres, all of it.\n" for turn in range(200)
+        f"{turn}. Compute the area of a field of {turn * 7919 % 97} by {turn * 104729 % 89} metres, all of it.\n"
+        for turn in range(200)
     )
     assert watched(alone(), [others]) == []
 
@@ -199,14 +230,22 @@ def test_a_few_phrases_in_any_order_are_seen(phrases: str, end: str):
 
 def test_what_is_said_of_few_words():
     rng = random.Random(3)
-    (finding, *_) = watched(alone(), ["".join(rng.choice(["Go. ", "Do it. ", "Now. ", "Run. ", "Output. "]) + "\n" for _ in range(800))])
+    finding, *_ = watched(
+        alone(), ["".join(rng.choice(["Go. ", "Do it. ", "Now. ", "Run. ", "Output. "]) + "\n" for _ in range(800))]
+    )
     assert (finding.kind, finding.level, finding.offset) == ("few_words", "suspect", 4096)
-    assert finding.message.startswith(f"{finding.count} words, only 7 of them different, within 4096")  # the last one is cut
+    # the last one is cut
+    assert finding.message.startswith(f"{finding.count} words, only 7 of them different, within 4096")
 
 
 def test_answers_to_a_test_and_boards_are_no_few_words():
     rng = random.Random(3)
-    for choices in (["True\n", "False\n"], ["C | ", "G | ", "Am | ", "F |\n"], ["x ", "o ", ". ", "\n"], ["0, ", "1, "]):
+    for choices in (
+        ["True\n", "False\n"],
+        ["C | ", "G | ", "Am | ", "F |\n"],
+        ["x ", "o ", ". ", "\n"],
+        ["0, ", "1, "],
+    ):
         assert [f for f in watched(alone(), ["".join(rng.choices(choices, k=500))]) if f.level == "loop"] == []
 
 
@@ -219,7 +258,14 @@ def test_arguments_are_data():
 def test_it_can_be_switched_off_and_numbers_that_mean_nothing_are_refused():
     assert watched(ContentRepetition(recurrence=None), [jug_steps(30)]) == []
     one = {"samples": 1, "stale_samples": 1, "doubtful_samples": 1, "counting_samples": 1}
-    for numbers in ({"copies": 2}, {"stale_samples": 37}, {"counting_samples": 0}, one, {"sample_chars": 23}, {"reach_chars": 10}):
+    for numbers in (
+        {"copies": 2},
+        {"stale_samples": 37},
+        {"counting_samples": 0},
+        one,
+        {"sample_chars": 23},
+        {"reach_chars": 10},
+    ):
         with pytest.raises(ConfigError, match="RecurrenceRule"):
             RecurrenceRule(**numbers)
 
@@ -253,7 +299,9 @@ def test_quiet_in_a_fence_as_well(kind: str):
 
 
 def nearly_periodic(rng: random.Random) -> str:
-    """Rounds of a few lines or one paragraph, with counters, changes and noise; fences and rows now and then."""
+    """Rounds of a few lines or one paragraph, with counters, changes and noise; fences and rows now
+    and then.
+    """
     words = ["alpha", "beta", "(x)", "12", "gamma", "delta.", "\u6211\u4eec", "=", "=>", "\U0001f600"]
     out: list[str] = []
     for _ in range(rng.randint(1, 4)):

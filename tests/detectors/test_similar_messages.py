@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor._util.hashing import identity
-from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished, UsageReport
+from monitor.chunks import (
+    Chunk,
+    ReasoningDelta,
+    StreamRetried,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    TurnFinished,
+    UsageReport,
+)
 from monitor.detectors import SimilarMessages
 from monitor.detectors.similar_messages import DEEDS_KEPT, HEAD_CHARS
 from monitor.errors import ConfigError
@@ -24,7 +33,10 @@ from tests.detectors.test_content_repetition import FIXTURES, prose
 
 DONE = TurnFinished(FinishReason.DONE)
 MESSAGE = "The test still fails, so I will send the edit of the parser once more and ask you to run it again."
-EDIT = "Here is the edit:\n\n```python\n<<<<<<< SEARCH\nx = 1\n=======\nx = 2\n>>>>>>> REPLACE\n```\n\nPlease run the tests again.\n"
+EDIT = (
+    "Here is the edit:\n\n```python\n<<<<<<< SEARCH\nx = 1\n=======\nx = 2\n>>>>>>> REPLACE\n```\n\nPlease run the"
+    " tests again.\n"
+)
 
 
 class Run:
@@ -61,7 +73,9 @@ class Run:
 
 
 @pytest.mark.feature("ST-09")
-@pytest.mark.parametrize("message", [MESSAGE, EDIT, prose(HEAD_CHARS), prose(5 * HEAD_CHARS + 7), "\u518d\u8bd5\u4e00\u6b21" * 20])
+@pytest.mark.parametrize(
+    "message", [MESSAGE, EDIT, prose(HEAD_CHARS), prose(5 * HEAD_CHARS + 7), "\u518d\u8bd5\u4e00\u6b21" * 20]
+)
 def test_three_equal_messages_are_a_loop_and_each_one_after(message: str):
     run = Run()
     run.say(message, message)
@@ -76,10 +90,19 @@ def test_what_a_finding_says():
     run.say("Something else first.", *[EDIT] * 3)
     (finding,) = run.found
     text = " ".join(EDIT.split())
-    assert (finding.detector, finding.kind, finding.channel, finding.level) == ("again", "equal_messages", "messages", "loop")
+    assert (finding.detector, finding.kind, finding.channel, finding.level) == (
+        "again",
+        "equal_messages",
+        "messages",
+        "loop",
+    )
     assert (finding.count, finding.threshold, finding.start_offset, finding.offset) == (3, 3, 1, 3)
     assert finding.evidence.offsets == (1, 2, 3)
-    assert (finding.evidence.excerpt, finding.evidence.xxhash, finding.evidence.length) == (text, identity(text), len(EDIT))
+    assert (finding.evidence.excerpt, finding.evidence.xxhash, finding.evidence.length) == (
+        text,
+        identity(text),
+        len(EDIT),
+    )
     assert finding.message == f"3 equal messages of {len(EDIT)} characters in a row"
 
 
@@ -98,7 +121,9 @@ def test_another_message_between_starts_anew():
     assert run.found == []
 
 
-@pytest.mark.parametrize(("times", "levels"), [(2, []), (3, ["suspect"]), (9, ["suspect"]), (11, ["suspect", "loop", "loop"])])
+@pytest.mark.parametrize(
+    ("times", "levels"), [(2, []), (3, ["suspect"]), (9, ["suspect"]), (11, ["suspect", "loop", "loop"])]
+)
 def test_short_answers_repeat_more_often(times: int, levels: list[str]):
     run = Run()
     run.say(*["You are welcome!"] * times)
@@ -110,7 +135,10 @@ def test_short_answers_repeat_more_often(times: int, levels: list[str]):
 
 def reworded(turns: int) -> list[str]:
     words = ["now", "again", "once more", "at last", "carefully", "anew"]
-    return [f"I am sorry. I will look at the configuration file {word} and tell you which key is missing." for word in words[:turns]]
+    return [
+        f"I am sorry. I will look at the configuration file {word} and tell you which key is missing."
+        for word in words[:turns]
+    ]
 
 
 @pytest.mark.feature("ST-09")
@@ -139,7 +167,9 @@ def test_one_word_in_fourteen_may_change(changed: int, fires: bool):
 def test_filled_forms_edits_and_short_answers_are_not_nearly_equal():
     run = Run()
     for turn in range(8):
-        run.say(json.dumps({"label": "positive", "score": turn / 10, "tags": ["a", "b"], "explanation": None, "id": turn}))
+        run.say(
+            json.dumps({"label": "positive", "score": turn / 10, "tags": ["a", "b"], "explanation": None, "id": turn})
+        )
     for turn in range(8):
         run.say(EDIT.replace("x = 2", f"x = {turn + 2}; y[{turn}] = {{}}"))
     for turn in range(8):
@@ -277,7 +307,12 @@ def test_other_numbers():
     assert run.levels == [("loop", 2), ("loop", 4)], "words: twice as many"
 
 
-@given(st.lists(st.sampled_from([MESSAGE, EDIT, prose(2 * HEAD_CHARS), prose(2 * HEAD_CHARS) + "!", *reworded(3)]), max_size=12), st.data())
+@given(
+    st.lists(
+        st.sampled_from([MESSAGE, EDIT, prose(2 * HEAD_CHARS), prose(2 * HEAD_CHARS) + "!", *reworded(3)]), max_size=12
+    ),
+    st.data(),
+)
 def test_any_cut_gives_the_same_and_restored_is_never_interrupted(messages: list[str], data: st.DataObject):
     chunks: list[Chunk] = []
     for turn, message in enumerate(messages):
@@ -336,7 +371,9 @@ def chunks_of(run: dict[str, Any]) -> Iterator[Chunk]:
                 yield ToolCall(waiting[-1], call["name"], call["args"])
             yield DONE
         for result in message.get("tool_results") or []:
-            yield ToolResult(waiting.pop(0) if waiting else "", result["name"], f"{result.get('sha1')}", bool(result.get("is_error")))
+            yield ToolResult(
+                waiting.pop(0) if waiting else "", result["name"], f"{result.get('sha1')}", bool(result.get("is_error"))
+            )
 
 
 @pytest.mark.feature("ST-09")

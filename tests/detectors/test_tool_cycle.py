@@ -70,7 +70,13 @@ def test_a_longer_period_is_an_option():
 @pytest.mark.feature("ST-08")
 @pytest.mark.parametrize(
     ("calls", "seen_at"),
-    [("AABBAABBAAABBBA", 15), ("AAAA1AAAA2AAAA3A", 16), ("ABACABCBCAACBBA", 15), ("1ABAABBAABAABBA", 15), ("ABCDEF" * 3, 18)],
+    [
+        ("AABBAABBAAABBBA", 15),
+        ("AAAA1AAAA2AAAA3A", 16),
+        ("ABACABCBCAACBBA", 15),
+        ("1ABAABBAABAABBA", 15),
+        ("ABCDEF" * 3, 18),
+    ],
 )
 def test_few_calls_again_and_again_are_a_loop_in_any_order(calls: str, seen_at: int):
     run = agent(max_period=2)
@@ -172,7 +178,11 @@ def test_results_that_stop_changing_are_a_loop_from_there():
 def test_an_effect_that_is_repeated_is_no_progress_though_its_answer_is_new():
     run = agent()
     for number in range(3):
-        run.turns(("create_task", {"to": "chenwei"}, "not valid"), ("find_email", {}, "x"), ("create_task", {"to": "x"}, f"id {number}"))
+        run.turns(
+            ("create_task", {"to": "chenwei"}, "not valid"),
+            ("find_email", {}, "x"),
+            ("create_task", {"to": "x"}, f"id {number}"),
+        )
     assert run.levels == [("loop", 3)]
 
 
@@ -212,7 +222,9 @@ def test_an_exempt_member_is_no_part_of_a_cycle():
 # Batches
 
 
-@pytest.mark.parametrize("batches", [["AB", "AB", "AB"], ["AB", "BA", "AB"], ["BA", "BA", "BA"], ["ABC", "CAB", "BCA"], ["ABABAB"]])
+@pytest.mark.parametrize(
+    "batches", [["AB", "AB", "AB"], ["AB", "BA", "AB"], ["BA", "BA", "BA"], ["ABC", "CAB", "BCA"], ["ABABAB"]]
+)
 def test_batches_in_any_order_are_rounds(batches: list[str]):
     run = agent()
     for batch in batches:
@@ -264,7 +276,9 @@ def test_memory_is_bounded():
 
 
 CHUNKS = st.one_of(
-    st.builds(ToolCall, st.sampled_from("abcd"), st.sampled_from(["read", "send", "think"]), st.sampled_from([{}, {"a": 1}])),
+    st.builds(
+        ToolCall, st.sampled_from("abcd"), st.sampled_from(["read", "send", "think"]), st.sampled_from([{}, {"a": 1}])
+    ),
     st.builds(ToolResult, st.sampled_from("abcd"), st.just("read"), st.sampled_from("xy")),
     st.just(DONE),
     st.just(StreamRetried("lost")),

@@ -115,7 +115,9 @@ def failing(arguments: Any) -> object:
         (failing, {"path": "a"}, {"path": "b"}, False),
     ],
 )
-def test_a_loop_key_says_what_makes_two_calls_the_same(loop_key: Callable[[Any], object], one: Any, other: Any, equal: bool):
+def test_a_loop_key_says_what_makes_two_calls_the_same(
+    loop_key: Callable[[Any], object], one: Any, other: Any, equal: bool
+):
     policy = ToolPolicy(loop_key=loop_key)
     assert (policy.key_of(one) == policy.key_of(other)) is equal
 
@@ -143,7 +145,8 @@ def test_policies_that_mean_nothing_are_refused(options: dict[str, Any]):
 
 
 EXECUTION = (
-    '{{"output": "{0}", "exit_code": 0, "duration_seconds": 0.{1}, "kernel": {{"execution_count": {1}, "pid": {1}}}, "startedAt": {1}}}'
+    '{{"output": "{0}", "exit_code": 0, "duration_seconds": 0.{1}, "kernel": {{"execution_count": {1}, "pid": {1}}},'
+    ' "startedAt": {1}}}'
 )
 
 

@@ -46,7 +46,8 @@ class Run:
 
 @pytest.mark.feature("GL-01", "ST-07")
 @pytest.mark.parametrize(
-    ("calls", "levels"), [(2, []), (3, ["suspect"]), (4, ["suspect"]), (5, ["suspect", "loop"]), (7, ["suspect", "loop", "loop", "loop"])]
+    ("calls", "levels"),
+    [(2, []), (3, ["suspect"]), (4, ["suspect"]), (5, ["suspect", "loop"]), (7, ["suspect", "loop", "loop", "loop"])],
 )
 def test_suspect_at_three_loop_at_five_and_at_each_one_after(calls: int, levels: list[str]):
     run = Run()
@@ -66,7 +67,11 @@ def test_what_a_finding_says():
     assert (loop.detector, loop.kind, loop.channel) == ("repeats", "identical_calls", "tools")
     assert (suspect.count, suspect.threshold, loop.count, loop.threshold) == (3, 3, 5, 5)
     assert (loop.start_offset, loop.offset, loop.evidence.offsets) == (1, 5, (1, 2, 3, 4, 5))
-    assert (loop.evidence.excerpt, loop.evidence.xxhash, loop.evidence.length) == (text[:200], identity(text), len(text) - len("read()"))
+    assert (loop.evidence.excerpt, loop.evidence.xxhash, loop.evidence.length) == (
+        text[:200],
+        identity(text),
+        len(text) - len("read()"),
+    )
     assert loop.message == "read was called 5 times in a row with the same arguments and gave the same result each time"
 
 
@@ -113,7 +118,9 @@ def test_a_changed_result_starts_anew_at_the_call_that_got_it():
     run = Run()
     for result in ("pending", "pending", "done", "done", "done", "done", "done"):
         run.call("status", result=result)
-    assert run.levels == [("suspect", 3), ("suspect", 3), ("loop", 5)], "the third call is made before its result is known"
+    assert run.levels == [("suspect", 3), ("suspect", 3), ("loop", 5)], (
+        "the third call is made before its result is known"
+    )
     assert run.found[-1].start_offset == 2
 
 
@@ -219,7 +226,9 @@ def test_a_flood_of_briefs_within_one_turn_is_a_loop():
     assert reads.levels == [("suspect", 3), ("loop", 5)]
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [("get_job_status", {"id": 7}), ("bash", {"command": "sleep 30 && gh run view"})])
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [("get_job_status", {"id": 7}), ("bash", {"command": "sleep 30 && gh run view"})]
+)
 def test_who_waits_may_ask_twenty_times(tool: str, arguments: dict[str, Any]):
     run = Run()
     for _ in range(19):
@@ -233,7 +242,9 @@ def test_failing_test_runs_differ_in_their_times_only():
     run = Run()
     for turn in range(6):
         run.call(
-            "bash", {"command": "pytest -q"}, result=f"2024-05-02T10:00:{turn:02}Z FAILED tests/a.py::t\n1 failed in {turn * 0.07 + 1:.2f}s"
+            "bash",
+            {"command": "pytest -q"},
+            result=f"2024-05-02T10:00:{turn:02}Z FAILED tests/a.py::t\n1 failed in {turn * 0.07 + 1:.2f}s",
         )
     assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6)]
     measured = Run()
@@ -449,7 +460,9 @@ def test_the_same_thought_again_and_again_is_a_loop_too_but_work_between_ends_it
     assert len(run.found) == 2
 
 
-@pytest.mark.parametrize("answer", ["rejected by the user", "X is not a valid tool", "invalid arguments: path is required"])
+@pytest.mark.parametrize(
+    "answer", ["rejected by the user", "X is not a valid tool", "invalid arguments: path is required"]
+)
 def test_rejected_unknown_and_invalid_calls_count(answer: str):
     run = Run()
     for turn in range(5):

@@ -33,7 +33,9 @@ def invented(number: int, answer: str = REFUSALS[0]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize(("calls", "levels"), [(2, []), (4, [("suspect", 3)]), (6, [("suspect", 3), ("loop", 5), ("loop", 6)])])
+@pytest.mark.parametrize(
+    ("calls", "levels"), [(2, []), (4, [("suspect", 3)]), (6, [("suspect", 3), ("loop", 5), ("loop", 6)])]
+)
 def test_any_arguments_and_every_frameworks_words(refusal: str, calls: int, levels: list[tuple[str, int]]):
     run = agent()
     run.turns(*(invented(number, refusal) for number in range(calls)))

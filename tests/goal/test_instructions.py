@@ -13,7 +13,9 @@ from monitor.goal.plan import Plan
 
 
 def test_declared_variables_are_filled_in():
-    assert render("Look at ${repo}, at most ${n} files.", {"repo": "anyio", "n": 3}) == "Look at anyio, at most 3 files."
+    assert (
+        render("Look at ${repo}, at most ${n} files.", {"repo": "anyio", "n": 3}) == "Look at anyio, at most 3 files."
+    )
 
 
 def test_all_missing_variables_are_named_at_once():
@@ -80,7 +82,8 @@ def test_the_users_instructions_come_first_and_unchanged():
 def test_the_model_is_told_when_to_terminate(outputs: Outputs | None, plan: Plan | None):
     text = run_instructions("x", outputs, plan)
     assert 'call `terminate` with status "failure"' in text
-    assert ('call `terminate` with status "success"' in text) == (outputs is not None or plan is None)  # a plan ends by itself
+    # a plan ends by itself
+    assert ('call `terminate` with status "success"' in text) == (outputs is not None or plan is None)
 
 
 def test_declared_outputs_and_the_tool_for_them_are_named():

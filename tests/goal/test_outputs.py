@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from typing_extensions import TypedDict  # pydantic takes that of `typing` from Python 3.12 on
 
 from monitor.errors import ConfigError
@@ -204,7 +213,9 @@ def test_a_type_that_takes_text_keeps_text(annotation: Any, text: str):
     ],
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
-def test_a_wrong_value_is_refused_with_what_is_wrong_and_what_is_allowed(annotation: Any, value: object, told: str | None):
+def test_a_wrong_value_is_refused_with_what_is_wrong_and_what_is_allowed(
+    annotation: Any, value: object, told: str | None
+):
     outputs = Outputs({"x": annotation})
     if told is None:
         emit(outputs, "x", value)
@@ -256,15 +267,18 @@ def test_a_wrong_call_is_told_all_that_is_allowed(arguments: object, told: str):
     assert answer.is_error
     assert told in answer.text
     assert (
-        "Declared outputs: `risk` (number), `summary` (string). Call emit_value with one of these as `name`, and its `value`."
-        in answer.text
+        "Declared outputs: `risk` (number), `summary` (string). Call emit_value with one of these as `name`, and its"
+        " `value`." in answer.text
     )
 
 
 @pytest.mark.parametrize("name", ["Risk", " risk", "risk ", "RISK", "rsik", "`risk`"])
 def test_a_name_is_taken_exactly_and_the_close_one_suggested(name: str):
     text = refused(Outputs({"risk": float, "summary": str}), name, 0.5)
-    assert 'Did you mean `risk`? Declared outputs: `risk`, `summary`. Call emit_value(name="risk", value=<number>).' in text
+    assert (
+        'Did you mean `risk`? Declared outputs: `risk`, `summary`. Call emit_value(name="risk", value=<number>).'
+        in text
+    )
 
 
 def test_a_missing_value_is_no_null():
@@ -286,11 +300,13 @@ DEEP = json.loads("[" * 900 + "]" * 900)
 
 @pytest.mark.parametrize("declared", [{"x": Any}, {"x": list[Any]}, {"x": str}, Node, Span], ids=str)
 @pytest.mark.parametrize(
-    "value", [DEEP, {1, 2}, object(), "[" * 100_000, 10**5000, {1: object()}], ids=["deep", "set", "object", "brackets", "long", "keys"]
+    "value",
+    [DEEP, {1, 2}, object(), "[" * 100_000, 10**5000, {1: object()}],
+    ids=["deep", "set", "object", "brackets", "long", "keys"],
 )
 def test_what_is_no_json_ends_in_an_answer(declared: Any, value: object):
     outputs = Outputs(declared)
-    (name, *_) = outputs.names
+    name, *_ = outputs.names
     answer = outputs.call({"name": name, "value": value})
     assert answer.is_error == (name not in outputs.emitted)
     assert answer.is_error or isinstance(value, str)
@@ -304,7 +320,9 @@ json_values = st.recursive(
 )
 
 
-@given(json_values | st.fixed_dictionaries({"name": st.sampled_from(["n", "s", "i"]) | json_values, "value": json_values}))
+@given(
+    json_values | st.fixed_dictionaries({"name": st.sampled_from(["n", "s", "i"]) | json_values, "value": json_values})
+)
 def test_no_call_raises_and_whatever_is_accepted_fits_its_type(arguments: Any):
     outputs = Outputs({"n": float, "s": str, "i": list[int]})
     outputs.call(arguments)
@@ -331,7 +349,9 @@ def test_values_that_do_not_fit_together_are_refused_when_the_last_one_comes():
     outputs = Outputs(Span)
     emit(outputs, "start", 5)
     text = refused(outputs, "end", 3)
-    assert text.startswith("Error: `end` is not accepted: the outputs do not fit together: start must not be after end. Call emit_value(")
+    assert text.startswith(
+        "Error: `end` is not accepted: the outputs do not fit together: start must not be after end. Call emit_value("
+    )
     assert outputs.missing == ["end"]
     emit(outputs, "start", 2)  # the fault may be in either
     emit(outputs, "end", 3)
@@ -419,7 +439,9 @@ def test_aliases_configuration_and_strict_types_are_those_of_the_model():
     emit(outputs, "colour", "red")
     emit(outputs, "text", " x ")
     emit(outputs, "times", 4)
-    assert outputs.output == Described.model_validate({"theDay": date(2026, 1, 2), "color": Colour.RED, "text": "x", "times": 4})
+    assert outputs.output == Described.model_validate(
+        {"theDay": date(2026, 1, 2), "color": Colour.RED, "text": "x", "times": 4}
+    )
     assert outputs.emitted == {"day": date(2026, 1, 2), "colour": Colour.RED, "text": "x", "times": 4}
 
 
@@ -503,7 +525,10 @@ def test_the_tool_lists_the_names_and_says_what_each_output_is():
 
 
 def test_one_type_needs_no_choice():
-    assert Outputs({"a": float, "b": float}).spec.parameters["properties"]["value"] == {"type": "number", "description": "Its value."}
+    assert Outputs({"a": float, "b": float}).spec.parameters["properties"]["value"] == {
+        "type": "number",
+        "description": "Its value.",
+    }
 
 
 def test_a_model_is_declared_with_its_words_and_its_optional_fields():
@@ -527,8 +552,8 @@ def test_the_declaration_points_nowhere(declared: Any):
 def test_a_nudge_names_each_missing_output_its_type_and_the_tool():
     outputs = Outputs({"summary": str, "risk": float, "items": list[Item]})
     emit(outputs, "summary", "fine")
-    assert outputs.nudge_text() == (
-        "You stopped, but these outputs are missing:\n"
+    assert (
+        outputs.nudge_text() == "You stopped, but these outputs are missing:\n"
         "- `risk`: number\n"
         "- `items`: array of object {title: string, price: number (>= 0)}\n"
         "Call the tool emit_value once for each of them, with `name` and `value`."
@@ -553,7 +578,12 @@ def test_the_order_of_emitting_does_not_matter(order: tuple[str, ...]):
     for count, name in enumerate(order, 1):
         emit(outputs, name, VALUES[name])
         assert outputs.complete == (count == len(order))
-    assert list(outputs.output.items()) == [("summary", "fine"), ("risk", 0.5), ("tags", ["a"]), ("item", Item(title="a", price=1))]
+    assert list(outputs.output.items()) == [
+        ("summary", "fine"),
+        ("risk", 0.5),
+        ("tags", ["a"]),
+        ("item", Item(title="a", price=1)),
+    ]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["start", "end", "note"]), st.integers(-3, 3) | st.text())))
@@ -568,8 +598,14 @@ def test_the_last_accepted_value_of_each_name_counts(calls: list[tuple[str, Any]
     assert outputs.missing == [name for name in outputs.names if name not in accepted]
 
 
-@pytest.mark.parametrize("declared", [Span, Checked, Explained, {"start": int, "end": float, "low": str, "high": list[int]}], ids=str)
-@given(calls=st.lists(st.tuples(st.sampled_from(["start", "end", "note", "low", "high", "why"]), st.integers(-3, 3) | st.just("none"))))
+@pytest.mark.parametrize(
+    "declared", [Span, Checked, Explained, {"start": int, "end": float, "low": str, "high": list[int]}], ids=str
+)
+@given(
+    calls=st.lists(
+        st.tuples(st.sampled_from(["start", "end", "note", "low", "high", "why"]), st.integers(-3, 3) | st.just("none"))
+    )
+)
 def test_a_snapshot_restores_the_outputs_through_json(declared: Any, calls: list[tuple[str, Any]]):
     outputs = Outputs(declared)
     for name, value in calls:
@@ -583,7 +619,13 @@ def test_a_snapshot_restores_the_outputs_through_json(declared: Any, calls: list
 
 @pytest.mark.parametrize(
     "state",
-    [{}, {"version": 1}, {"version": 2, "emitted": {}}, {"version": 1, "emitted": {"risk": "high"}}, {"version": 1, "emitted": {"x": 1}}],
+    [
+        {},
+        {"version": 1},
+        {"version": 2, "emitted": {}},
+        {"version": 1, "emitted": {"risk": "high"}},
+        {"version": 1, "emitted": {"x": 1}},
+    ],
 )
 def test_wrong_data_is_not_restored(state: dict[str, Any]):
     outputs = Outputs({"risk": float})
@@ -615,7 +657,9 @@ def test_failure_is_always_allowed():
     assert (terminate.status, terminate.reason) == ("failure", "no access")
 
 
-@pytest.mark.parametrize("arguments", [{"status": " Success "}, '{"status": "success", "reason": null}', {"status": "success", "why": 1}])
+@pytest.mark.parametrize(
+    "arguments", [{"status": " Success "}, '{"status": "success", "reason": null}', {"status": "success", "why": 1}]
+)
 def test_a_success_is_understood_without_many_words(arguments: object):
     terminate = Terminate()
     assert not terminate.call(arguments).is_error

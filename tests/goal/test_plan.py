@@ -25,7 +25,10 @@ def texts(state: PlanState) -> list[str]:
 
 
 def test_steps_are_given_as_texts_or_as_steps():
-    assert Plan(["look", Step("write", StepStatus.BLOCKED, "no pen")]).steps == (Step("look"), Step("write", StepStatus.BLOCKED, "no pen"))
+    assert Plan(["look", Step("write", StepStatus.BLOCKED, "no pen")]).steps == (
+        Step("look"),
+        Step("write", StepStatus.BLOCKED, "no pen"),
+    )
 
 
 def test_a_plan_is_reusable_and_its_runs_know_nothing_of_each_other():
@@ -62,7 +65,9 @@ def test_a_step_with_a_wrong_state_is_refused(status: Any, note: Any):
         (["completed", "blocked"], None),
     ],
 )
-def test_the_active_step_is_the_first_that_is_not_started_or_in_progress(statuses: list[str | None], active: int | None):
+def test_the_active_step_is_the_first_that_is_not_started_or_in_progress(
+    statuses: list[str | None], active: int | None
+):
     state = plan(*statuses)
     assert state.active_number == active
     assert state.active == (None if active is None else state.steps[active - 1])
@@ -229,7 +234,8 @@ def test_a_step_that_was_begun_is_never_lost_by_changing_the_plan(start: list[St
         begun = {
             step.text
             for number, step in enumerate(state.steps, 1)
-            if step.status is not StepStatus.NOT_STARTED and number != arguments["step"]  # which the call itself may set back
+            # which the call itself may set back
+            if step.status is not StepStatus.NOT_STARTED and number != arguments["step"]
         }
         state.call(arguments)
         assert begun <= {step.text for step in state.steps}

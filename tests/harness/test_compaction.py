@@ -85,7 +85,9 @@ TALK = talk(14)
 @pytest.mark.feature("CC-03")
 @pytest.mark.parametrize("own", [True, False])
 async def test_the_model_of_the_call_or_of_the_preset_writes_the_summary(own: bool):
-    """S2, S17: one event that it has begun, one that it is done; nothing is stored unless somebody wants it."""
+    """S2, S17: one event that it has begun, one that it is done; nothing is stored unless somebody
+    wants it.
+    """
     model, heard = summariser(CHECKPOINT), Heard()
     preset = Compaction.pi(keep=KeepTokens(2_000), model=model if own else None)
     result = await preset.compact(TALK, window=200_000, model=None if own else model, sinks=[heard])
@@ -107,7 +109,9 @@ async def test_nobody_to_summarise_is_an_error_unless_it_presses():
     assert (await Compaction(summarizer=Extractive()).compact(TALK, window=20_000)).summarised_by == "extractive"
 
 
-@pytest.mark.parametrize("wrong", [{"reason": "because"}, {"window": 0}, {"messages": ["text"]}, {"messages": [{"role": "user"}]}])
+@pytest.mark.parametrize(
+    "wrong", [{"reason": "because"}, {"window": 0}, {"messages": ["text"]}, {"messages": [{"role": "user"}]}]
+)
 async def test_a_call_that_makes_no_sense_is_refused(wrong: dict[str, Any]):
     with pytest.raises(ConfigError):
         await Compaction(summarizer=Extractive()).compact(**{"messages": TALK, **wrong})
@@ -136,7 +140,9 @@ async def test_several_in_a_row_on_plain_lists_that_are_stored_in_between():
         assert result.messages[0].synthetic  # type: ignore[union-attr]
         assert first_text(messages).count("[agent-monitor] What came before") == 1
     pinned = told(messages)[1]
-    said_by_user = [one for one in (*pinned.user_messages, *(first_text([one]) for one in messages[1:])) if one.startswith("Order")]
+    said_by_user = [
+        one for one in (*pinned.user_messages, *(first_text([one]) for one in messages[1:])) if one.startswith("Order")
+    ]
     assert said_by_user == orders
     assert (pinned.emitted, pinned.outstanding, pinned.rules) == ({"report": '"done"'}, ("chart",), "be brief")
     for form in FORMS:
@@ -170,7 +176,9 @@ async def test_a_finished_one_is_kept_in_the_store_and_shown_again_by_it():
 async def test_a_store_that_cannot_keep_it_undoes_it(reason: CompactionReason):
     heard = Heard()
     after: list[CompactionResult] = []
-    preset = Compaction(summarizer=Extractive(), steps=(), store=Shelf(broken=True), hooks=(CompactionHook(after=after.append),))
+    preset = Compaction(
+        summarizer=Extractive(), steps=(), store=Shelf(broken=True), hooks=(CompactionHook(after=after.append),)
+    )
     with pytest.raises(CompactionError, match="the disk is full"):
         await preset.compact(TALK, window=20_000, reason=reason, sinks=[heard])
     assert heard.named(events.CompactionFinished) == []
@@ -226,7 +234,9 @@ async def test_one_that_is_cancelled_leaves_nothing_at_work():
 
 
 @pytest.mark.feature("GZ-01", "CC-01")
-@pytest.mark.parametrize(("preset", "due"), [(Compaction.gemini_cli(), 70_000), (Compaction.claude_code(), 92_000), (Compaction(), 85_000)])
+@pytest.mark.parametrize(
+    ("preset", "due"), [(Compaction.gemini_cli(), 70_000), (Compaction.claude_code(), 92_000), (Compaction(), 85_000)]
+)
 async def test_when_a_loop_of_ones_own_should_compact(preset: Compaction, due: int):
     ceiling = due + (100_000 - due) // 2
     assert preset.due(due - 1, window=100_000) is None
@@ -254,7 +264,9 @@ async def test_where_the_model_speaks_next_nobody_answers_for_it():
     mid_turn: list[Message] = [user("Do it."), *(ran("word " * 9_000) for _ in range(4))]
     ended = [*mid_turn, said("word " * 9_000)]
     for messages, last in ((mid_turn, "summary"), (ended, "acknowledgement")):
-        result = await Compaction(summarizer=Extractive(), steps=(), keep=KeepMessages(0)).compact(messages, window=16_000)
+        result = await Compaction(summarizer=Extractive(), steps=(), keep=KeepMessages(0)).compact(
+            messages, window=16_000
+        )
         assert result.kept_messages == 0
         assert (result.messages[-1] == acknowledgement()) is (last == "acknowledgement")
 
@@ -292,5 +304,7 @@ async def test_a_history_in_a_providers_words_is_shortened_in_the_same_words(for
     assert not validate(form, [*shorter, *to_form(form, [user("go on")])])
     assert "The first wish." in json.dumps(shorter[:2])
     assert (shorter[0] == history[0]) == (form == "openai-chat")
-    again, _ = await Compaction(steps=(), summarizer=Extractive()).shorten(form, shorter, window=20_000, reason="manual")
+    again, _ = await Compaction(steps=(), summarizer=Extractive()).shorten(
+        form, shorter, window=20_000, reason="manual"
+    )
     assert "The first wish." in json.dumps(again[:2])

@@ -1,4 +1,6 @@
-"""One run's compactions: one at a time, all of it or nothing, and thrown away where they come too late."""
+"""One run's compactions: one at a time, all of it or nothing, and thrown away where they come too
+late.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Surroundings:
 class Bench:
     """A compactor with everything around it."""
 
-    def __init__(self, *answers: Any, messages: tuple[Message, ...] = TALK, driven: bool = True, **options: Any) -> None:
+    def __init__(
+        self, *answers: Any, messages: tuple[Message, ...] = TALK, driven: bool = True, **options: Any
+    ) -> None:
         self.history = History(messages)
         self.clock = FakeClock()
         self.model = ScriptedModel(*(answers or (SUMMARY,)))
@@ -201,7 +205,9 @@ async def test_nothing_stands_between_a_summary_and_the_answer_that_comes_next()
         bench = Bench(messages=everything, driven=driven, continues="never")
         result = await bench.done(MANUAL)
         assert isinstance(result, CompactionResult)
-        acknowledged = [one for one in result.messages if isinstance(one, AssistantMessage) and words((one,)) == [ACKNOWLEDGEMENT]]
+        acknowledged = [
+            one for one in result.messages if isinstance(one, AssistantMessage) and words((one,)) == [ACKNOWLEDGEMENT]
+        ]
         if result.kept_messages:
             continue
         assert bool(acknowledged) is not driven
@@ -210,7 +216,9 @@ async def test_nothing_stands_between_a_summary_and_the_answer_that_comes_next()
 
 
 async def test_a_compaction_that_comes_beside_the_run_counts_no_estimate_of_nothing():
-    """A provider that reports no usage says nothing of how full the context is; nor does it forget what failed."""
+    """A provider that reports no usage says nothing of how full the context is; nor does it forget
+    what failed.
+    """
     bench = Bench("No.", "No.", "No.")
     bench.compactor.stream_finished(0)
     assert bench.compactor.job is None

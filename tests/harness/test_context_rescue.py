@@ -1,4 +1,6 @@
-"""A refused request, made smaller: which steps are carried out, in which order, and when it is given up."""
+"""A refused request, made smaller: which steps are carried out, in which order, and when it is
+given up.
+"""
 
 from __future__ import annotations
 

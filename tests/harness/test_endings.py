@@ -1,5 +1,6 @@
-"""Law 3 for a supervised run: wherever it is and whatever ends it, there is one `RunTerminated`, one outcome, a true reason, nothing
-left behind, and a history in which every call has its result. Law 5: a cancellation from outside goes on.
+"""Law 3 for a supervised run: wherever it is and whatever ends it, there is one `RunTerminated`,
+one outcome, a true reason, nothing left behind, and a history in which every call has its result.
+Law 5: a cancellation from outside goes on.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def _tasks() -> set[Any]:
     return found
 
 
-# ------------------------------------------------------------------ the moments at which a run can be struck
+# ------------------------------------------------------------------ the moments at which a run can
+# be struck
 
 Moment = tuple[Case, Callable[[], Awaitable[None]]]
 
@@ -204,11 +206,17 @@ def in_two_tools(**options: Any) -> Moment:
     async def slow() -> None:
         await stall.perform()
 
-    return Case(Model(ScriptedStream(call("breaks"), call("slow"), DONE)), tools=[breaks, slow], **options), stall.reached
+    return Case(
+        Model(ScriptedStream(call("breaks"), call("slow"), DONE)), tools=[breaks, slow], **options
+    ), stall.reached
 
 
 def in_a_retry_delay(**options: Any) -> Moment:
-    case = Case(Model(ScriptedStream(TextDelta("half"), ConnectionError("gone"))), retries=monitor.Retries(first_delay_s=60), **options)
+    case = Case(
+        Model(ScriptedStream(TextDelta("half"), ConnectionError("gone"))),
+        retries=monitor.Retries(first_delay_s=60),
+        **options,
+    )
     case.model.adapter = Failing
 
     async def reached() -> None:
@@ -222,7 +230,11 @@ def in_a_subagent(**options: Any) -> Moment:
     stall = Stall()
     model = ScriptedModel([TextDelta("deep"), stall])
     child = monitor.Supervisor(model, stop_when=monitor.Timeout(2 * FOR_EVER), clock=FakeClock())
-    case = Case(Model(ScriptedStream(call("ask", task="dig"), DONE)), tools=[child.as_tool(name="ask", description="")], **options)
+    case = Case(
+        Model(ScriptedStream(call("ask", task="dig"), DONE)),
+        tools=[child.as_tool(name="ask", description="")],
+        **options,
+    )
     case.at_end = lambda: _all_closed(model)
     return case, stall.reached
 
@@ -234,7 +246,11 @@ def in_a_tool_of_a_subagent(**options: Any) -> Moment:
         await stall.perform()
 
     child = monitor.Supervisor(ScriptedModel(call("slow")), tools=[slow], clock=FakeClock())
-    case = Case(Model(ScriptedStream(call("ask", task="dig"), DONE)), tools=[child.as_tool(name="ask", description="")], **options)
+    case = Case(
+        Model(ScriptedStream(call("ask", task="dig"), DONE)),
+        tools=[child.as_tool(name="ask", description="")],
+        **options,
+    )
     return case, stall.reached
 
 
@@ -296,7 +312,8 @@ async def _strike(case: Case, reached: Callable[[], Awaitable[None]], strike: Ca
     await case.nothing_is_left()
 
 
-# ------------------------------------------------------------------ our own endings, at every moment
+# ------------------------------------------------------------------ our own endings, at every
+# moment
 
 
 @at_every_moment
@@ -360,7 +377,8 @@ async def test_after_its_end_nothing_more_comes(moment: Callable[..., Moment]) -
     case.ended(Reason.ABORTED)
 
 
-# ------------------------------------------------------------------ cancellations from outside, at every moment
+# ------------------------------------------------------------------ cancellations from outside, at
+# every moment
 
 
 @at_every_moment
@@ -475,7 +493,9 @@ class TestOnAsyncio:
 
     @at_every_moment
     @pytest.mark.parametrize("abort_first", [True, False])
-    async def test_an_abort_and_a_cancelled_task_at_once(self, moment: Callable[..., Moment], *, abort_first: bool) -> None:
+    async def test_an_abort_and_a_cancelled_task_at_once(
+        self, moment: Callable[..., Moment], *, abort_first: bool
+    ) -> None:
         case, reached = moment()
         task = asyncio.create_task(case.read())
         await reached()
@@ -489,7 +509,9 @@ class TestOnAsyncio:
 
     @at_every_moment
     async def test_one_event_that_is_waited_for_too_long(self, moment: Callable[..., Moment]) -> None:
-        """The caller goes on reading after a timeout of one read: the run is over, and does not pretend to have gone well."""
+        """The caller goes on reading after a timeout of one read: the run is over, and does not
+        pretend to have gone well.
+        """
         case, _ = moment()
         async with case.run as run:
             with pytest.raises(TimeoutError):
@@ -650,7 +672,9 @@ async def test_the_caller_aborts_at_any_event(place: int) -> None:
             if len(case.seen) == place + 1:
                 run.abort("at an event")
     await case.nothing_is_left()
-    decided = any(isinstance(event, monitor.events.StopDecided) and event.stop.reason is Reason.GOAL for event in case.seen)
+    decided = any(
+        isinstance(event, monitor.events.StopDecided) and event.stop.reason is Reason.GOAL for event in case.seen
+    )
     case.ended(Reason.GOAL if decided else Reason.ABORTED)
     assert len([event for event in case.seen if isinstance(event, monitor.events.RunTerminated)]) == 1
 
@@ -838,7 +862,9 @@ async def test_a_loop() -> None:
 
 
 async def test_a_model_that_never_gives_other_tasks_a_chance_can_be_cancelled() -> None:
-    """Every answer is there at once and calls only a tool of the run's own: still other tasks get their turn."""
+    """Every answer is there at once and calls only a tool of the run's own: still other tasks get
+    their turn.
+    """
     model = ScriptedModel(lambda request: call("emit_value", name="x", value="text"))
     case = Case(model, outputs={"x": int}, detectors=None)
     with anyio.move_on_after(0.05) as scope:
@@ -910,7 +936,9 @@ class CrashingSink:
 
 
 @pytest.mark.parametrize(
-    "when", [type(None), TextDelta, monitor.chunks.ToolCall, monitor.chunks.ToolResult, TurnFinished], ids=lambda when: when.__name__
+    "when",
+    [type(None), TextDelta, monitor.chunks.ToolCall, monitor.chunks.ToolResult, TurnFinished],
+    ids=lambda when: when.__name__,
 )
 async def test_a_detector_that_crashes(when: type) -> None:
     case = Case(_turns(), tools=[look], detectors=[CrashingDetector(when)])
@@ -1034,7 +1062,9 @@ CHILD_ENDINGS: list[tuple[str, dict[str, Any], Reason]] = [
 ]
 
 
-@pytest.mark.parametrize(("child", "reason"), [case[1:] for case in CHILD_ENDINGS], ids=[case[0] for case in CHILD_ENDINGS])
+@pytest.mark.parametrize(
+    ("child", "reason"), [case[1:] for case in CHILD_ENDINGS], ids=[case[0] for case in CHILD_ENDINGS]
+)
 async def test_how_a_subagent_ends_is_an_answer_for_its_caller(child: dict[str, Any], reason: Reason) -> None:
     nested = Nested(_turns(), {"tools": [look]} | child)
     await nested.parent.read()
@@ -1072,7 +1102,9 @@ async def test_an_abort_of_the_caller_reaches_the_subagent(place: int) -> None:
 
 async def test_a_limit_of_the_caller_ends_the_subagent_and_the_caller() -> None:
     nested = Nested(
-        ScriptedModel(lambda request: ["I look", call("look")]), {"tools": [look], "detectors": None}, stop_when=monitor.TokenLimit(40)
+        ScriptedModel(lambda request: ["I look", call("look")]),
+        {"tools": [look], "detectors": None},
+        stop_when=monitor.TokenLimit(40),
     )
     await nested.parent.read()
     await nested.parent.nothing_is_left()
@@ -1103,7 +1135,11 @@ async def test_two_subagents_at_once_of_which_one_overspends_for_both() -> None:
         return monitor.Supervisor(ScriptedModel(lambda request: ["I look", call("look")]), tools=[look], detectors=None)
 
     tools = [child().as_tool(name=name, description="") for name in ("one", "two")]
-    case = Case(ScriptedModel([call("one", task="dig"), call("two", task="dig")]), tools=tools, budget=monitor.Budget(tokens=100))
+    case = Case(
+        ScriptedModel([call("one", task="dig"), call("two", task="dig")]),
+        tools=tools,
+        budget=monitor.Budget(tokens=100),
+    )
     await case.read()
     await case.nothing_is_left()
     case.ended(Reason.TOKEN_LIMIT)
@@ -1135,7 +1171,9 @@ def _start(thread: threading.Thread) -> None:
 
 
 async def test_an_abort_just_before_a_tool_is_waited_for_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The instant at which a thread could slip through: the limits have been looked at, and nobody waits yet."""
+    """The instant at which a thread could slip through: the limits have been looked at, and nobody
+    waits yet.
+    """
     case, _ = in_a_tool()
     make_wait = _wait.make_wait
 

@@ -253,7 +253,10 @@ async def test_the_tool_call_that_exceeds_the_limit_is_seen_before_it_is_carried
 @pytest.mark.parametrize("piece", ["word ", "漢字", "x" * 1000])
 async def test_a_token_limit_stops_the_stream_close_to_the_limit(piece: str) -> None:
     source = ScriptedStream(*[piece] * 20_000)
-    async with monitor.Guard(stop_when=monitor.TokenLimit(1_000), detectors=None) as guard, guard.watch(source) as watched:
+    async with (
+        monitor.Guard(stop_when=monitor.TokenLimit(1_000), detectors=None) as guard,
+        guard.watch(source) as watched,
+    ):
         async for _ in watched:
             pass
     assert guard.outcome.reason is Reason.TOKEN_LIMIT
@@ -263,7 +266,10 @@ async def test_a_token_limit_stops_the_stream_close_to_the_limit(piece: str) -> 
 
 async def test_reported_usage_makes_the_token_limit_exact() -> None:
     usage = [monitor.chunks.UsageReport(input_tokens=100, output_tokens=n) for n in (10, 20, 30)]
-    async with monitor.Guard(stop_when=monitor.TokenLimit(120)) as guard, guard.watch(ScriptedStream(*usage)) as watched:
+    async with (
+        monitor.Guard(stop_when=monitor.TokenLimit(120)) as guard,
+        guard.watch(ScriptedStream(*usage)) as watched,
+    ):
         seen = [chunk async for chunk in watched]
     assert len(seen) == 3  # 120 is within the limit, 130 is not; the report that says so is delivered
     assert guard.outcome.value == 130
@@ -351,7 +357,9 @@ async def test_detectors_none_is_off() -> None:
 
 async def test_a_policy_that_only_observes_never_stops() -> None:
     sink = monitor.sinks.MemorySink()
-    async with monitor.watch(ScriptedStream(*["again and again. "] * 200), policy=monitor.ObserveOnly(), sinks=[sink]) as watched:
+    async with monitor.watch(
+        ScriptedStream(*["again and again. "] * 200), policy=monitor.ObserveOnly(), sinks=[sink]
+    ) as watched:
         assert len([piece async for piece in watched]) == 200
     assert any(isinstance(event, monitor.events.DetectionRaised) for event in sink.events)
     assert watched.outcome.ok
@@ -373,7 +381,9 @@ async def test_detection_can_be_off_for_one_tool() -> None:
 async def test_turns_that_the_output_limit_cut_off_are_turns_of_their_own() -> None:
     async with monitor.Guard(stop_when=monitor.MaxTurns(3)) as guard:
         for _ in range(10):
-            turn = await read(guard, monitor.chunks.TextDelta("more"), monitor.chunks.TurnFinished(monitor.FinishReason.LENGTH))
+            turn = await read(
+                guard, monitor.chunks.TextDelta("more"), monitor.chunks.TurnFinished(monitor.FinishReason.LENGTH)
+            )
             if turn.number == 0:
                 break
             verdict = guard.check()

@@ -1,4 +1,6 @@
-"""Outputs in a guard: offered to the model by the caller, carried out by the guard, asked for by `check`."""
+"""Outputs in a guard: offered to the model by the caller, carried out by the guard, asked for by
+`check`.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,10 @@ async def test_a_run_is_asked_for_what_is_missing_and_reaches_its_goal():
         assert verdict.reason is Reason.GOAL
     assert (guard.outcome.reason, guard.outcome.ok) == (Reason.GOAL, True)
     assert guard.outcome.output == Report(summary="fine", risk=0.5)
-    assert [event.name for event in sink.events if isinstance(event, monitor.events.OutputEmitted)] == ["summary", "risk"]
+    assert [event.name for event in sink.events if isinstance(event, monitor.events.OutputEmitted)] == [
+        "summary",
+        "risk",
+    ]
 
 
 @pytest.mark.parametrize("by", ["call", "sdk object", "id", "order", "mapping"])
@@ -88,9 +93,17 @@ async def test_a_call_is_named_however_the_caller_has_it(by: str):
     async with monitor.Guard(outputs={"a": int}) as guard:
         made = emit("a", 1, raw)
         turn = await read(guard, made)
-        named = {"call": turn.tool_calls[0], "sdk object": raw, "id": made.id, "order": None, "mapping": {"id": made.id}}
+        named = {
+            "call": turn.tool_calls[0],
+            "sdk object": raw,
+            "id": made.id,
+            "order": None,
+            "mapping": {"id": made.id},
+        }
         result = guard.answer(named[by])
-        assert result == monitor.chunks.ToolResult(made.id, "emit_value", "`a` is recorded. All required outputs are there.")
+        assert result == monitor.chunks.ToolResult(
+            made.id, "emit_value", "`a` is recorded. All required outputs are there."
+        )
         assert guard.outputs is not None
         assert guard.outputs.emitted == {"a": 1}
         assert guard.answer(made.id) is None
@@ -110,14 +123,21 @@ async def test_nudges_are_bounded_and_what_was_emitted_is_kept():
         assert isinstance(verdict, monitor.Stop)
         assert verdict.reason is Reason.MISSING_OUTPUTS
     outcome = guard.outcome
-    assert (outcome.reason, outcome.emitted, outcome.missing, outcome.output) == (Reason.MISSING_OUTPUTS, {"a": 1}, ["b"], None)
+    assert (outcome.reason, outcome.emitted, outcome.missing, outcome.output) == (
+        Reason.MISSING_OUTPUTS,
+        {"a": 1},
+        ["b"],
+        None,
+    )
 
 
 @pytest.mark.feature("OM-01")
 async def test_terminate_is_answered_too():
     async with monitor.Guard(outputs={"a": int}) as guard:
         turn = await read(
-            guard, call("terminate", status="success", reason="done"), call("terminate", status="failure", reason="no access")
+            guard,
+            call("terminate", status="success", reason="done"),
+            call("terminate", status="failure", reason="no access"),
         )
         results = [guard.answer(made) for made in turn.tool_calls]
         assert [result.is_error for result in results if result] == [True, False]
@@ -133,7 +153,9 @@ async def test_a_block_that_is_left_with_outputs_missing_says_so():
 
 async def test_a_goal_wins_over_a_limit_that_is_reached_in_the_same_turn():
     clock = FakeClock()
-    async with monitor.Guard(outputs={"a": int}, stop_when=monitor.MaxTurns(1) | monitor.Timeout(60), clock=clock) as guard:
+    async with monitor.Guard(
+        outputs={"a": int}, stop_when=monitor.MaxTurns(1) | monitor.Timeout(60), clock=clock
+    ) as guard:
         turn = await read(guard, emit("a", 1))
         guard.answer(turn.tool_calls[0])
         clock.advance(61)

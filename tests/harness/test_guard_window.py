@@ -1,4 +1,6 @@
-"""A guard that knows the window says when the caller's history has nearly filled it. By the provider's count: it has no other."""
+"""A guard that knows the window says when the caller's history has nearly filled it. By the
+provider's count: it has no other.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ async def test_a_turn_that_comes_to_what_may_be_used_is_followed_by_compact():
         await read(guard, TextDelta("hm"), UsageReport(84_990, 10), DONE)
         verdict = guard.check()
         assert isinstance(verdict, Compact)
-        assert verdict.why == "the provider counted 85,000 tokens, the answer included; 85,000 of the window's 100,000 may be used"
+        assert (
+            verdict.why
+            == "the provider counted 85,000 tokens, the answer included; 85,000 of the window's 100,000 may be used"
+        )
         assert isinstance(guard.check(), Continue)
 
 
@@ -92,7 +97,15 @@ async def test_what_was_not_said_in_time_is_not_said_of_a_history_that_has_becom
 async def test_two_attempts_in_one_stream_are_not_taken_for_one():
     async with guarding() as guard:
         count = UsageReport(60_000, 10)
-        turn = await read(guard, TextDelta("a"), count, monitor.chunks.StreamRetried("the SDK tries again"), TextDelta("b"), count, DONE)
+        turn = await read(
+            guard,
+            TextDelta("a"),
+            count,
+            monitor.chunks.StreamRetried("the SDK tries again"),
+            TextDelta("b"),
+            count,
+            DONE,
+        )
         assert turn.usage.input_tokens == 120_000
         assert isinstance(guard.check(), Continue)
         await read(guard, TextDelta("a"), UsageReport(90_000, 10), DONE)
@@ -102,7 +115,11 @@ async def test_two_attempts_in_one_stream_are_not_taken_for_one():
 @pytest.mark.parametrize(
     ("usage", "finish", "why"),
     [
-        (UsageReport(100_001, 10), DONE, "the provider answered a prompt that fills the window: it may not have read all of it"),
+        (
+            UsageReport(100_001, 10),
+            DONE,
+            "the provider answered a prompt that fills the window: it may not have read all of it",
+        ),
         (UsageReport(80_000, 19_900), LENGTH, "the answer was cut off at the end of the window"),
     ],
 )

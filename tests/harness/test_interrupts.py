@@ -53,7 +53,11 @@ async def test_an_abort_while_the_model_streams_closes_the_stream_at_once(row: s
     stall = Stall()
     d = Drive(["I begin", stall])
     await interrupted(d, stall.reached, lambda: d.run.abort("the user pressed Ctrl-C"))
-    assert (d.outcome.reason, d.outcome.detail, d.outcome.source) == (Reason.ABORTED, "the user pressed Ctrl-C", "abort")
+    assert (d.outcome.reason, d.outcome.detail, d.outcome.source) == (
+        Reason.ABORTED,
+        "the user pressed Ctrl-C",
+        "abort",
+    )
     assert d.model.streams[0].closed
     assert d.outcome.closed
     assert len(d.requests) == 1
@@ -140,7 +144,9 @@ async def test_an_abort_gets_no_last_turn():
 
 @pytest.mark.parametrize("row", ["S13"])
 async def test_an_interrupted_batch_leaves_a_result_for_every_call_in_the_history(row: str):
-    """Upstream raises when its scheduler drops results; here none can be dropped, and the history stays valid."""
+    """Upstream raises when its scheduler drops results; here none can be dropped, and the history
+    stays valid.
+    """
     tool = Hanging()
     finished = anyio.Event()
 
@@ -157,7 +163,10 @@ async def test_an_interrupted_batch_leaves_a_result_for_every_call_in_the_histor
 
     await interrupted(d, both, d.run.abort)
     (reply,) = [message for message in d.run.history if isinstance(message, AssistantMessage)]
-    assert [result.text for result in reply.results] == ["ok", "[agent-monitor] This call was not carried out to its end."]
+    assert [result.text for result in reply.results] == [
+        "ok",
+        "[agent-monitor] This call was not carried out to its end.",
+    ]
     assert [result.is_error for result in reply.results] == [False, True]
 
 
@@ -167,7 +176,9 @@ async def test_an_interrupted_batch_leaves_a_result_for_every_call_in_the_histor
 @pytest.mark.feature("GC-02")
 @pytest.mark.parametrize("row", ["E7", "D1"])
 async def test_a_call_that_hangs_is_ended_by_the_timeout_and_not_merely_noticed_afterwards(row: str):
-    """Upstream polls: there the model resolves after six of five minutes. Ours does not wait for it."""
+    """Upstream polls: there the model resolves after six of five minutes. Ours does not wait for
+    it.
+    """
     stall = Stall()
     clock = FakeClock()
     d = Drive([stall], stop_when=monitor.Timeout(300), last_turn=None, clock=clock)
@@ -195,10 +206,19 @@ async def test_an_opening_that_hangs_is_ended_by_the_timeout():
 
 @pytest.mark.parametrize("row", ["S16"])
 async def test_a_tool_that_takes_longer_than_the_run_is_cancelled_and_the_last_turn_may_still_say_something(row: str):
-    """Upstream waits for the tool's 61 s of a minute; ours ends it after 60. Two model calls in both, the second is the last turn."""
+    """Upstream waits for the tool's 61 s of a minute; ours ends it after 60. Two model calls in
+    both, the second is the last turn.
+    """
     tool = Hanging()
     clock = FakeClock()
-    d = Drive(call("hang"), "I could not wait for it.", tools=[tool.hang], stop_when=monitor.Timeout(60), outputs={"a": int}, clock=clock)
+    d = Drive(
+        call("hang"),
+        "I could not wait for it.",
+        tools=[tool.hang],
+        stop_when=monitor.Timeout(60),
+        outputs={"a": int},
+        clock=clock,
+    )
     await interrupted(d, tool.reached.wait, lambda: clock.advance(60))
     assert tool.cancelled
     assert (d.outcome.reason, d.outcome.limit, len(d.requests)) == (Reason.TIMEOUT, 60, 2)
@@ -382,4 +402,8 @@ async def test_a_deadline_that_comes_between_the_look_and_the_call_leaves_the_hi
     d = Drive(model=Slow(call("quick"), "It took too long."), tools=[quick], stop_when=monitor.Timeout(60), clock=clock)
     await d.go()
     assert (d.outcome.reason, d.outcome.recovered_from) == (Reason.GOAL, Reason.TIMEOUT)
-    assert [type(message).__name__ for message in d.requests[1].messages] == ["UserMessage", "AssistantMessage", "UserMessage"]
+    assert [type(message).__name__ for message in d.requests[1].messages] == [
+        "UserMessage",
+        "AssistantMessage",
+        "UserMessage",
+    ]

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def read_until(d: Drive, kind: type[monitor.events.Event], pause: Pause | Stall) -> None:
-    """Read the run's events up to the first of a kind, at a time at which whoever makes it has not come to its end."""
+    """Read the run's events up to the first of a kind, at a time at which whoever makes it has not
+    come to its end.
+    """
     async for event in d.run:
         d.events.append(event)
         if isinstance(event, kind):
@@ -30,7 +32,9 @@ async def read_until(d: Drive, kind: type[monitor.events.Event], pause: Pause | 
     [([*CEILING, "done"], CompactionReason.CEILING), ([*FULL, REFUSED, "done"], CompactionReason.OVERFLOW)],
     ids=["ceiling", "refusal"],
 )
-async def test_a_compaction_that_the_run_waits_for_is_seen_when_it_begins(answers: list[object], reason: CompactionReason):
+async def test_a_compaction_that_the_run_waits_for_is_seen_when_it_begins(
+    answers: list[object], reason: CompactionReason
+):
     pause = Pause()
     d = driven(*answers, summaries=[[pause, SUMMARY]])
     async with d.run:
@@ -50,9 +54,14 @@ async def test_a_compaction_that_the_run_waits_for_is_seen_when_it_begins(answer
 async def test_so_is_each_part_of_it():
     """The summariser's window is small, so the summary is made in parts."""
     first, second = Pause(), Pause()
-    talk = [monitor.UserMessage((monitor.Text("word" * 4_000),)), monitor.AssistantMessage((monitor.Text("word" * 400),))] * 22
+    talk = [
+        monitor.UserMessage((monitor.Text("word" * 4_000),)),
+        monitor.AssistantMessage((monitor.Text("word" * 400),)),
+    ] * 22
     compaction = monitor.Compaction(steps=(), window=monitor.Window(40_000))
-    d = driven("done", summaries=[[first, SUMMARY], [second, SUMMARY], *[SUMMARY] * 20], compaction=compaction, history=talk)
+    d = driven(
+        "done", summaries=[[first, SUMMARY], [second, SUMMARY], *[SUMMARY] * 20], compaction=compaction, history=talk
+    )
     async with d.run:
         await read_until(d, monitor.events.CompactionStarted, first)
         assert not d.of(monitor.events.CompactionProgressed)
@@ -135,7 +144,9 @@ async def test_a_compaction_that_nobody_waits_for_any_longer_does_not_make_the_d
 
 
 async def test_a_retry_is_told_before_its_delay():
-    d = Drive(model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"), retries=monitor.Retries(3, first_delay_s=30.0))
+    d = Drive(
+        model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"), retries=monitor.Retries(3, first_delay_s=30.0)
+    )
     async with d.run as run:
         async for event in run:
             d.events.append(event)
@@ -148,7 +159,9 @@ async def test_a_retry_is_told_before_its_delay():
 
 
 async def test_what_the_caller_takes_of_the_delay_is_part_of_it():
-    d = Drive(model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"), retries=monitor.Retries(3, first_delay_s=30.0))
+    d = Drive(
+        model=failing(Failed(monitor.models.ErrorKind.SERVER), "done"), retries=monitor.Retries(3, first_delay_s=30.0)
+    )
     async with anyio.create_task_group() as group, d.run as run:
         async for event in run:
             d.events.append(event)

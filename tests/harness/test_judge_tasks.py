@@ -13,7 +13,17 @@ import pytest
 
 import monitor
 from monitor.core.run import RunCore
-from monitor.events import DetectionRaised, Event, JudgeAnswered, JudgeAsked, JudgeFailed, Nudged, RunTerminated, StopDecided, event_codec
+from monitor.events import (
+    DetectionRaised,
+    Event,
+    JudgeAnswered,
+    JudgeAsked,
+    JudgeFailed,
+    Nudged,
+    RunTerminated,
+    StopDecided,
+    event_codec,
+)
 from monitor.harness import judge_tasks
 from monitor.judges.base import Ask, Judge, JudgeInput, JudgeSchedule
 from monitor.judges.suspicion import SUSPICIOUS
@@ -45,7 +55,9 @@ async def settle() -> None:
 
 
 async def turns(guard: monitor.Guard, count: int) -> list[monitor.Verdict]:
-    """So many turns of a run that says something new each time, with time for the judges; the verdicts after them."""
+    """So many turns of a run that says something new each time, with time for the judges; the
+    verdicts after them.
+    """
     verdicts = []
     for _ in range(count):
         async with guard.watch(ScriptedStream(monitor.chunks.TextDelta("step"), DONE)) as watched:
@@ -73,7 +85,9 @@ class Run:
         return [event.turn for event in self.of(JudgeAsked)]
 
     def check_ended(self) -> None:
-        """Each question had one end, nothing is left of them, and nothing comes after the last event."""
+        """Each question had one end, nothing is left of them, and nothing comes after the last
+        event.
+        """
         assert len(self.of(JudgeAsked)) == len(self.of(JudgeAnswered)) + len(self.of(JudgeFailed))
         assert self.clock.pending == 0
         assert len(self.of(RunTerminated)) == 1
@@ -97,7 +111,9 @@ class Run:
         (40, [0.5, 0.5], [30, 40]),
     ],
 )
-async def test_from_turn_30_and_then_as_sure_as_it_is(count: int, confidences: list[float], asked_at: list[int]) -> None:
+async def test_from_turn_30_and_then_as_sure_as_it_is(
+    count: int, confidences: list[float], asked_at: list[int]
+) -> None:
     model = ScriptedModel(*map(says, confidences))
     run = Run(monitor.LoopJudge(model))
     async with run.guard:
@@ -178,7 +194,10 @@ async def test_two_judges_are_asked_side_by_side() -> None:
     async with run.guard:
         await turns(run.guard, 30)
     assert [(event.turn, event.judge) for event in run.of(JudgeAsked)] == [(30, "loop_judge"), (30, "done_judge")]
-    assert {(event.judge, event.fact) for event in run.of(JudgeAnswered)} == {("loop_judge", "loop"), ("done_judge", "done")}
+    assert {(event.judge, event.fact) for event in run.of(JudgeAnswered)} == {
+        ("loop_judge", "loop"),
+        ("done_judge", "done"),
+    }
 
 
 # ------------------------------------------------------------------ what follows
@@ -205,7 +224,12 @@ async def test_the_verdict_closes_a_stream_on_which_nothing_comes() -> None:
         assert watched.turn.stopped is not None
     outcome = run.guard.outcome
     assert stalled.closed
-    assert (outcome.reason, outcome.source, outcome.value, outcome.limit) == (Reason.LOOP_DETECTED, "loop_judge", 95, 90)
+    assert (outcome.reason, outcome.source, outcome.value, outcome.limit) == (
+        Reason.LOOP_DETECTED,
+        "loop_judge",
+        95,
+        90,
+    )
     assert outcome.detail == "scripted:model is 95% sure that the run is stuck"
     assert isinstance(outcome.evidence, monitor.Detection)
     assert (outcome.evidence.kind, outcome.evidence.evidence.excerpt) == ("judge", "It goes round.")
@@ -246,7 +270,11 @@ async def test_the_ladder_climbs_from_one_finding_of_a_judge_to_the_next() -> No
     async with run.guard:
         said = await turns(run.guard, 13)
     steps = {number: verdict for number, verdict in enumerate(said, 1) if verdict != monitor.Continue()}
-    assert {number: type(verdict) for number, verdict in steps.items()} == {1: monitor.Nudge, 7: monitor.LastTurn, 13: monitor.Stop}
+    assert {number: type(verdict) for number, verdict in steps.items()} == {
+        1: monitor.Nudge,
+        7: monitor.LastTurn,
+        13: monitor.Stop,
+    }
     assert run.asked_at == [1, 7, 13]
     nudge = steps[1]
     assert isinstance(nudge, monitor.Nudge)
@@ -295,7 +323,10 @@ async def test_another_attempt_at_a_turn_is_no_new_question() -> None:
     judge_model = ScriptedModel(says(0.1))
     sink = MemorySink()
     supervisor = monitor.Supervisor(
-        agent, judge=monitor.LoopJudge(judge_model, first_turn=1), sinks=[sink], retries=monitor.Retries(1, first_delay_s=0)
+        agent,
+        judge=monitor.LoopJudge(judge_model, first_turn=1),
+        sinks=[sink],
+        retries=monitor.Retries(1, first_delay_s=0),
     )
     assert (await supervisor.run("Go.")).ok
     assert len(agent.requests) == 2
@@ -305,7 +336,9 @@ async def test_another_attempt_at_a_turn_is_no_new_question() -> None:
 @pytest.mark.feature("ST-05")
 @pytest.mark.anyio
 @pytest.mark.parametrize(("confidence", "reason", "count"), [(0.9, Reason.GOAL, 15), (0.5, Reason.STREAM_ENDED, 16)])
-async def test_a_task_that_the_judge_calls_done_reaches_its_goal(confidence: float, reason: monitor.TerminateReason, count: int) -> None:
+async def test_a_task_that_the_judge_calls_done_reaches_its_goal(
+    confidence: float, reason: monitor.TerminateReason, count: int
+) -> None:
     judge = monitor.DoneJudge(ScriptedModel(says(0.2), says(confidence)))
     run = Run(judge, stop_when=monitor.TaskDone())
     async with run.guard:
@@ -363,7 +396,10 @@ async def test_its_tokens_are_counted_apart_and_for_the_limits_only_if_asked(cou
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (["I cannot say.", monitor.chunks.UsageReport(input_tokens=90, output_tokens=10)], "did not answer with a confidence"),
+        (
+            ["I cannot say.", monitor.chunks.UsageReport(input_tokens=90, output_tokens=10)],
+            "did not answer with a confidence",
+        ),
         ([monitor.chunks.UsageReport(input_tokens=90, output_tokens=10), ConnectionError("gone")], "gone"),
     ],
 )
@@ -629,7 +665,9 @@ def played() -> list[str]:
         now = 100.0 + 10 * turn
         core.begin_turn(now)
         for judge_, told in core.judges_due(now):
-            core.judge_answer(judge_, told, Judgement("It goes round.", 0.95, found=True, judged_by="m"), now + 3, cost=AskCost())
+            core.judge_answer(
+                judge_, told, Judgement("It goes round.", 0.95, found=True, judged_by="m"), now + 3, cost=AskCost()
+            )
         core.feed(monitor.chunks.TextDelta(f"step {turn}"), now + 4)
         core.feed(DONE, now + 5)
         core.end_turn(now + 5, finished=True)

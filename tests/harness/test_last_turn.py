@@ -1,4 +1,6 @@
-"""One more turn for a run that is about to end without its goal: with its own time, and only what it needs to hand things over."""
+"""One more turn for a run that is about to end without its goal: with its own time, and only what
+it needs to hand things over.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,22 @@ def emit(name: str, value: Any) -> monitor.chunks.ToolCall:
 @pytest.mark.feature("GC-09")
 @pytest.mark.parametrize("row", ["S24", "S25"])
 async def test_a_last_turn_that_reaches_the_goal_is_the_goal_and_says_what_it_recovered_from(row: str):
-    """Upstream reports MAX_TURNS and a success flag beside it; ours is the goal, with `recovered_from` (gemini-cli #22323)."""
+    """Upstream reports MAX_TURNS and a success flag beside it; ours is the goal, with
+    `recovered_from` (gemini-cli #22323).
+    """
     run = await drive(call("look", q="x"), emit("a", 1), tools=[look], outputs={"a": int}, stop_when=ONE)
     outcome = run.outcome
-    assert (outcome.reason, outcome.ok, outcome.recovered_from, outcome.output) == (Reason.GOAL, True, Reason.MAX_TURNS, {"a": 1})
+    assert (outcome.reason, outcome.ok, outcome.recovered_from, outcome.output) == (
+        Reason.GOAL,
+        True,
+        Reason.MAX_TURNS,
+        {"a": 1},
+    )
     assert outcome.error is None
     assert (outcome.turns, len(run.requests)) == (2, 2)
-    assert [(event.reason, event.seconds) for event in run.of(monitor.events.LastTurnStarted)] == [(Reason.MAX_TURNS, 60)]
+    assert [(event.reason, event.seconds) for event in run.of(monitor.events.LastTurnStarted)] == [
+        (Reason.MAX_TURNS, 60)
+    ]
     assert run.kinds(monitor.events.StopDecided, monitor.events.LastTurnStarted, monitor.events.TurnStarted) == [
         "TurnStarted",
         "StopDecided",
@@ -50,7 +61,9 @@ async def test_a_last_turn_that_does_not_leaves_the_reason_what_it_was(row: str)
 
 @pytest.mark.feature("GC-09")
 async def test_only_emit_and_terminate_are_offered_and_a_call_of_anything_else_is_answered_with_a_veto():
-    """Upstream merely asks for it in the prompt; a model that calls other tools all the same has them carried out."""
+    """Upstream merely asks for it in the prompt; a model that calls other tools all the same has
+    them carried out.
+    """
     ran = []
 
     async def work() -> str:
@@ -68,7 +81,10 @@ async def test_only_emit_and_terminate_are_offered_and_a_call_of_anything_else_i
     assert run.offered(1) == ["emit_value", "terminate"]
     assert ran == [1]
     work_again, _, emitted = run.results(1)
-    assert (work_again.text, work_again.is_error) == ("[agent-monitor] This call was not made: work is not available any more.", True)
+    assert (work_again.text, work_again.is_error) == (
+        "[agent-monitor] This call was not made: work is not available any more.",
+        True,
+    )
     assert not emitted.is_error
     assert run.outcome.reason is Reason.GOAL
 
@@ -92,22 +108,31 @@ async def test_a_text_in_the_last_turn_is_no_goal_where_outputs_are_declared(row
 
 async def test_without_outputs_an_answer_in_the_last_turn_is_the_goal_unless_nothing_can_be_seen_of_it():
     run = await drive(call("look", q="x"), "It is noon.", tools=[look], stop_when=ONE)
-    assert (run.outcome.reason, run.outcome.recovered_from, run.outcome.text) == (Reason.GOAL, Reason.MAX_TURNS, "It is noon.")
+    assert (run.outcome.reason, run.outcome.recovered_from, run.outcome.text) == (
+        Reason.GOAL,
+        Reason.MAX_TURNS,
+        "It is noon.",
+    )
     run = await drive(call("look", q="x"), "\u200b", tools=[look], stop_when=ONE, retries=None)
     assert (run.outcome.reason, run.outcome.recovered_from) == (Reason.MAX_TURNS, None)
 
 
 @pytest.mark.parametrize(("status", "reason"), [("success", Reason.GOAL), ("failure", Reason.MAX_TURNS)])
 async def test_terminate_in_the_last_turn(status: str, reason: monitor.TerminateReason):
-    run = await drive(call("look", q="x"), call("terminate", status=status, reason="that is all"), tools=[look], stop_when=ONE)
+    run = await drive(
+        call("look", q="x"), call("terminate", status=status, reason="that is all"), tools=[look], stop_when=ONE
+    )
     assert run.outcome.reason is reason
 
 
 @pytest.mark.feature("GC-09")
 @pytest.mark.parametrize(
-    ("row", "last", "reason"), [("S20", emit("a", 1), Reason.GOAL), ("S21", "I have no more to say.", Reason.MISSING_OUTPUTS)]
+    ("row", "last", "reason"),
+    [("S20", emit("a", 1), Reason.GOAL), ("S21", "I have no more to say.", Reason.MISSING_OUTPUTS)],
 )
-async def test_a_run_that_is_given_up_on_for_missing_outputs_gets_one_too(row: str, last: Any, reason: monitor.TerminateReason):
+async def test_a_run_that_is_given_up_on_for_missing_outputs_gets_one_too(
+    row: str, last: Any, reason: monitor.TerminateReason
+):
     run = await drive("Done.", "Done, I said.", last, outputs={"a": int}, max_nudges=1)
     assert run.outcome.reason is reason
     assert run.outcome.recovered_from is (Reason.MISSING_OUTPUTS if reason is Reason.GOAL else None)
@@ -167,7 +192,9 @@ async def test_a_model_that_fails_in_the_last_turn_leaves_the_reason_what_it_was
     "condition",
     [monitor.MaxModelCalls(1), monitor.Timeout(30)],
 )
-async def test_an_attempt_that_failed_just_before_keeps_nobody_from_the_last_turn_and_leaves_no_trace(condition: monitor.Condition):
+async def test_an_attempt_that_failed_just_before_keeps_nobody_from_the_last_turn_and_leaves_no_trace(
+    condition: monitor.Condition,
+):
     d = Drive(
         ["half an ans", call("look", q="x"), ConnectionError("gone")],
         emit("a", 1),
@@ -195,7 +222,10 @@ async def test_it_can_be_switched_off_altogether_or_for_some_endings(off: dict[s
 @pytest.mark.parametrize("limit", [monitor.TokenLimit(50), monitor.CostLimit(0.00001)])
 async def test_money_that_is_spent_buys_no_last_turn(limit: monitor.Condition):
     run = await drive(
-        [call("look", q="x"), monitor.chunks.UsageReport(input_tokens=90)], tools=[look], stop_when=limit, prices=monitor.Price(1, 1)
+        [call("look", q="x"), monitor.chunks.UsageReport(input_tokens=90)],
+        tools=[look],
+        stop_when=limit,
+        prices=monitor.Price(1, 1),
     )
     assert run.of(monitor.events.LastTurnStarted) == []
     assert len(run.requests) == 1

@@ -1,4 +1,6 @@
-"""Limits of a run: when they are looked at, what wins when several things are true at once, and what people are told."""
+"""Limits of a run: when they are looked at, what wins when several things are true at once, and
+what people are told.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,16 @@ WORDS = "".join(f"word {n} " for n in range(500))
 @pytest.mark.feature("GC-01")
 @pytest.mark.parametrize("row", ["S14"])
 async def test_max_turns_ends_the_run_before_the_turn_that_is_too_many(row: str):
-    """Upstream makes three calls, the third of which is its recovery turn; ours is switched off here."""
+    """Upstream makes three calls, the third of which is its recovery turn; ours is switched off
+    here.
+    """
     run = await drive(
-        call("look", q="1"), call("look", q="2"), tools=[look], outputs={"a": int}, stop_when=monitor.MaxTurns(2), last_turn=None
+        call("look", q="1"),
+        call("look", q="2"),
+        tools=[look],
+        outputs={"a": int},
+        stop_when=monitor.MaxTurns(2),
+        last_turn=None,
     )
     outcome = run.outcome
     assert (outcome.reason, outcome.source, outcome.limit, outcome.value) == (Reason.MAX_TURNS, "max_turns", 2, 2)
@@ -49,7 +58,10 @@ async def test_emits_of_an_undeclared_name_run_into_max_turns(row: str):
 @pytest.mark.parametrize("turns", [20, 30])
 async def test_a_step_limit_is_what_its_kind_of_agent_is_given_and_the_result_says_that_it_was_reached(turns: int):
     run = await drive(
-        lambda request: call("look", q=str(len(request.messages))), tools=[look], stop_when=monitor.MaxTurns(turns), last_turn=None
+        lambda request: call("look", q=str(len(request.messages))),
+        tools=[look],
+        stop_when=monitor.MaxTurns(turns),
+        last_turn=None,
     )
     assert (run.outcome.reason, run.outcome.turns, run.outcome.limit) == (Reason.MAX_TURNS, turns, turns)
     assert run.outcome.detail == f"{turns} turns are done, the limit is {turns}"
@@ -68,7 +80,11 @@ async def test_a_step_limit_is_what_its_kind_of_agent_is_given_and_the_result_sa
 @pytest.mark.feature("ST-06")
 async def test_counted_limits_end_the_run(condition: monitor.Condition, reason: monitor.TerminateReason, calls: int):
     run = await drive(
-        lambda request: call("look", q=str(len(request.messages))), tools=[look], stop_when=condition, last_turn=None, detectors=None
+        lambda request: call("look", q=str(len(request.messages))),
+        tools=[look],
+        stop_when=condition,
+        last_turn=None,
+        detectors=None,
     )
     assert (run.outcome.reason, len(run.requests)) == (reason, calls)
     assert run.outcome.source == condition.name
@@ -76,7 +92,11 @@ async def test_counted_limits_end_the_run(condition: monitor.Condition, reason: 
 
 async def test_the_call_that_exceeds_max_tool_calls_is_not_carried_out():
     run = await drive(
-        [call("look", q="1"), call("look", q="2")], tools=[look], stop_when=monitor.MaxToolCalls(1), last_turn=None, detectors=None
+        [call("look", q="1"), call("look", q="2")],
+        tools=[look],
+        stop_when=monitor.MaxToolCalls(1),
+        last_turn=None,
+        detectors=None,
     )
     assert run.outcome.reason is Reason.TOOL_CALL_LIMIT
     assert run.of(monitor.events.ToolStarted) == []
@@ -95,7 +115,9 @@ async def test_a_condition_that_a_tool_result_makes_true_ends_the_run_at_that_re
         ran.append("later")
         return "ran"
 
-    run = await drive([call("stop_here"), call("later")], tools=[stop_here, later], stop_when=monitor.ToolCalled("stop_here"))
+    run = await drive(
+        [call("stop_here"), call("later")], tools=[stop_here, later], stop_when=monitor.ToolCalled("stop_here")
+    )
     assert run.outcome.reason is Reason.CONDITION_MET
     assert ran == []
     assert [result.is_error for result in run.results()] == [False, True]
@@ -158,7 +180,9 @@ DONE = monitor.FinishReason.DONE
         (monitor.CostLimit(0.002), Reason.COST_LIMIT),
     ],
 )
-async def test_tokens_and_money_end_the_run_mid_stream_by_estimate(condition: monitor.Condition, reason: monitor.TerminateReason):
+async def test_tokens_and_money_end_the_run_mid_stream_by_estimate(
+    condition: monitor.Condition, reason: monitor.TerminateReason
+):
     pieces = [WORDS[i : i + 20] for i in range(0, len(WORDS), 20)]
     run = await drive(pieces, stop_when=condition, prices=monitor.Price(input=1, output=10), detectors=None)
     outcome = run.outcome
@@ -196,7 +220,11 @@ async def test_a_report_makes_it_exact(condition: monitor.Condition, reason: mon
 @pytest.mark.feature("ST-04")
 @pytest.mark.parametrize("exactly", [monitor.TokenLimit(1_100), monitor.CostLimit(0.002)])
 async def test_a_limit_that_is_used_up_exactly_is_kept(exactly: monitor.Condition):
-    run = await drive(["Hi", Report(input_tokens=1_000, output_tokens=100)], stop_when=exactly, prices=monitor.Price(input=1, output=10))
+    run = await drive(
+        ["Hi", Report(input_tokens=1_000, output_tokens=100)],
+        stop_when=exactly,
+        prices=monitor.Price(input=1, output=10),
+    )
     assert run.outcome.reason is Reason.GOAL
 
 
@@ -211,8 +239,12 @@ async def test_a_limit_that_is_used_up_exactly_is_kept(exactly: monitor.Conditio
         ({"budget": {"usd": 0.001}}, Reason.COST_LIMIT, 0.001),
     ],
 )
-async def test_a_guard_ends_for_tokens_and_money_too(limits: dict[str, Any], reason: monitor.TerminateReason, limit: float, reported: bool):
-    given: dict[str, Any] = {key: monitor.Budget(**value) if key == "budget" else value for key, value in limits.items()}
+async def test_a_guard_ends_for_tokens_and_money_too(
+    limits: dict[str, Any], reason: monitor.TerminateReason, limit: float, reported: bool
+):
+    given: dict[str, Any] = {
+        key: monitor.Budget(**value) if key == "budget" else value for key, value in limits.items()
+    }
     pieces: list[Any] = [monitor.chunks.TextDelta(WORDS[i : i + 20]) for i in range(0, 2_000, 20)]
     if reported:
         pieces = [monitor.chunks.TextDelta("Hi"), Report(input_tokens=10, output_tokens=110), *pieces]
@@ -284,7 +316,10 @@ async def test_a_limit_that_is_nearly_used_up_is_told_once():
 
 async def test_a_budget_warns_too():
     run = await drive(
-        [call("look", q="x"), Report(input_tokens=85, output_tokens=0)], "ok", tools=[look], budget=monitor.Budget(tokens=100)
+        [call("look", q="x"), Report(input_tokens=85, output_tokens=0)],
+        "ok",
+        tools=[look],
+        budget=monitor.Budget(tokens=100),
     )
     assert [(event.source, event.limit) for event in run.of(monitor.events.LimitWarning)] == [("Budget.tokens", 100)]
 
@@ -295,7 +330,11 @@ async def test_a_budget_warns_too():
 async def test_an_abort_wins_over_a_timeout_and_a_loop():
     """Gemini CLI does the opposite; what the user wants is clearer than what a clock says."""
     clock = FakeClock()
-    d = Drive(["a", Do(lambda: d.run.abort("enough")), Do(lambda: clock.advance(100)), "b"], stop_when=monitor.Timeout(60), clock=clock)
+    d = Drive(
+        ["a", Do(lambda: d.run.abort("enough")), Do(lambda: clock.advance(100)), "b"],
+        stop_when=monitor.Timeout(60),
+        clock=clock,
+    )
     await d.go()
     assert (d.outcome.reason, d.outcome.detail) == (Reason.ABORTED, "enough")
 
@@ -317,14 +356,22 @@ async def test_a_loop_wins_over_a_limit_that_is_reached_by_the_same_call():
 
 @pytest.mark.parametrize(
     "limit",
-    [monitor.MaxTurns(1), monitor.MaxModelCalls(1), monitor.TokenLimit(50), monitor.Timeout(60), monitor.MaxToolCalls(1)],
+    [
+        monitor.MaxTurns(1),
+        monitor.MaxModelCalls(1),
+        monitor.TokenLimit(50),
+        monitor.Timeout(60),
+        monitor.MaxToolCalls(1),
+    ],
     ids=lambda limit: limit.name,
 )
 @pytest.mark.parametrize("last_turn", [None, monitor.LastTurn()])
 async def test_a_goal_that_is_reached_in_a_turn_wins_over_a_limit_that_is_reached_in_it(
     limit: monitor.Condition, last_turn: monitor.LastTurn | None
 ):
-    """What the model has handed over counts, whatever else happened in the turn; no other call is made to get it again."""
+    """What the model has handed over counts, whatever else happened in the turn; no other call is
+    made to get it again.
+    """
     clock = FakeClock()
 
     async def slow() -> str:
@@ -381,7 +428,9 @@ async def test_each_reason_has_a_sentence_of_its_own():
         await drive("no", outputs={"a": int}, max_nudges=0, **never),
         await drive(call("look", q="x"), tools=[look], stop_when=monitor.MaxTurns(1), **never),
         await drive(call("look", q="x"), tools=[look], stop_when=monitor.MaxModelCalls(1), **never),
-        await drive([call("look", q="x"), call("look", q="y")], tools=[look], stop_when=monitor.MaxToolCalls(1), **never),
+        await drive(
+            [call("look", q="x"), call("look", q="y")], tools=[look], stop_when=monitor.MaxToolCalls(1), **never
+        ),
         await drive(call("slow"), tools=[slow], stop_when=monitor.Timeout(60), clock=clock, **never),
         await drive(["Hi", Report(input_tokens=99)], stop_when=monitor.TokenLimit(50)),
         await drive(["Hi", Report(input_tokens=99)], stop_when=monitor.CostLimit(0.00001), prices=price),

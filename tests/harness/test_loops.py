@@ -1,4 +1,6 @@
-"""What follows from a loop: the nudge, the tool that is withdrawn, the last turn, the end; and what of it goes back to the model."""
+"""What follows from a loop: the nudge, the tool that is withdrawn, the last turn, the end; and what
+of it goes back to the model.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ async def test_the_last_turn_for_a_loop_has_the_time_and_the_tools_of_any_last_t
 async def test_a_call_that_is_made_again_and_again_climbs_the_ladder():
     run = await drive(same, tools=[look])
     assert run.outcome.reason is Reason.LOOP_DETECTED
-    assert run.kinds(monitor.events.Nudged, monitor.events.ToolWithdrawn, monitor.events.LastTurnStarted, monitor.events.StopDecided) == [
+    assert run.kinds(
+        monitor.events.Nudged, monitor.events.ToolWithdrawn, monitor.events.LastTurnStarted, monitor.events.StopDecided
+    ) == [
         "Nudged",
         "ToolWithdrawn",
         "LastTurnStarted",
@@ -194,7 +198,13 @@ async def test_a_loop_that_the_provider_saw_ends_the_run():
 
 
 async def test_a_nudge_is_one_user_message_at_the_end_and_the_prefix_stays():
-    answers = [*[call("look", q="x")] * 3, LOOP, call("emit_value", name="a", value=1), "No.", call("emit_value", name="b", value=1)]
+    answers = [
+        *[call("look", q="x")] * 3,
+        LOOP,
+        call("emit_value", name="a", value=1),
+        "No.",
+        call("emit_value", name="b", value=1),
+    ]
     run = await drive(*answers, tools=[look], outputs={"a": int, "b": int})
     assert run.outcome.reason is Reason.GOAL
     assert prefixes_hold(run.requests)
@@ -229,7 +239,9 @@ MARKER = re.compile(r"\[([\d,]+) repeated characters removed, xxh3 ([0-9a-f]{16}
 def cut_at(run: Drive) -> tuple[str, monitor.Detection]:
     """All that came, and the loop in it."""
     (turn,) = [event.turn for event in run.of(monitor.events.TurnEnded) if event.turn.number == 1]
-    detection = next(event.detection for event in run.of(monitor.events.DetectionRaised) if event.detection.level == "loop")
+    detection = next(
+        event.detection for event in run.of(monitor.events.DetectionRaised) if event.detection.level == "loop"
+    )
     return turn.text, detection
 
 
@@ -309,7 +321,9 @@ async def test_a_call_before_the_loop_stays_and_is_answered_as_not_carried_out()
 
 
 async def test_a_loop_that_is_only_observed_stays_in_the_history_as_it_is_if_it_is_to_be_kept():
-    run = await drive(["".join(LOOP), call("look", q="x")], "Done.", tools=[look], policy=monitor.ObserveOnly(), looped_text="keep")
+    run = await drive(
+        ["".join(LOOP), call("look", q="x")], "Done.", tools=[look], policy=monitor.ObserveOnly(), looped_text="keep"
+    )
     (reply,) = replies(run)
     assert reply.content[0] == Text("".join(LOOP))
 

@@ -19,7 +19,9 @@ WORDS = "".join(f"word {n} " for n in range(2_000))
 PIECES = [WORDS[i : i + 20] for i in range(0, len(WORDS), 20)]
 
 
-def child(*answers: Any, name: str = "child:model", **options: Any) -> tuple[ScriptedModel, monitor.tools.Tool, monitor.sinks.MemorySink]:
+def child(
+    *answers: Any, name: str = "child:model", **options: Any
+) -> tuple[ScriptedModel, monitor.tools.Tool, monitor.sinks.MemorySink]:
     """A model, the tool that is a run of it, and the events of these runs."""
     model = ScriptedModel(*answers, name=name)
     sink = monitor.sinks.MemorySink()
@@ -54,14 +56,18 @@ async def test_a_long_answer_comes_back_whole_and_emitted_outputs_as_json():
     _, tool, _ = child(WORDS)
     run = await drive(research(), "ok", tools=[tool])
     assert run.results(0)[0].text == WORDS
-    _, tool, _ = child([call("emit_value", name="a", value=1), call("emit_value", name="b", value="é")], outputs={"a": int, "b": str})
+    _, tool, _ = child(
+        [call("emit_value", name="a", value=1), call("emit_value", name="b", value="é")], outputs={"a": int, "b": str}
+    )
     run = await drive(research(), "ok", tools=[tool])
     assert run.results(0)[0].text == '{"a": 1, "b": "é"}'
 
 
 @pytest.mark.parametrize("row", ["I1"])
 async def test_a_limit_of_the_childs_own_is_an_error_result_that_names_it_and_keeps_what_was_emitted(row: str):
-    """Upstream reports TIMEOUT and MAX_TURNS as `completed`; a parent that reads that takes half a work for a whole one."""
+    """Upstream reports TIMEOUT and MAX_TURNS as `completed`; a parent that reads that takes half a
+    work for a whole one.
+    """
     _, tool, sink = child(
         [call("emit_value", name="a", value=1), call("look", q="x")],
         outputs={"a": int, "b": int},
@@ -119,7 +125,9 @@ async def test_a_child_that_cannot_begin_is_an_error_result(row: str, arguments:
 
 @pytest.mark.parametrize("row", ["I4"])
 async def test_an_abort_of_the_parent_is_one_of_the_child_and_ends_both(row: str):
-    """Upstream throws; here an abort is an ending like any other, and the parent's outcome has its reason."""
+    """Upstream throws; here an abort is an ending like any other, and the parent's outcome has its
+    reason.
+    """
     stall = Stall()
     model, tool, sink = child(["I begin", stall])
     d = Drive(research(), tools=[tool])
@@ -197,7 +205,9 @@ async def test_what_a_child_uses_counts_for_the_parent_once():
     assert run.outcome.cost_usd == pytest.approx((110 + 55 + 77) / 100_000)
 
 
-@pytest.mark.parametrize("prices", [monitor.Price(10, 10), {"scripted:model": monitor.Price(1, 1), "child:model": monitor.Price(10, 10)}])
+@pytest.mark.parametrize(
+    "prices", [monitor.Price(10, 10), {"scripted:model": monitor.Price(1, 1), "child:model": monitor.Price(10, 10)}]
+)
 async def test_a_child_without_prices_costs_what_the_parents_say(prices: Any):
     _, tool, sink = child(["x", Report(input_tokens=100, output_tokens=0)])
     run = await drive(research(), "never", tools=[tool], stop_when=monitor.CostLimit(0.0005), prices=prices)
@@ -207,7 +217,9 @@ async def test_a_child_without_prices_costs_what_the_parents_say(prices: Any):
 
 async def test_a_child_whose_price_nobody_knows_cannot_spend_from_a_limit_in_dollars():
     model, tool, _ = child("never")
-    run = await drive(research(), "Oh.", tools=[tool], budget=monitor.Budget(usd=1), prices={"scripted:model": monitor.Price(1, 1)})
+    run = await drive(
+        research(), "Oh.", tools=[tool], budget=monitor.Budget(usd=1), prices={"scripted:model": monitor.Price(1, 1)}
+    )
     assert "needs to know what child:model costs" in run.results(0)[0].text
     assert model.requests == []
 
@@ -216,7 +228,11 @@ async def test_children_at_the_same_time_share_the_parents_budget():
     budget = monitor.Budget(tokens=1_000)
     model, tool, sink = child(lambda request: ["x", Report(input_tokens=400, output_tokens=0)])
     run = await drive([research(), research(), research()], tools=[tool], budget=budget)
-    assert (run.outcome.reason, run.outcome.source, run.outcome.value) == (Reason.TOKEN_LIMIT, "Budget", budget.spent_tokens)
+    assert (run.outcome.reason, run.outcome.source, run.outcome.value) == (
+        Reason.TOKEN_LIMIT,
+        "Budget",
+        budget.spent_tokens,
+    )
     assert len(model.requests) == 3
     assert len(ended(sink)) == 3
 

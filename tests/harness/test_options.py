@@ -1,4 +1,6 @@
-"""A supervisor is a description: what is refused before the first call, what the model is sent, and that runs do not disturb each other."""
+"""A supervisor is a description: what is refused before the first call, what the model is sent, and
+that runs do not disturb each other.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ def refused(match: str, **options: Any) -> None:
 @pytest.mark.parametrize("row", ["E9"])
 async def test_a_missing_template_variable_is_an_error_before_the_first_call_that_names_all(row: str):
     """Upstream's run rejects; ours is refused when it is described."""
-    refused("topic, tone", instructions="Write about ${topic}, ${tone}, in ${language}.", variables={"language": "French"})
+    refused(
+        "topic, tone", instructions="Write about ${topic}, ${tone}, in ${language}.", variables={"language": "French"}
+    )
 
 
 @pytest.mark.feature("GC-10")
 async def test_variables_are_filled_in_and_other_dollars_stay():
-    run = await drive("Done.", instructions='Write ${n} lines for $5, as {"json": 1}, $${n}.', variables={"n": 3, "unused": 1})
+    run = await drive(
+        "Done.", instructions='Write ${n} lines for $5, as {"json": 1}, $${n}.', variables={"n": 3, "unused": 1}
+    )
     assert (run.requests[0].instructions or "").startswith('Write 3 lines for $5, as {"json": 1}, ${n}.')
 
 
@@ -61,7 +67,9 @@ async def test_a_tool_of_the_callers_cannot_take_the_place_of_the_monitors_own(n
 
 @pytest.mark.parametrize("row", ["E12"])
 async def test_a_tool_with_required_parameters_is_taken_as_it_is(row: str):
-    """Upstream warns, because it cannot tell whether such a tool asks a person; here a tool that asks pauses the run (E11)."""
+    """Upstream warns, because it cannot tell whether such a tool asks a person; here a tool that
+    asks pauses the run (E11).
+    """
     run = await drive(call("look", q="x"), "Done.", tools=[look])
     assert run.outcome.reason is Reason.GOAL
 
@@ -146,7 +154,11 @@ async def test_thinking_and_its_signatures_survive_the_round_trip():
     run = await drive(answer, "Done.", tools=[look])
     reply = run.requests[1].messages[1]
     assert isinstance(reply, AssistantMessage)
-    assert reply.content[:3] == (monitor.messages.Reasoning("I think.", "c2ln"), Text("So: "), monitor.messages.Reasoning("", "b3RoZXI="))
+    assert reply.content[:3] == (
+        monitor.messages.Reasoning("I think.", "c2ln"),
+        Text("So: "),
+        monitor.messages.Reasoning("", "b3RoZXI="),
+    )
 
 
 # --- several runs of one supervisor
@@ -231,9 +243,14 @@ async def test_a_model_may_be_an_async_function_or_an_async_generator_of_text_or
         assert (run.outcome.reason, run.outcome.text) == (Reason.GOAL, "It is noon.")
 
 
-@pytest.mark.parametrize("garbage", [[3], ["text", 3], [monitor.chunks.TextDelta("a"), "b"], [monitor.chunks.TextDelta(3)]])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "garbage",
+    [[3], ["text", 3], [monitor.chunks.TextDelta("a"), "b"], [monitor.chunks.TextDelta(3)]],  # type: ignore[arg-type]
+)
 async def test_a_model_that_yields_garbage_ends_the_run_and_never_hangs(garbage: list[Any]):
-    """What nobody can read at all is a mistake in the caller's code; a stream that goes wrong on its way is an ending."""
+    """What nobody can read at all is a mistake in the caller's code; a stream that goes wrong on
+    its way is an ending.
+    """
 
     async def generator() -> AsyncIterator[Any]:
         for piece in garbage:
@@ -271,7 +288,9 @@ async def test_a_model_that_never_ends_is_ended_by_a_limit_and_closed():
         finally:
             closed.append(True)
 
-    run = await Drive(model=Model(forever), stop_when=monitor.Timeout(10), last_turn=None, detectors=None, clock=clock).go()
+    run = await Drive(
+        model=Model(forever), stop_when=monitor.Timeout(10), last_turn=None, detectors=None, clock=clock
+    ).go()
     assert (run.outcome.reason, closed) == (Reason.TIMEOUT, [True])
 
 
@@ -302,5 +321,7 @@ async def test_events_come_while_the_model_streams():
     d = Drive(["a", Do(lambda: clock.advance(1)), "b"], clock=clock)
     async with d.run as run:
         seen = [(event, clock.now()) async for event in run if isinstance(event, monitor.events.ChunkReceived)]
-    pieces = [(event.chunk.text, event.at_s, now) for event, now in seen if isinstance(event.chunk, monitor.chunks.TextDelta)]
+    pieces = [
+        (event.chunk.text, event.at_s, now) for event, now in seen if isinstance(event.chunk, monitor.chunks.TextDelta)
+    ]
     assert pieces == [("a", 0, 0), ("b", 1, 1)]

@@ -1,4 +1,6 @@
-"""Every request of a run is as its provider takes it: of the history that was given, of what the model says, after every edit. Law 8."""
+"""Every request of a run is as its provider takes it: of the history that was given, of what the
+model says, after every edit. Law 8.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,10 @@ async def test_a_history_in_order_is_sent_as_it_is_and_nothing_is_said():
 
 @pytest.mark.anyio
 async def test_it_is_repaired_by_the_rules_of_the_model_s_form():
-    history = [user("hi"), AssistantMessage((ToolCall("call|1", "fs.read", {}),), (ToolResult("call|1", "fs.read", "x"),))]
+    history = [
+        user("hi"),
+        AssistantMessage((ToolCall("call|1", "fs.read", {}),), (ToolResult("call|1", "fs.read", "x"),)),
+    ]
     free = await Drive(model=formed("gemini", "done"), history=history).go()
     strict = await Drive(model=formed("anthropic", "done"), history=history).go()
     assert kinds(free) == []
@@ -109,7 +114,10 @@ async def test_system_messages_at_the_head_are_the_instructions_unless_the_run_h
 async def test_a_history_that_was_read_from_a_provider_s_words_goes_out_in_those_of_another(form: Form):
     stored = [
         {"role": "user", "content": "Which files?"},
-        {"role": "assistant", "tool_calls": [{"id": "call|1", "type": "function", "function": {"name": "ls", "arguments": "{"}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "call|1", "type": "function", "function": {"name": "ls", "arguments": "{"}}],
+        },
     ]
     run = await Drive(model=formed(form, "done"), history=list(read("openai-chat", stored))).go()
     assert validate(form, to_form(form, run.requests[0].messages)) == []
@@ -164,8 +172,12 @@ async def test_a_name_that_no_provider_takes_is_rewritten_in_the_message_alone()
 @pytest.mark.anyio
 async def test_an_id_that_was_used_in_an_earlier_turn_is_another_one_where_that_matters():
     again = ToolCall("call_0", "look", {"q": "x"})
-    strict = await Drive(model=formed("anthropic", [again], [again], [again], "done"), tools=[look], detectors=None).go()
-    free = await Drive(model=formed("openai-chat", [again], [again], [again], "done"), tools=[look], detectors=None).go()
+    strict = await Drive(
+        model=formed("anthropic", [again], [again], [again], "done"), tools=[look], detectors=None
+    ).go()
+    free = await Drive(
+        model=formed("openai-chat", [again], [again], [again], "done"), tools=[look], detectors=None
+    ).go()
     assert kinds(strict) == [["id_rewritten"], ["id_rewritten"]]
     assert [strict.results(number)[0].id for number in range(3)] == ["call_0", "call_0_2", "call_0_3"]
     assert kinds(free) == []
@@ -193,9 +205,13 @@ turns = st.lists(
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=25)
 @given(before=histories, said=st.lists(turns, min_size=1, max_size=4))
-def test_whatever_was_given_and_whatever_the_model_says_every_request_is_valid(form: Form, before: Any, said: list[Any]):
+def test_whatever_was_given_and_whatever_the_model_says_every_request_is_valid(
+    form: Form, before: Any, said: list[Any]
+):
     model = formed(form, *said, *(["done"] * 12))
-    drive = Drive(model=model, history=before, tools=[look], detectors=None, stop_when=monitor.MaxTurns(6), retries=None)
+    drive = Drive(
+        model=model, history=before, tools=[look], detectors=None, stop_when=monitor.MaxTurns(6), retries=None
+    )
     anyio.run(drive.go)
     assert model.requests
     for request in model.requests:
@@ -206,9 +222,13 @@ def test_whatever_was_given_and_whatever_the_model_says_every_request_is_valid(f
 # --- after an edit
 
 
-def outgoing(form: Form | None, *messages: monitor.messages.Message) -> tuple[monitor.context.History, Outgoing, list[Any]]:
+def outgoing(
+    form: Form | None, *messages: monitor.messages.Message
+) -> tuple[monitor.context.History, Outgoing, list[Any]]:
     history, told = monitor.context.History(messages), []
-    keeper = Outgoing(history, form, (), lambda repairs, problems: told.append(([one.kind for one in repairs], problems)))
+    keeper = Outgoing(
+        history, form, (), lambda repairs, problems: told.append(([one.kind for one in repairs], problems))
+    )
     keeper.before_call()
     return history, keeper, told
 

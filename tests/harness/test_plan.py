@@ -1,4 +1,6 @@
-"""A plan that drives a run: each turn takes the first active step, and the run ends when none is left."""
+"""A plan that drives a run: each turn takes the first active step, and the run ends when none is
+left.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ async def test_the_active_step_drives_each_turn_and_the_model_writes_the_summary
 
 @pytest.mark.feature("OM-05")
 async def test_blocked_steps_end_a_plan_too_and_the_outcome_says_which():
-    run = await drive([mark(1), mark(2, "blocked", note="no paper")], "I could not write.", "Half of it is done.", plan=PLAN)
+    run = await drive(
+        [mark(1), mark(2, "blocked", note="no paper")], "I could not write.", "Half of it is done.", plan=PLAN
+    )
     assert run.outcome.reason is Reason.GOAL
     assert run.outcome.detail == "the plan is done, apart from what was blocked: write the summary"
     assert "(no paper)" in run.told(2)

@@ -1,4 +1,6 @@
-"""What happened in a supervised run, as data: every event has a JSON form, and the same script gives the same events."""
+"""What happened in a supervised run, as data: every event has a JSON form, and the same script
+gives the same events.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ class Finding(BaseModel):
 
 FINDING = {"what": "noon", "when": "2026-01-01T12:00:00Z"}
 SCRIPT: list[Any] = [
-    ["I think. ", monitor.chunks.ReasoningDelta("hm", "c2ln"), call("look", q="x"), monitor.chunks.UsageReport(input_tokens=900)],
+    [
+        "I think. ",
+        monitor.chunks.ReasoningDelta("hm", "c2ln"),
+        call("look", q="x"),
+        monitor.chunks.UsageReport(input_tokens=900),
+    ],
     ConnectionError("gone"),
     [SENTENCE] * 30,
     "Done.",
@@ -46,7 +53,10 @@ def everything() -> Drive:
 async def test_every_event_of_a_run_has_a_json_form_that_comes_back_the_same():
     run = await everything().go()
     assert run.outcome.reason is Reason.GOAL
-    assert run.outcome.output == {"finding": Finding(what="noon", when=datetime(2026, 1, 1, 12, tzinfo=UTC)), "day": date(2026, 1, 1)}
+    assert run.outcome.output == {
+        "finding": Finding(what="noon", when=datetime(2026, 1, 1, 12, tzinfo=UTC)),
+        "day": date(2026, 1, 1),
+    }
     for event in run.events[:-1]:
         if isinstance(event, monitor.events.TurnEnded) and event.turn.error is not None:
             continue  # an exception comes back as what was recorded of it

@@ -1,4 +1,6 @@
-"""Failed attempts at a turn: which are made again, how often, and that they leave no trace. Rows R restate Gemini CLI's stream cases."""
+"""Failed attempts at a turn: which are made again, how often, and that they leave no trace. Rows R
+restate Gemini CLI's stream cases.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,15 @@ class TestAnswersThatAreNone:
         assert (run.outcome.turns, len(run.requests)) == (2, 3)
         assert run.requests[2] == run.requests[1]
         assert len(run.run.history) == 3
-        assert [(event.turn, event.attempt, event.after_s) for event in run.of(monitor.events.RetryScheduled)] == [(2, 2, 0)]
+        assert [(event.turn, event.attempt, event.after_s) for event in run.of(monitor.events.RetryScheduled)] == [
+            (2, 2, 0)
+        ]
         assert said in run.of(monitor.events.RetryScheduled)[0].why
-        assert [(event.turn, event.model_call) for event in run.of(monitor.events.TurnStarted)] == [(1, 1), (2, 2), (2, 3)]
+        assert [(event.turn, event.model_call) for event in run.of(monitor.events.TurnStarted)] == [
+            (1, 1),
+            (2, 2),
+            (2, 3),
+        ]
         assert len(run.of(monitor.events.AttemptRetried)) == 1
 
     @pytest.mark.parametrize(("answer", "said"), INVALID)
@@ -88,7 +96,9 @@ class TestAnswersThatAreNone:
 
     @pytest.mark.parametrize("row", ["R1", "R2", "R7", "R9"])
     async def test_a_turn_with_a_call_is_a_turn_whatever_else_is_in_it(self, row: str):
-        model = ScriptedModel([monitor.chunks.ReasoningDelta("hm"), call("look", q="x"), ""], "It is noon.", finishes=False)
+        model = ScriptedModel(
+            [monitor.chunks.ReasoningDelta("hm"), call("look", q="x"), ""], "It is noon.", finishes=False
+        )
         run = await Drive(model=model, tools=[look]).go()
         assert run.outcome.reason is Reason.GOAL
         assert run.of(monitor.events.RetryScheduled) == []
@@ -102,7 +112,16 @@ class TestAnswersThatAreNone:
         assert run.of(monitor.events.LastTurnStarted) == []
 
     async def test_each_turn_has_its_own_attempts(self):
-        run = await drive("", "", call("look", q="x"), "", "", "It is noon.", tools=[look], retries=monitor.Retries(2, first_delay_s=0))
+        run = await drive(
+            "",
+            "",
+            call("look", q="x"),
+            "",
+            "",
+            "It is noon.",
+            tools=[look],
+            retries=monitor.Retries(2, first_delay_s=0),
+        )
         assert run.outcome.reason is Reason.GOAL
         assert [event.attempt for event in run.of(monitor.events.RetryScheduled)] == [2, 3, 2, 3]
 
@@ -160,7 +179,9 @@ class TestFailedCalls:
         ],
     )
     @pytest.mark.parametrize("row", ["R22"])
-    async def test_what_stays_what_it_is_is_not_tried_again(self, row: str, kind: ErrorKind, reason: monitor.TerminateReason):
+    async def test_what_stays_what_it_is_is_not_tried_again(
+        self, row: str, kind: ErrorKind, reason: monitor.TerminateReason
+    ):
         run = await Drive(model=failing(Failed(kind))).go()
         assert (run.outcome.reason, len(run.requests)) == (reason, 1)
         assert isinstance(run.outcome.error, Failed)
@@ -200,20 +221,32 @@ class TestRollingBack:
 
     async def test_a_model_call_is_a_model_call(self):
         run = await drive(
-            ConnectionError("gone"), ConnectionError("gone"), retries=AT_ONCE, stop_when=monitor.MaxModelCalls(2), last_turn=None
+            ConnectionError("gone"),
+            ConnectionError("gone"),
+            retries=AT_ONCE,
+            stop_when=monitor.MaxModelCalls(2),
+            last_turn=None,
         )
         assert (run.outcome.reason, len(run.requests)) == (Reason.MODEL_CALL_LIMIT, 2)
 
     async def test_detectors_do_not_count_the_same_text_twice(self):
-        """Gemini CLI's does (its retry event is ignored), and so halts on an answer that was replayed."""
+        """Gemini CLI's does (its retry event is ignored), and so halts on an answer that was
+        replayed.
+        """
         answer = [f"{SENTENCE}{SENTENCE}", "Then something else entirely. "]
-        run = await drive(*[[*answer, ConnectionError("gone")]] * 5, answer, retries=monitor.Retries(6, first_delay_s=0))
+        run = await drive(
+            *[[*answer, ConnectionError("gone")]] * 5, answer, retries=monitor.Retries(6, first_delay_s=0)
+        )
         assert run.outcome.reason is Reason.GOAL
         assert run.of(monitor.events.DetectionRaised) == []
 
         looking = [call("look", q="x")]
         run = await drive(
-            *[[*looking, ConnectionError("gone")]] * 6, looking, "Done.", tools=[look], retries=monitor.Retries(9, first_delay_s=0)
+            *[[*looking, ConnectionError("gone")]] * 6,
+            looking,
+            "Done.",
+            tools=[look],
+            retries=monitor.Retries(9, first_delay_s=0),
         )
         assert run.outcome.reason is Reason.GOAL
         assert run.of(monitor.events.DetectionRaised) == []
@@ -223,7 +256,9 @@ class TestRollingBack:
         same = [call("look", q="x") for _ in range(4)]
         for failure in (ConnectionError("gone"), monitor.chunks.StreamRetried("the SDK tries again")):
             second = [call("look", q="y") for _ in range(3)]
-            answers = [[*same, failure], second] if isinstance(failure, ConnectionError) else [[*same, failure, *second]]
+            answers = (
+                [[*same, failure], second] if isinstance(failure, ConnectionError) else [[*same, failure, *second]]
+            )
             run = await drive(*answers, "Done.", tools=[look], retries=AT_ONCE)
             assert len(run.of(monitor.events.DetectionRaised)) == 2
             (nudge,) = run.of(monitor.events.Nudged)
@@ -232,7 +267,13 @@ class TestRollingBack:
 
     async def test_a_retry_inside_of_the_stream_rolls_back_as_well(self):
         run = await drive(
-            ["half", call("look", q="gone"), monitor.chunks.StreamRetried("the SDK tries again"), "whole", call("look", q="x")],
+            [
+                "half",
+                call("look", q="gone"),
+                monitor.chunks.StreamRetried("the SDK tries again"),
+                "whole",
+                call("look", q="x"),
+            ],
             "Done.",
             tools=[look],
             stop_when=monitor.MaxToolCalls(1),
@@ -297,10 +338,14 @@ class TestGemini:
         with LocalGemini(scripts) as server:
             outcome, events = await self.run(server, retries=monitor.Retries(first_delay_s=30))
         assert outcome.reason is Reason.GOAL
-        assert [event.after_s for event in events if isinstance(event, monitor.events.RetryScheduled)] == [pytest.approx(0.05)]
+        assert [event.after_s for event in events if isinstance(event, monitor.events.RetryScheduled)] == [
+            pytest.approx(0.05)
+        ]
 
     async def test_a_turn_with_a_call_goes_round(self):
-        with LocalGemini([[google_call("look", {"q": "noon"}), finish()], [text("It is at twelve."), finish()]]) as server:
+        with LocalGemini(
+            [[google_call("look", {"q": "noon"}), finish()], [text("It is at twelve."), finish()]]
+        ) as server:
             outcome, _ = await self.run(server, tools=[look])
         assert outcome.reason is Reason.GOAL
         answer = server.requests[1].body["contents"][-1]["parts"][0]["functionResponse"]

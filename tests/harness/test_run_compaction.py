@@ -1,4 +1,6 @@
-"""A run that is kept inside its model's window: when, by what, what the model is then shown, and how the run ends."""
+"""A run that is kept inside its model's window: when, by what, what the model is then shown, and
+how the run ends.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ class Refusing(ChunkAdapter):
 
 
 class Agent(ScriptedModel):
-    """Answers its own requests in order, and each request for a summary, which has no tools, with the next of `summaries`."""
+    """Answers its own requests in order, and each request for a summary, which has no tools, with
+    the next of `summaries`.
+    """
 
     adapter: type[Refusing] = Refusing
 
@@ -105,10 +109,19 @@ class Agent(ScriptedModel):
 
 
 def driven(*answers: Any, summaries: Any = SUMMARY, compaction: Any = ..., **options: Any) -> Drive:
-    """A run of an `Agent` with the tool `read` in a window of 100,000; by default nothing is taken out before it is summarised."""
+    """A run of an `Agent` with the tool `read` in a window of 100,000; by default nothing is taken
+    out before it is summarised.
+    """
     if compaction is ...:
         compaction = monitor.Compaction(steps=())
-    options = {"tools": [read], "window": WINDOW, "task": "read it all", "detectors": [], "policy": monitor.ObserveOnly(), **options}
+    options = {
+        "tools": [read],
+        "window": WINDOW,
+        "task": "read it all",
+        "detectors": [],
+        "policy": monitor.ObserveOnly(),
+        **options,
+    }
     return Drive(model=Agent(*answers, summaries=summaries), compaction=compaction, **options)
 
 
@@ -122,8 +135,13 @@ def begins_with_summary(request: ModelRequest) -> bool:
 
 
 def roles_alternate(messages: tuple[Message, ...]) -> bool:
-    """Behind a message with results either may speak: the tools' answer goes out as the user's, with what a user says behind it."""
-    return all(type(one) is not type(two) or (isinstance(one, AssistantMessage) and one.results) for one, two in pairwise(messages))
+    """Behind a message with results either may speak: the tools' answer goes out as the user's,
+    with what a user says behind it.
+    """
+    return all(
+        type(one) is not type(two) or (isinstance(one, AssistantMessage) and one.results)
+        for one, two in pairwise(messages)
+    )
 
 
 def first_result(messages: tuple[Message, ...]) -> monitor.chunks.ToolResult:
@@ -131,7 +149,9 @@ def first_result(messages: tuple[Message, ...]) -> monitor.chunks.ToolResult:
 
 
 def sizes(request: ModelRequest) -> int:
-    return sum(len(text_of(one)) + sum(len(r.text) for r in getattr(one, "results", ())) for one in request.messages) // 4
+    return (
+        sum(len(text_of(one)) + sum(len(r.text) for r in getattr(one, "results", ())) for one in request.messages) // 4
+    )
 
 
 # --- when
@@ -153,7 +173,12 @@ async def test_at_the_mark_the_summary_is_made_beside_the_run_after_a_warning():
         d.of(monitor.events.CompactionFinished),
     )
     assert near.tokens < near.limit_tokens == 85_000 <= started.tokens
-    assert (started.reason, started.background, started.preset, started.refill) == (CompactionReason.HIGH_WATER, True, "default", None)
+    assert (started.reason, started.background, started.preset, started.refill) == (
+        CompactionReason.HIGH_WATER,
+        True,
+        "default",
+        None,
+    )
     assert finished.tokens_after < 51_000
     assert finished.tokens_before >= 85_000
     assert finished.summarised_by == "scripted:model"
@@ -249,7 +274,13 @@ async def test_openclaw_asks_on_top_of_the_run_s_own_request_with_calls_refused(
         number = len(d.requests) - len(summaries)
         return reads(5_000)[0] if number < 18 else "done"
 
-    options: dict[str, Any] = {"tools": [read], "window": WINDOW, "detectors": [], "instructions": "You read.", "task": "read it all"}
+    options: dict[str, Any] = {
+        "tools": [read],
+        "window": WINDOW,
+        "detectors": [],
+        "instructions": "You read.",
+        "task": "read it all",
+    }
     d = Drive(answer, compaction=monitor.Compaction.openclaw(), **options)
     await d.go()
     assert d.outcome.ok
@@ -281,7 +312,9 @@ async def test_off_is_off():
 
 
 async def test_an_unknown_window_is_compacted_when_the_provider_refuses_and_known_from_then_on():
-    d = driven(*reads(24_000, 24_000, 24_000, 24_000), TooLong(PROMPT_TOO_LONG), *reads(24_000, 24_000), "done", window=None)
+    d = driven(
+        *reads(24_000, 24_000, 24_000, 24_000), TooLong(PROMPT_TOO_LONG), *reads(24_000, 24_000), "done", window=None
+    )
     await d.go()
     assert d.outcome.ok
     assert [event.reason for event in d.of(monitor.events.CompactionStarted)] == [CompactionReason.OVERFLOW]
@@ -437,7 +470,10 @@ async def test_where_compaction_fails_oversized_results_are_truncated_once(row: 
         TooLong("prompt is too long: 78000 tokens > 32000 maximum"),
         "done",
         compaction=monitor.Compaction(
-            steps=(), hooks=(monitor.compaction.CompactionHook(before=lambda _: monitor.compaction.BeforeCompaction(cancel="no")),)
+            steps=(),
+            hooks=(
+                monitor.compaction.CompactionHook(before=lambda _: monitor.compaction.BeforeCompaction(cancel="no")),
+            ),
         ),
     )
     await d.go()
@@ -451,7 +487,9 @@ async def test_where_compaction_fails_oversized_results_are_truncated_once(row: 
 @pytest.mark.feature("CL-07")
 @pytest.mark.parametrize("row", ["R12"])
 async def test_a_transport_error_is_no_matter_of_size_whatever_came_before(row: str):
-    d = driven(*FULL, REFUSED, *reads(10), ConnectionError("gone"), "done", retries=monitor.Retries(1, first_delay_s=0.0))
+    d = driven(
+        *FULL, REFUSED, *reads(10), ConnectionError("gone"), "done", retries=monitor.Retries(1, first_delay_s=0.0)
+    )
     await d.go()
     assert d.outcome.ok
     assert len(d.of(monitor.events.CompactionStarted)) == 1
@@ -478,7 +516,9 @@ async def test_pi_compacts_once_for_a_refusal(row: str):
 
 @pytest.mark.feature("CL-07")
 async def test_an_answer_in_between_makes_the_next_refusal_another_matter():
-    d = driven(*FULL, REFUSED, *reads(20_000, 20_000), REFUSED, "done", compaction=monitor.Compaction(steps=(), attempts=1))
+    d = driven(
+        *FULL, REFUSED, *reads(20_000, 20_000), REFUSED, "done", compaction=monitor.Compaction(steps=(), attempts=1)
+    )
     await d.go()
     assert d.outcome.ok
     assert len(d.of(monitor.events.CompactionFinished)) == 2
@@ -486,7 +526,10 @@ async def test_an_answer_in_between_makes_the_next_refusal_another_matter():
 
 @pytest.mark.feature("CL-07")
 async def test_a_limit_per_minute_that_one_request_exceeds_is_hopeless_and_never_compacted():
-    groq = "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 60000, please reduce your message size"
+    groq = (
+        "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 60000, please reduce your"
+        " message size"
+    )
     d = driven(*FULL, TooLong(groq))
     await d.go()
     assert d.outcome.reason is Reason.PROMPT_TOO_LONG
@@ -543,7 +586,9 @@ async def test_a_compaction_beside_the_run_that_is_under_way_is_waited_for():
 )
 @pytest.mark.parametrize("window", [WINDOW, None])
 @pytest.mark.feature("CL-07")
-async def test_an_overflow_that_nobody_speaks_of_is_compacted_before_the_next_request(answer: list[Any], window: int | None):
+async def test_an_overflow_that_nobody_speaks_of_is_compacted_before_the_next_request(
+    answer: list[Any], window: int | None
+):
     if window is None and "exceeded" not in str(answer):
         return  # nobody knows that it is one
     d = driven(*FULL, answer, "done", window=window)
@@ -557,7 +602,11 @@ async def test_an_overflow_that_nobody_speaks_of_is_compacted_before_the_next_re
 async def test_a_request_that_surely_does_not_fit_is_not_sent():
     d = driven(task="word" * 180_000)
     await d.go()
-    assert (d.outcome.reason, d.outcome.source, d.outcome.limit) == (Reason.COMPACTION_INEFFECTIVE, "compaction", WINDOW)
+    assert (d.outcome.reason, d.outcome.source, d.outcome.limit) == (
+        Reason.COMPACTION_INEFFECTIVE,
+        "compaction",
+        WINDOW,
+    )
     assert "the window has 100,000; compaction did not help" in d.outcome.detail
     assert "Shorten the task" in d.outcome.detail
     assert d.requests == []
@@ -671,20 +720,28 @@ async def test_a_last_turn_after_that_gets_a_context_that_fits_without_a_model()
 
 @pytest.mark.feature("CL-06")
 async def test_progress_is_worth_as_much_time_again_once():
-    """The summariser's window is small, so the summary is made in parts; each takes 100 of the 180 seconds."""
+    """The summariser's window is small, so the summary is made in parts; each takes 100 of the 180
+    seconds.
+    """
     clock = FakeClock()
     slow = [Do(lambda: clock.advance(100)), SUMMARY]
     small = monitor.Window(40_000)
     talk = [UserMessage((Text("word" * 4_000),)), AssistantMessage((Text("word" * 400),))] * 22
     too_slow = [Do(lambda: clock.advance(61)), SUMMARY]
     d = driven(
-        "done", summaries=[slow, slow, slow, too_slow], compaction=monitor.Compaction(steps=(), window=small), clock=clock, history=talk
+        "done",
+        summaries=[slow, slow, slow, too_slow],
+        compaction=monitor.Compaction(steps=(), window=small),
+        clock=clock,
+        history=talk,
     )
     await d.go()
     assert d.outcome.ok
     assert len(d.of(monitor.events.CompactionProgressed)) >= 2
     (finished,) = d.of(monitor.events.CompactionFinished)
-    kinds = d.kinds(monitor.events.CompactionStarted, monitor.events.CompactionProgressed, monitor.events.CompactionFinished)
+    kinds = d.kinds(
+        monitor.events.CompactionStarted, monitor.events.CompactionProgressed, monitor.events.CompactionFinished
+    )
     assert (kinds[0], kinds[-1]) == ("CompactionStarted", "CompactionFinished")
     assert finished.after_s == 361
     assert finished.summarised_by == "extractive"
@@ -842,8 +899,14 @@ BAD = "No."
 
 
 async def test_two_that_did_not_help_are_the_last_by_themselves_and_by_hand_it_may_be_tried_all_the_same():
-    """Instructions alone are more than what a compaction must get below, and no summary is so short that it could help."""
-    options = {"window": 400_000, "instructions": "word" * 250_000, "compaction": monitor.Compaction(steps=(), background=False)}
+    """Instructions alone are more than what a compaction must get below, and no summary is so short
+    that it could help.
+    """
+    options = {
+        "window": 400_000,
+        "instructions": "word" * 250_000,
+        "compaction": monitor.Compaction(steps=(), background=False),
+    }
     d = driven(*reads(30_000, 30_000, 29_000, *[2_500] * 11), "done", **options)
     async with d.run as run:
         async for event in run:
@@ -873,7 +936,11 @@ async def test_a_model_that_always_fails_is_asked_now_and_then_only():
 
 
 async def test_a_summariser_without_a_model_is_none_that_has_to_do_instead():
-    d = driven(*reads(*[6_000] * 80), "done", compaction=monitor.Compaction(steps=(), summarizer=monitor.compaction.Extractive()))
+    d = driven(
+        *reads(*[6_000] * 80),
+        "done",
+        compaction=monitor.Compaction(steps=(), summarizer=monitor.compaction.Extractive()),
+    )
     await d.go()
     assert d.outcome.ok
     reasons = [event.reason for event in d.of(monitor.events.CompactionStarted)]
@@ -950,7 +1017,10 @@ async def test_what_a_preset_of_opencode_takes_out_after_a_turn():
     old: list[Message] = []
     for number in range(6):
         asked = monitor.chunks.ToolCall(f"old{number}", "read", {})
-        old += [UserMessage((Text("and?"),)), AssistantMessage((asked,), (monitor.chunks.ToolResult(asked.id, "read", read(20_000)),))]
+        old += [
+            UserMessage((Text("and?"),)),
+            AssistantMessage((asked,), (monitor.chunks.ToolResult(asked.id, "read", read(20_000)),)),
+        ]
     compaction = monitor.Compaction.opencode(after_turn=(PruneResults(),))
     d = driven(*reads(10, 10), "done", window=400_000, compaction=compaction, history=old)
     async with d.run as run:
@@ -987,7 +1057,9 @@ async def test_opencode_tells_the_model_to_go_on_unless_a_hook_vetoes_it(veto: b
     )
     window = monitor.Window(WINDOW, max_output_tokens=10_000)
     summary = monitor.Compaction.opencode().template.skeleton({"Goal": "Read all of it."})
-    d = driven(*CEILING, "done", summaries=summary, compaction=monitor.Compaction.opencode(hooks=(hook,)), window=window)
+    d = driven(
+        *CEILING, "done", summaries=summary, compaction=monitor.Compaction.opencode(hooks=(hook,)), window=window
+    )
     await d.go()
     assert d.outcome.ok
     assert heard == ["before ceiling", "after"]
@@ -1030,7 +1102,9 @@ async def test_a_summary_counts_and_a_budget_that_it_exhausts_ends_the_run_with_
 async def test_a_run_that_is_a_tool_compacts_its_own_history_at_the_caller_s_expense():
     child = Agent(*CEILING, "found it", summaries=[[SUMMARY, Report(50_000, 500)]])
     sink = monitor.sinks.MemorySink()
-    supervisor = monitor.Supervisor(child, tools=[read], window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=()), sinks=[sink])
+    supervisor = monitor.Supervisor(
+        child, tools=[read], window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=()), sinks=[sink]
+    )
     tool = supervisor.as_tool(name="research", description="Find something out.")
     d = driven(call("research", task="find it"), "done", tools=[tool])
     await d.go()
@@ -1041,9 +1115,13 @@ async def test_a_run_that_is_a_tool_compacts_its_own_history_at_the_caller_s_exp
     assert any(isinstance(event, monitor.events.CompactionFinished) for event in sink.events)
 
     child = Agent(*CEILING, "never", summaries=[[SUMMARY, Report(50_000, 500)]])
-    supervisor = monitor.Supervisor(child, tools=[read], window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=()))
+    supervisor = monitor.Supervisor(
+        child, tools=[read], window=WINDOW, detectors=[], compaction=monitor.Compaction(steps=())
+    )
     tool = supervisor.as_tool(name="research", description="Find something out.")
-    d = driven(call("research", task="find it"), "never", tools=[tool], budget=monitor.Budget(tokens=20_000), last_turn=None)
+    d = driven(
+        call("research", task="find it"), "never", tools=[tool], budget=monitor.Budget(tokens=20_000), last_turn=None
+    )
     await d.go()
     assert (d.outcome.reason, d.outcome.source) == (Reason.TOKEN_LIMIT, "Budget")
     assert len(child.work) == 4
@@ -1065,7 +1143,9 @@ async def test_a_judge_and_a_summary_at_the_same_time():
 @pytest.mark.feature("AC-02", "AC-10", "OC-16")
 async def test_what_the_model_is_shown_can_be_made_again_from_the_originals_and_the_records():
     store = Kept()
-    d = driven(*CEILING, *reads(24_000, 24_000, 24_000, 10), "done", compaction=monitor.Compaction(steps=(), store=store))
+    d = driven(
+        *CEILING, *reads(24_000, 24_000, 24_000, 10), "done", compaction=monitor.Compaction(steps=(), store=store)
+    )
     shown: list[bool] = []
     async with d.run as run:
         async for event in run:
@@ -1081,7 +1161,10 @@ async def test_what_the_model_is_shown_can_be_made_again_from_the_originals_and_
 async def test_nothing_is_recorded_of_one_that_failed_and_nothing_changed_that_could_not_be_recorded():
     store = Kept()
     d = driven(
-        *reads(20_000, 20_000, 20_000, 18_000, 8_000, 10), "done", summaries=BAD, compaction=monitor.Compaction(steps=(), store=store)
+        *reads(20_000, 20_000, 20_000, 18_000, 8_000, 10),
+        "done",
+        summaries=BAD,
+        compaction=monitor.Compaction(steps=(), store=store),
     )
     await d.go()
     assert d.of(monitor.events.CompactionFailed)

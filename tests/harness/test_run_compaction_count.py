@@ -1,4 +1,6 @@
-"""What a compaction beside the run has taken out is not counted any more, though the call that was on its way had it."""
+"""What a compaction beside the run has taken out is not counted any more, though the call that was
+on its way had it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def read(path: str) -> str:
 
 
 class _Model:
-    """Counts what it is sent, four characters a token, as the provider does that has not heard of an edit yet."""
+    """Counts what it is sent, four characters a token, as the provider does that has not heard of
+    an edit yet.
+    """
 
     def __init__(self, turns: int) -> None:
         self._turns = turns
@@ -32,7 +36,11 @@ class _Model:
         if self._made > self._turns:
             return "done"
         sent = sum(message_tokens(message) for message in request.messages)
-        return [f"I read page {self._made}.", call("read", path=f"page_{self._made}"), monitor.chunks.UsageReport(sent, 10)]
+        return [
+            f"I read page {self._made}.",
+            call("read", path=f"page_{self._made}"),
+            monitor.chunks.UsageReport(sent, 10),
+        ]
 
 
 @pytest.mark.anyio
@@ -44,7 +52,10 @@ async def test_a_compaction_beside_the_run_is_not_followed_at_once_by_another() 
     told = [
         event
         for event in events
-        if isinstance(event, monitor.events.CompactionStarted | monitor.events.CompactionSkipped | monitor.events.CompactionFinished)
+        if isinstance(
+            event,
+            monitor.events.CompactionStarted | monitor.events.CompactionSkipped | monitor.events.CompactionFinished,
+        )
     ]
     assert len(events.of(monitor.events.CompactionFinished)) > 2
     for one, following in pairwise(told):

@@ -1,4 +1,6 @@
-"""Rows of OpenClaw's and pi's own tests of refusals (R) and timeouts (X), restated for a run of a supervisor."""
+"""Rows of OpenClaw's and pi's own tests of refusals (R) and timeouts (X), restated for a run of a
+supervisor.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,12 @@ async def test_r8_what_was_cut_while_the_request_was_under_way_is_the_answer_to_
 @pytest.mark.parametrize("finds", ["half an answer", "nothing"])
 async def test_r14_a_run_that_runs_out_of_time_says_so_and_half_an_answer_is_none(finds: str):
     stall = Stall()
-    d = driven(*reads(10), ["half of the", stall] if finds == "half an answer" else [stall], stop_when=monitor.Timeout(60), last_turn=None)
+    d = driven(
+        *reads(10),
+        ["half of the", stall] if finds == "half an answer" else [stall],
+        stop_when=monitor.Timeout(60),
+        last_turn=None,
+    )
     await until_asked(d, stall, lambda: d.clock.advance(60))
     assert (d.outcome.reason, d.outcome.source, d.outcome.ok) == (Reason.TIMEOUT, "timeout", False)
     assert d.outcome.output is None
@@ -79,7 +86,10 @@ async def test_r17_a_short_request_is_sent_as_it_is():
 
 
 async def test_r18_a_long_talk_without_results_is_summarised_and_nothing_is_cut():
-    talk = [monitor.UserMessage((monitor.Text("word" * 4_000),)), monitor.AssistantMessage((monitor.Text("word" * 600),))] * 21
+    talk = [
+        monitor.UserMessage((monitor.Text("word" * 4_000),)),
+        monitor.AssistantMessage((monitor.Text("word" * 600),)),
+    ] * 21
     d = driven("done", history=talk, compaction=monitor.Compaction())
     await d.go()
     assert d.outcome.ok
@@ -90,8 +100,13 @@ async def test_r18_a_long_talk_without_results_is_summarised_and_nothing_is_cut(
 
 
 async def test_r20_results_that_are_cut_but_not_by_enough_are_summarised_as_well():
-    """Three results of 40,000 of which each may have 30,000 of the window, behind a talk that is itself too long."""
-    talk = [monitor.UserMessage((monitor.Text("word" * 3_000),)), monitor.AssistantMessage((monitor.Text("word" * 600),))] * 17
+    """Three results of 40,000 of which each may have 30,000 of the window, behind a talk that is
+    itself too long.
+    """
+    talk = [
+        monitor.UserMessage((monitor.Text("word" * 3_000),)),
+        monitor.AssistantMessage((monitor.Text("word" * 600),)),
+    ] * 17
     d = driven([*reads(40_000)], "done", history=talk)
     await d.go()
     assert d.outcome.ok
@@ -127,7 +142,9 @@ async def test_r21_so_it_is_with_a_summary():
 
 
 async def test_a_summary_that_is_refused_for_another_reason_is_not_worth_another_try():
-    d = driven(*reads(20_000, 20_000, 20_000, 18_000, 8_000, 10), "done", summaries=[RuntimeError("this key is not valid")])
+    d = driven(
+        *reads(20_000, 20_000, 20_000, 18_000, 8_000, 10), "done", summaries=[RuntimeError("this key is not valid")]
+    )
     await d.go()
     (failed,) = d.of(monitor.events.CompactionFailed)
     assert (failed.failure, failed.retryable) == (CompactionFailure.PROVIDER, False)
@@ -160,9 +177,13 @@ class Slow:
 
 
 @pytest.mark.parametrize(
-    ("row", "failure"), [("late", CompactionFailure.TIMEOUT), ("early", None), ("rejects", CompactionFailure.CRASHED)], ids=str
+    ("row", "failure"),
+    [("late", CompactionFailure.TIMEOUT), ("early", None), ("rejects", CompactionFailure.CRASHED)],
+    ids=str,
 )
-async def test_x7_who_waits_for_a_compaction_is_told_when_it_is_late_done_or_broken(row: str, failure: CompactionFailure | None):
+async def test_x7_who_waits_for_a_compaction_is_told_when_it_is_late_done_or_broken(
+    row: str, failure: CompactionFailure | None
+):
     stall = Stall()
     does = {"late": stall, "early": None, "rejects": RuntimeError("broken")}[row]
     told: list[Any] = []
@@ -209,7 +230,10 @@ async def test_r9_whatever_is_refused_each_tool_is_carried_out_once(refusals: in
 
 
 async def test_the_newest_request_goes_out_once_more_and_not_twice():
-    talk = [monitor.UserMessage((monitor.Text("word" * 3_000),)), monitor.AssistantMessage((monitor.Text("word" * 600),))] * 20
+    talk = [
+        monitor.UserMessage((monitor.Text("word" * 3_000),)),
+        monitor.AssistantMessage((monitor.Text("word" * 600),)),
+    ] * 20
     d = driven(REFUSED, "done", history=talk, task="and the newest request")
     await d.go()
     assert d.outcome.ok

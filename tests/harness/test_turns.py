@@ -1,4 +1,6 @@
-"""What happens in the turns of a run: tools, outputs, the goal. Rows S and E restate the cases of Gemini CLI's subagents."""
+"""What happens in the turns of a run: tools, outputs, the goal. Rows S and E restate the cases of
+Gemini CLI's subagents.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ async def test_a_tool_is_carried_out_its_result_goes_back_and_then_the_answer_is
     run = await drive(["I look.", looking], "It is noon.", tools=[look])
     assert run.outcome.reason is Reason.GOAL
     assert run.requests[1].messages[1] == AssistantMessage(
-        (Text("I look."), looking), (monitor.chunks.ToolResult(looking.id, "look", "found time"),), monitor.FinishReason.DONE
+        (Text("I look."), looking),
+        (monitor.chunks.ToolResult(looking.id, "look", "found time"),),
+        monitor.FinishReason.DONE,
     )
     assert [(event.turn, event.model_call) for event in run.of(monitor.events.TurnStarted)] == [(1, 1), (2, 2)]
     assert [event.result.text for event in run.of(monitor.events.ToolFinished)] == ["found time"]
@@ -54,13 +58,19 @@ async def test_a_tool_is_carried_out_its_result_goes_back_and_then_the_answer_is
 @pytest.mark.parametrize("row", ["E2"])
 async def test_the_goal_is_reached_in_the_turn_that_emits_the_last_output_without_another_call(row: str):
     run = await drive(
-        [call("look", q="x"), emit("risk", 0.5)], emit("summary", "fine"), outputs={"summary": str, "risk": float}, tools=[look]
+        [call("look", q="x"), emit("risk", 0.5)],
+        emit("summary", "fine"),
+        outputs={"summary": str, "risk": float},
+        tools=[look],
     )
     assert (run.outcome.reason, run.outcome.source) == (Reason.GOAL, "outputs")
     assert run.outcome.output == {"summary": "fine", "risk": 0.5}
     assert run.outcome.missing == []
     assert len(run.requests) == 2
-    assert [(event.name, event.value) for event in run.of(monitor.events.OutputEmitted)] == [("risk", 0.5), ("summary", "fine")]
+    assert [(event.name, event.value) for event in run.of(monitor.events.OutputEmitted)] == [
+        ("risk", 0.5),
+        ("summary", "fine"),
+    ]
 
 
 @pytest.mark.feature("GC-06")
@@ -91,7 +101,9 @@ async def test_outputs_declared_by_a_model_are_its_instance():
         pytest.param(monitor.chunks.ToolCall("c", "emit_value", '{"name": "ri'), ["Error"], id="half-json"),
     ],
 )
-async def test_a_wrong_emit_is_a_tool_error_that_says_what_is_allowed_and_the_run_goes_on(wrong: monitor.chunks.ToolCall, names: list[str]):
+async def test_a_wrong_emit_is_a_tool_error_that_says_what_is_allowed_and_the_run_goes_on(
+    wrong: monitor.chunks.ToolCall, names: list[str]
+):
     run = await drive(wrong, emit("risk", 0.1), outputs={"risk": float})
     assert run.outcome.reason is Reason.GOAL
     assert len(run.requests) == 2
@@ -212,7 +224,9 @@ async def test_all_calls_of_a_turn_are_carried_out_side_by_side_with_results_in_
 @pytest.mark.parametrize("ids", [("same", "same"), ("", "")])
 async def test_calls_with_the_same_id_or_none_keep_their_own_results(ids: tuple[str, str]):
     run = await drive(
-        [monitor.chunks.ToolCall(ids[0], "look", {"q": "a"}), monitor.chunks.ToolCall(ids[1], "look", {"q": "b"})], "Done.", tools=[look]
+        [monitor.chunks.ToolCall(ids[0], "look", {"q": "a"}), monitor.chunks.ToolCall(ids[1], "look", {"q": "b"})],
+        "Done.",
+        tools=[look],
     )
     reply = run.run.history[1]
     assert isinstance(reply, AssistantMessage)
@@ -258,7 +272,9 @@ async def test_what_is_emitted_in_the_same_turn_counts_before_the_terminate_wher
 
 @pytest.mark.parametrize("row", ["S5"])
 async def test_of_two_terminates_in_one_turn_the_first_counts(row: str):
-    run = await drive([call("terminate", status="failure", reason="first"), call("terminate", status="success", reason="second")])
+    run = await drive(
+        [call("terminate", status="failure", reason="first"), call("terminate", status="success", reason="second")]
+    )
     assert run.outcome.value == "failure"
     assert "first" in run.outcome.detail
 
@@ -343,7 +359,9 @@ async def test_a_long_answer_is_whole_in_the_outcome_and_in_the_history():
 
 
 async def test_a_call_of_a_tool_that_there_is_not_is_answered_with_all_that_there_are():
-    run = await drive(call("emit_values", name="a", value=1), call("emit_value", name="a", value=1), tools=[look], outputs={"a": int})
+    run = await drive(
+        call("emit_values", name="a", value=1), call("emit_value", name="a", value=1), tools=[look], outputs={"a": int}
+    )
     assert run.outcome.reason is Reason.GOAL
     text = run.results(0)[0].text
     assert "Did you mean emit_value?" in text

@@ -1,4 +1,6 @@
-"""What does not let itself be cancelled, or does not return: a summariser, a hook, a reducer. The run ends all the same, or goes on."""
+"""What does not let itself be cancelled, or does not return: a summariser, a hook, a reducer. The
+run ends all the same, or goes on.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ FULL = reads(20_000, 20_000, 20_000, 18_000, 8_000)
 
 
 class Deaf(Stall):
-    """A step that swallows its cancellation, `times` times at most, until the test lets it go on."""
+    """A step that swallows its cancellation, `times` times at most, until the test lets it go
+    on.
+    """
 
     def __init__(self, times: float = float("inf")) -> None:
         super().__init__()
@@ -84,14 +88,23 @@ class DeafDrive(Drive):
 
 
 def deaf_run(kind: str, step: Deaf, *answers: Any, **options: Any) -> DeafDrive:
-    """A run whose summary does not let itself be cancelled, because its model does not, or a hook, or a summariser of the caller's."""
+    """A run whose summary does not let itself be cancelled, because its model does not, or a hook,
+    or a summariser of the caller's.
+    """
     parts: dict[str, Any] = {}
     if kind == "hook":
         parts["hooks"] = (monitor.compaction.CompactionHook(before=lambda _: step.perform()),)
     if kind == "summariser":
         parts["summarizer"] = Summariser(step)
     options["summaries"] = [[step, SUMMARY], SUMMARY] if kind == "model" else SUMMARY
-    options = {"tools": [read], "window": WINDOW, "task": "read it all", "detectors": [], "policy": monitor.ObserveOnly(), **options}
+    options = {
+        "tools": [read],
+        "window": WINDOW,
+        "task": "read it all",
+        "detectors": [],
+        "policy": monitor.ObserveOnly(),
+        **options,
+    }
     model = Agent(*answers, summaries=options.pop("summaries"))
     return DeafDrive(model=model, compaction=monitor.Compaction(steps=(), **parts), close_grace_s=GRACE_S, **options)
 

@@ -40,7 +40,10 @@ async def test_one_that_is_merely_small_is_warned_of_once(window: int | None, wa
     run = await Drive("done", window=window).go()
     assert run.outcome.ok
     assert len(run.of(monitor.events.WindowWarning)) == warnings
-    assert all(event.tokens == window and "an agent soon forgets" in event.detail for event in run.of(monitor.events.WindowWarning))
+    assert all(
+        event.tokens == window and "an agent soon forgets" in event.detail
+        for event in run.of(monitor.events.WindowWarning)
+    )
 
 
 async def test_the_source_of_the_number_is_said():
@@ -93,7 +96,9 @@ async def test_before_a_turn_what_is_sent_is_measured():
 
 @pytest.mark.feature("OC-04")
 async def test_when_a_stream_finishes_the_provider_s_count_is_looked_at():
-    run = await Drive([call("look", q="x"), Report(86_000, 10)], ["done", Report(87_000, 10)], tools=[look], window=100_000).go()
+    run = await Drive(
+        [call("look", q="x"), Report(86_000, 10)], ["done", Report(87_000, 10)], tools=[look], window=100_000
+    ).go()
     (full,) = run.of(monitor.events.ContextFull)
     assert (full.turn, full.tokens) == (1, 86_010)
     assert run.kinds(monitor.events.ContextFull, monitor.events.ToolStarted) == ["ContextFull", "ToolStarted"]
@@ -108,7 +113,13 @@ async def test_of_a_window_that_is_not_known_and_of_room_enough_nothing_is_said(
 
 @pytest.mark.feature("OC-04")
 async def test_what_the_provider_counted_of_two_attempts_is_not_taken_for_one():
-    answer = ["half", Report(60_000, 10), monitor.chunks.StreamRetried("the SDK tries again"), "whole", Report(60_000, 10)]
+    answer = [
+        "half",
+        Report(60_000, 10),
+        monitor.chunks.StreamRetried("the SDK tries again"),
+        "whole",
+        Report(60_000, 10),
+    ]
     run = await Drive(answer, window=100_000).go()
     assert run.outcome.usage.input_tokens == 120_000
     assert run.of(monitor.events.ContextFull) == []

@@ -14,7 +14,9 @@ from monitor.usage import AskCost, Usage
 from monitor.verdicts import Judgement
 
 
-def asked_at(schedule: JudgeSchedule, turns: int, answers: Callable[[int], float | None], *, suspicion: float = 0.0) -> list[int]:
+def asked_at(
+    schedule: JudgeSchedule, turns: int, answers: Callable[[int], float | None], *, suspicion: float = 0.0
+) -> list[int]:
     """The turns at which it is asked. `answers`: the confidence for the turn; `None`: it fails."""
     found = []
     for turn in range(1, turns + 1):
@@ -31,7 +33,8 @@ def asked_at(schedule: JudgeSchedule, turns: int, answers: Callable[[int], float
 
 @pytest.mark.feature("GL-05")
 @pytest.mark.parametrize(
-    ("confidence", "turns"), [(0.0, 15), (0.1, 14), (0.5, 10), (0.85, 7), (0.86, 6), (0.89, 6), (0.9, 6), (1.0, 5), (-3.0, 15), (7.0, 5)]
+    ("confidence", "turns"),
+    [(0.0, 15), (0.1, 14), (0.5, 10), (0.85, 7), (0.86, 6), (0.89, 6), (0.9, 6), (1.0, 5), (-3.0, 15), (7.0, 5)],
 )
 def test_the_surer_the_sooner_again(confidence: float, turns: int):
     assert next_interval(confidence) == turns
@@ -46,7 +49,12 @@ def test_not_before_turn_30():
 @pytest.mark.feature("GL-05")
 @pytest.mark.parametrize(
     ("confidence", "turns"),
-    [(0.0, [30, 45, 60]), (0.5, [30, 40, 50, 60]), (0.89, [30, 36, 42, 48, 54, 60]), (1.0, [30, 35, 40, 45, 50, 55, 60])],
+    [
+        (0.0, [30, 45, 60]),
+        (0.5, [30, 40, 50, 60]),
+        (0.89, [30, 36, 42, 48, 54, 60]),
+        (1.0, [30, 35, 40, 45, 50, 55, 60]),
+    ],
 )
 def test_then_as_sure_as_it_is(confidence: float, turns: list[int]):
     assert asked_at(JudgeSchedule(), 60, lambda _: confidence) == turns

@@ -1,4 +1,6 @@
-"""A person who reads the digest can tell a run that goes in circles from one that works, and nothing in it speaks for itself."""
+"""A person who reads the digest can tell a run that goes in circles from one that works, and
+nothing in it speaks for itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def turn(number: int, text: str = "", *calls: ToolCall) -> Turn:
     return Turn(number=number, text=text, text_chars=len(text), tool_calls=calls)
 
 
-def ask(digest: Digest, number: int, question: str, answer: str | None, *, text: str = "", is_error: bool = False) -> None:
+def ask(
+    digest: Digest, number: int, question: str, answer: str | None, *, text: str = "", is_error: bool = False
+) -> None:
     digest.add_turn(turn(number, text, ToolCall(f"c{number}", "search", {"q": question})))
     if answer is not None:
         digest.add_result(ToolResult(f"c{number}", "search", answer, is_error))
@@ -28,7 +32,13 @@ def ask(digest: Digest, number: int, question: str, answer: str | None, *, text:
 def test_the_same_page_under_other_words_is_plain_to_see():
     digest = Digest()
     for number, question in enumerate(["rain in May", "May rainfall", "how much rain, May"], 31):
-        ask(digest, number, question, "Results: none. Try again.", text="Let me try another query." if number == 31 else "")
+        ask(
+            digest,
+            number,
+            question,
+            "Results: none. Try again.",
+            text="Let me try another query." if number == 31 else "",
+        )
     assert digest.render().splitlines() == [
         "3 calls: 3 different requests, 1 different answers, 0 failed",
         'turn 31: the agent said "Let me try another query."',
@@ -132,7 +142,11 @@ def test_huge_messages_are_neither_shown_nor_kept():
     digest = Digest()
     for number in range(1, 30):
         digest.add_turn(
-            turn(number, "\U000e0041" * 100_000, *(ToolCall(f"c{number}.{n}", "w", {"x": "\ufffe" * 100_000}) for n in range(20)))
+            turn(
+                number,
+                "\U000e0041" * 100_000,
+                *(ToolCall(f"c{number}.{n}", "w", {"x": "\ufffe" * 100_000}) for n in range(20)),
+            )
         )
         for n in range(20):
             digest.add_result(ToolResult(f"c{number}.{n}", "w", "\x00" * 100_000))
@@ -149,7 +163,11 @@ def test_it_is_never_longer_than_it_may_be(max_chars: int, turns: int):
     assert len(digest.render(max_chars)) <= max_chars
 
 
-@given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=3), ANY_TEXT), max_size=6))
+@given(
+    st.lists(
+        st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=3), ANY_TEXT), max_size=6
+    )
+)
 def test_nothing_from_data_begins_a_line_or_looks_like_a_mark(steps: list[tuple[Any, ...]]):
     digest = Digest()
     for number, (said, name, told, arguments, answer) in enumerate(steps, 1):
@@ -158,4 +176,6 @@ def test_nothing_from_data_begins_a_line_or_looks_like_a_mark(steps: list[tuple[
         digest.add_warning(number, told)
     lines = digest.render().split("\n")
     assert all(line.isprintable() and not set(line) & set("<>") for line in lines)
-    assert all(re.match(r"turn \d+: (request \d+|the agent said|the supervisor told)|\(the rest", line) for line in lines[1:])
+    assert all(
+        re.match(r"turn \d+: (request \d+|the agent said|the supervisor told)|\(the rest", line) for line in lines[1:]
+    )

@@ -116,7 +116,11 @@ async def test_the_judge_of_completion_asks_another_question_from_turn_2_on():
 
 
 def test_judges_are_judges():
-    judges: list[Judge] = [monitor.LoopJudge(FIRST), monitor.DoneJudge(FIRST), monitor.LoopJudge.article(FIRST, name="mine")]
+    judges: list[Judge] = [
+        monitor.LoopJudge(FIRST),
+        monitor.DoneJudge(FIRST),
+        monitor.LoopJudge.article(FIRST, name="mine"),
+    ]
     assert [judge.name for judge in judges] == ["loop_judge", "done_judge", "mine"]
 
 

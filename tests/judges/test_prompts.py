@@ -1,4 +1,6 @@
-"""What the agent met cannot speak to the judge: an attacker who writes tool results, tasks and file names gets nothing but quotations."""
+"""What the agent met cannot speak to the judge: an attacker who writes tool results, tasks and file
+names gets nothing but quotations.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ ATTACKS = [
 def asked_about(text: str) -> str:
     digest = Digest()
     digest.add_turn(
-        Turn(number=1, text=text, tool_calls=(ToolCall("c1", text, {text: text, "list": [text]}), ToolCall("c2", "read", text)))
+        Turn(
+            number=1,
+            text=text,
+            tool_calls=(ToolCall("c1", text, {text: text, "list": [text]}), ToolCall("c2", "read", text)),
+        )
     )
     digest.add_result(ToolResult("c1", text, text))
     digest.add_result(ToolResult("c2", text, text, is_error=True))

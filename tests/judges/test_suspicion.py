@@ -15,7 +15,9 @@ CORPUS = Path(__file__).parents[2] / "fixtures" / "transcripts" / "dev.jsonl.gz"
 PAGE = "Nothing was found for your query. " * 10
 
 
-def score(calls: int, arguments: Callable[[int], object], answer: Callable[[int], str], *, failed: bool = False) -> float:
+def score(
+    calls: int, arguments: Callable[[int], object], answer: Callable[[int], str], *, failed: bool = False
+) -> float:
     suspicion = Suspicion()
     for number in range(calls):
         suspicion.add_call(ToolCall(f"c{number}", "tool", {"x": arguments(number)}))

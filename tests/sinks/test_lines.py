@@ -18,11 +18,17 @@ def nothing_new(query: str) -> str:
 
 
 async def events_of_a_run() -> list[Event]:
-    """A run with a failed call, a crashed tool, a refused and an accepted output, a plan, a nudge and a limit that is near."""
+    """A run with a failed call, a crashed tool, a refused and an accepted output, a plan, a nudge
+    and a limit that is near.
+    """
     sink = CapturedEvents()
     model = ScriptedModel(
         ConnectionError("gone"),
-        [monitor.chunks.ReasoningDelta("Hm."), call("nothing_new", query="x"), call("emit_value", name="risk", value="much")],
+        [
+            monitor.chunks.ReasoningDelta("Hm."),
+            call("nothing_new", query="x"),
+            call("emit_value", name="risk", value="much"),
+        ],
         [call("update_plan", step=1, status="completed"), "well"],
         "done",
         [call("emit_value", name="risk", value=0.5)],
@@ -69,29 +75,55 @@ def test_a_line_is_cut_to_its_length_or_not_at_all():
 
 HIGH_WATER = CompactionReason.HIGH_WATER
 COMPACTIONS = [
-    (monitor.events.ContextNearlyFull(1.0, 3, 77_000, 85_000), "context nearly full: 77,000 tokens; it is compacted at 85,000"),
-    (monitor.events.HistoryReduced(1.0, 3, "prune", 21_000, 60_000, 7), "history reduced: prune in 7 messages, 21,000 tokens less"),
+    (
+        monitor.events.ContextNearlyFull(1.0, 3, 77_000, 85_000),
+        "context nearly full: 77,000 tokens; it is compacted at 85,000",
+    ),
+    (
+        monitor.events.HistoryReduced(1.0, 3, "prune", 21_000, 60_000, 7),
+        "history reduced: prune in 7 messages, 21,000 tokens less",
+    ),
     (
         monitor.events.CompactionStarted(1.0, 3, 1, HIGH_WATER, "default", 85_000, background=True),
         "compaction begins (high_water) at 85,000 tokens, beside the run",
     ),
     (
-        monitor.events.CompactionStarted(1.0, 3, 2, CompactionReason.OVERFLOW, "default", 99_000, background=False, refill="instructions"),
+        monitor.events.CompactionStarted(
+            1.0, 3, 2, CompactionReason.OVERFLOW, "default", 99_000, background=False, refill="instructions"
+        ),
         "compaction begins (overflow) at 99,000 tokens, the run waits; filled again by instructions",
     ),
     (monitor.events.CompactionProgressed(1.0, 3, 1, 40, 90), "compaction: 40 of 90 messages are in the summary"),
     (
         monitor.events.CompactionFinished(
-            1.0, 4, 1, HIGH_WATER, 85_000, 30_000, "reported", 12, 9_000, "extractive", AskCost(), 0, None, 0.2, ("no model answered",)
+            1.0,
+            4,
+            1,
+            HIGH_WATER,
+            85_000,
+            30_000,
+            "reported",
+            12,
+            9_000,
+            "extractive",
+            AskCost(),
+            0,
+            None,
+            0.2,
+            ("no model answered",),
         ),
         "compacted by extractive: 85,000 -> 30,000 tokens, 12 messages kept; no model answered",
     ),
     (
-        monitor.events.CompactionSkipped(1.0, 4, HIGH_WATER, CompactionFailure.CANCELLED, "a hook cancelled it: not now"),
+        monitor.events.CompactionSkipped(
+            1.0, 4, HIGH_WATER, CompactionFailure.CANCELLED, "a hook cancelled it: not now"
+        ),
         "no compaction (cancelled): a hook cancelled it: not now",
     ),
     (
-        monitor.events.CompactionFailed(1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=AskCost(), after_s=60.0),
+        monitor.events.CompactionFailed(
+            1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=AskCost(), after_s=60.0
+        ),
         "compaction failed (timeout): 60 s",
     ),
 ]

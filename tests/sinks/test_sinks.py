@@ -45,7 +45,9 @@ from monitor.verdicts import Detection, Evidence, Stop
 STARTED = RunStarted(0.0, ("content_repetition",), "(timeout | idle_timeout)")
 TURN = TurnStarted(0.5, 1, 1)
 STOPPED = StopDecided(2.0, Stop(TerminateReason.TIMEOUT, "too long", "timeout", 2, 2.0))
-ENDED = RunTerminated(2.5, Outcome(ok=False, reason=TerminateReason.TIMEOUT, detail="too long", source="timeout", elapsed_s=2.5))
+ENDED = RunTerminated(
+    2.5, Outcome(ok=False, reason=TerminateReason.TIMEOUT, detail="too long", source="timeout", elapsed_s=2.5)
+)
 RUN: list[Event] = [STARTED, TURN, STOPPED, ENDED]
 
 
@@ -93,7 +95,9 @@ def test_a_failing_sink_is_taken_off_and_the_others_go_on():
 def test_the_others_are_told_which_sink_failed_and_why(*, failing_first: bool):
     failing, healthy = Failing(), MemorySink()
     through(*((failing, healthy) if failing_first else (healthy, failing)))
-    assert [event for event in healthy.events if isinstance(event, SinkFailed)] == [SinkFailed(0.5, "Failing", "ValueError: disk full")]
+    assert [event for event in healthy.events if isinstance(event, SinkFailed)] == [
+        SinkFailed(0.5, "Failing", "ValueError: disk full")
+    ]
 
 
 def test_a_sink_that_fails_is_said_in_the_log(caplog: pytest.LogCaptureFixture):
@@ -110,7 +114,9 @@ def test_all_sinks_may_fail():
 @pytest.mark.parametrize("at", [RunStarted, TurnStarted, StopDecided, RunTerminated])
 @pytest.mark.parametrize("failing_first", [True, False])
 def test_the_first_event_stays_the_first_and_the_last_the_last(at: type[Event], *, failing_first: bool):
-    """Readers of a record rely on `RunStarted` first and `RunTerminated` last, whatever another sink does."""
+    """Readers of a record rely on `RunStarted` first and `RunTerminated` last, whatever another
+    sink does.
+    """
     failing, healthy = Failing(at), MemorySink()
     through(*((failing, healthy) if failing_first else (healthy, failing)))
     assert healthy.events[0] == STARTED
@@ -246,8 +252,12 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 FAILED = StreamFailed(1.0, 1, ModelError(ErrorKind.NETWORK, "gone"))
-LOOP = DetectionRaised(1.0, 1, Detection("c", "chant", "text", "loop", 10, 10, 0, 9, Evidence("x", "0" * 16, 1), "it repeats"))
-COMPACTION_FAILED = CompactionFailed(1.0, 3, 1, CompactionFailure.TIMEOUT, retryable=True, detail="no answer", cost=AskCost(), after_s=60.0)
+LOOP = DetectionRaised(
+    1.0, 1, Detection("c", "chant", "text", "loop", 10, 10, 0, 9, Evidence("x", "0" * 16, 1), "it repeats")
+)
+COMPACTION_FAILED = CompactionFailed(
+    1.0, 3, 1, CompactionFailure.TIMEOUT, retryable=True, detail="no answer", cost=AskCost(), after_s=60.0
+)
 LOUDNESS: list[tuple[Event, str, str]] = [
     (STARTED, "run_started", "DEBUG"),
     (TURN, "turn_started", "DEBUG"),
@@ -259,7 +269,11 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (ContextFull(1.0, 3, 90_000, 85_000, "85,000 may be used"), "context_full", "WARNING"),
     (ContextNearlyFull(1.0, 3, 77_000, 85_000), "context_nearly_full", "WARNING"),
     (COMPACTION_FAILED, "compaction_failed", "WARNING"),
-    (CompactionSkipped(1.0, 3, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook"), "compaction_skipped", "DEBUG"),
+    (
+        CompactionSkipped(1.0, 3, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook"),
+        "compaction_skipped",
+        "DEBUG",
+    ),
     (HistoryRepaired(1.0, 3, (Repair(RepairKind.RESULT_ADDED, 4, "for look 1"),)), "history_repaired", "WARNING"),
     (STOPPED, "stop_decided", "WARNING"),
     (SinkFailed(1.0, "JsonlSink", "OSError: disk full"), "sink_failed", "WARNING"),
@@ -269,10 +283,14 @@ LOUDNESS: list[tuple[Event, str, str]] = [
 
 @pytest.mark.usefixtures("_structlog_as_it_was")
 @pytest.mark.parametrize(("event", "message", "level"), LOUDNESS, ids=[message for _, message, _ in LOUDNESS])
-def test_without_a_configured_structlog_the_standard_library_logs(event: Event, message: str, level: str, caplog: pytest.LogCaptureFixture):
+def test_without_a_configured_structlog_the_standard_library_logs(
+    event: Event, message: str, level: str, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.DEBUG, logger="monitor")
     LogSink().emit(event)
-    assert [(record.name, record.getMessage(), record.levelname) for record in caplog.records] == [("monitor", message, level)]
+    assert [(record.name, record.getMessage(), record.levelname) for record in caplog.records] == [
+        ("monitor", message, level)
+    ]
 
 
 @pytest.mark.usefixtures("_structlog_as_it_was")
@@ -290,7 +308,9 @@ def test_the_last_line_says_how_the_run_ended(caplog: pytest.LogCaptureFixture):
 
 
 @pytest.mark.usefixtures("_structlog_as_it_was")
-@pytest.mark.parametrize(("level", "count"), [(logging.DEBUG, 4), (logging.INFO, 2), (logging.WARNING, 1), (logging.ERROR, 0)])
+@pytest.mark.parametrize(
+    ("level", "count"), [(logging.DEBUG, 4), (logging.INFO, 2), (logging.WARNING, 1), (logging.ERROR, 0)]
+)
 def test_the_level_of_the_logger_decides(level: int, count: int, caplog: pytest.LogCaptureFixture):
     caplog.set_level(level, logger="monitor")
     through(LogSink())
@@ -299,7 +319,9 @@ def test_the_level_of_the_logger_decides(level: int, count: int, caplog: pytest.
 
 @pytest.mark.usefixtures("_structlog_as_it_was")
 @pytest.mark.parametrize(("event", "message", "level"), LOUDNESS, ids=[message for _, message, _ in LOUDNESS])
-def test_a_configured_structlog_gets_the_lines(event: Event, message: str, level: str, caplog: pytest.LogCaptureFixture):
+def test_a_configured_structlog_gets_the_lines(
+    event: Event, message: str, level: str, caplog: pytest.LogCaptureFixture
+):
     sink = LogSink()  # made before the program configures structlog
     with structlog.testing.capture_logs() as logs:
         sink.emit(event)
@@ -323,7 +345,8 @@ from monitor.sinks import FanOut
 fan = FanOut([monitor.LogSink()])
 fan.emit(RunStarted(0.0, (), None))
 fan.emit(StopDecided(1.0, monitor.Stop(monitor.TerminateReason.TIMEOUT, "too long", "timeout")))
-fan.emit(RunTerminated(1.0, monitor.Outcome(ok=False, reason=monitor.TerminateReason.TIMEOUT, detail="too long", source="timeout")))
+outcome = monitor.Outcome(ok=False, reason=monitor.TerminateReason.TIMEOUT, detail="too long", source="timeout")
+fan.emit(RunTerminated(1.0, outcome))
 print("done")
 """
 

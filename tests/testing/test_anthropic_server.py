@@ -1,4 +1,6 @@
-"""LocalAnthropic, seen by the real SDK and by a bare request. What all local servers have in common is tested with LocalGemini."""
+"""LocalAnthropic, seen by the real SDK and by a bare request. What all local servers have in common
+is tested with LocalGemini.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,14 @@ from monitor.testing.anthropic_steps import (
 from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, sdk
 
 STREAMS = Path(__file__).parents[2] / "fixtures" / "streams" / "anthropic"
-TURN = [start(), *think("hm"), *say("Par", "is.", index=1), *call("look", {"q": 1}, index=2), *redacted(index=3), *finish("tool_use")]
+TURN = [
+    start(),
+    *think("hm"),
+    *say("Par", "is.", index=1),
+    *call("look", {"q": 1}, index=2),
+    *redacted(index=3),
+    *finish("tool_use"),
+]
 
 
 def posted(server: LocalAnthropic, path: str, body: Any = None) -> tuple[int, Any]:
@@ -54,7 +63,11 @@ async def test_a_message_is_the_same_streamed_or_whole(transport: str):
                 streamed = await helper.get_final_message()
     assert whole.content == [type(block).model_validate(block.model_dump()) for block in whole.content]
     assert [block.to_dict() for block in whole.content] == [block.to_dict() for block in streamed.content]
-    assert (whole.stop_reason, whole.usage.output_tokens) == (streamed.stop_reason, streamed.usage.output_tokens) == ("tool_use", 3)
+    assert (
+        (whole.stop_reason, whole.usage.output_tokens)
+        == (streamed.stop_reason, streamed.usage.output_tokens)
+        == ("tool_use", 3)
+    )
     assert [request.body.get("stream") for request in server.requests] == [None, True]
 
 
@@ -109,7 +122,9 @@ def test_errors_have_the_services_form():
 
 @pytest.mark.asyncio
 async def test_a_turn_is_cut_into_pieces_and_put_together_again():
-    script = events_of("Paris is it.", [("look", {"q": "Paris"}), ("now", {})], cut=3, reasoning="I think.", tokens=(5, 8))
+    script = events_of(
+        "Paris is it.", [("look", {"q": "Paris"}), ("now", {})], cut=3, reasoning="I think.", tokens=(5, 8)
+    )
     with LocalAnthropic([script]) as server:
         async with sdk(server) as client:
             message = await client.messages.create(**ASKED)
@@ -130,7 +145,9 @@ def test_a_turn_ends_as_it_must_or_as_it_is_told():
 
 
 def test_a_message_of_the_corpus_becomes_a_turn():
-    events = events_of_message({"text": "I look.", "tool_calls": [{"name": "look", "args": {"q": 1}}, {"name": "say", "args": "hi"}]})
+    events = events_of_message(
+        {"text": "I look.", "tool_calls": [{"name": "look", "args": {"q": 1}}, {"name": "say", "args": "hi"}]}
+    )
     started = [event["content_block"] for event in events if event["type"] == "content_block_start"]
     assert [block.get("name") for block in started] == [None, "look", "say"]
     written = [event["delta"]["partial_json"] for event in events if "partial_json" in event.get("delta", {})]

@@ -87,13 +87,20 @@ def posted(server: LocalGemini, path: str) -> tuple[int, Any]:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_events_arrive_as_they_were_sent(transport: str):
-    with LocalGemini([[thought("hm "), text("hel"), Send(text("lo")), Pause(0.001), usage_only(5, output=2), finish()]]) as server:
+    with LocalGemini(
+        [[thought("hm "), text("hel"), Send(text("lo")), Pause(0.001), usage_only(5, output=2), finish()]]
+    ) as server:
         async with sdk(server, transport) as client:
             items = await received(client)
         request = server.requests[0]
     assert "".join(item.text or "" for item in items if item.candidates) == "hello"
     assert [item.usage_metadata.prompt_token_count for item in items if item.usage_metadata] == [5, 7]
-    assert (request.method, request.verb, request.events_sent, request.completed) == ("streamGenerateContent", "POST", 5, True)
+    assert (request.method, request.verb, request.events_sent, request.completed) == (
+        "streamGenerateContent",
+        "POST",
+        5,
+        True,
+    )
     assert request.body["contents"][0]["parts"][0]["text"] == "hello"
     assert request.headers["x-goog-api-key"] == "x"
     assert request.last_sent_at is not None
@@ -102,7 +109,11 @@ async def test_events_arrive_as_they_were_sent(transport: str):
 
 FAILURES: list[tuple[str, Script, dict[str, set[str]]]] = [
     ("cut between events", [text("a"), Cut()], {"aiohttp": {"ClientPayloadError"}, "httpx2": {"RemoteProtocolError"}}),
-    ("cut in an event", [text("a"), Raw(b'data: {"cand'), Cut()], {"aiohttp": {"ClientPayloadError"}, "httpx2": {"RemoteProtocolError"}}),
+    (
+        "cut in an event",
+        [text("a"), Raw(b'data: {"cand'), Cut()],
+        {"aiohttp": {"ClientPayloadError"}, "httpx2": {"RemoteProtocolError"}},
+    ),
     ("reset", [text("a"), Reset()], {"aiohttp": {"ClientPayloadError", "ClientOSError"}, "httpx2": {"ReadError"}}),
     ("an event that is no JSON", [text("a"), Raw(b"data: {nope}\r\n\r\n")], {"": {"UnknownApiResponseError"}}),
     ("a comment", [text("a"), Raw(b": ping\r\n\r\n")], {"": {"UnknownApiResponseError"}}),
@@ -113,7 +124,11 @@ FAILURES: list[tuple[str, Script, dict[str, set[str]]]] = [
     ("overflow", [Pause(0.002), overflow()], {"": {"ClientError"}}),
     ("500", [error_reply(500)], {"": {"ServerError"}}),
     ("503 as HTML", [html_error(503)], {"": {"ServerError"}}),
-    ("HTML that claims to be JSON", [Reply(502, b"<html>")], {"aiohttp": {"JSONDecodeError"}, "httpx2": {"ServerError"}}),
+    (
+        "HTML that claims to be JSON",
+        [Reply(502, b"<html>")],
+        {"aiohttp": {"JSONDecodeError"}, "httpx2": {"ServerError"}},
+    ),
 ]
 
 
@@ -147,7 +162,9 @@ async def test_a_stream_that_just_ends_raises_nothing(transport: str):
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("script", [[text("a"), Stall()], [Stall()], [Headers(), Stall()], [Repeat(text("a"), None, 0.01)]])
+@pytest.mark.parametrize(
+    "script", [[text("a"), Stall()], [Stall()], [Headers(), Stall()], [Repeat(text("a"), None, 0.01)]]
+)
 async def test_a_client_that_leaves_is_seen_at_once(transport: str, script: Script):
     with LocalGemini([script]) as server:
         async with sdk(server, transport) as client:
@@ -207,7 +224,9 @@ async def test_leaving_after_the_answer_is_seen_too(transport: str):
 def test_what_the_server_closes_itself_is_no_client_that_left():
     with LocalGemini([[text("a"), Cut()], [text("a"), Reset()]]) as server:
         with bare(server) as connection:
-            assert read_until(connection, b"nothing").endswith(b"\r\n\r\n\r\n"), "everything sent before the cut arrives"
+            assert read_until(connection, b"nothing").endswith(b"\r\n\r\n\r\n"), (
+                "everything sent before the cut arrives"
+            )
         with bare(server) as connection, pytest.raises(ConnectionResetError):
             read_until(connection, b"nothing")
     assert [request.closed for request in server.requests] == [None, None]
@@ -276,11 +295,17 @@ def test_a_broken_script_is_loud():
     server = LocalGemini(broken)
     with pytest.raises(KeyError, match="lost"), server:
         assert posted(server, STREAM_PATH)[0] == 500
-    with pytest.raises(TypeError, match="serializable"), LocalGemini([[{"candidates": {1, 2}}]]) as server, bare(server) as connection:
+    with (
+        pytest.raises(TypeError, match="serializable"),
+        LocalGemini([[{"candidates": {1, 2}}]]) as server,
+        bare(server) as connection,
+    ):
         read_until(connection, b"nothing")
 
 
-@pytest.mark.parametrize("scripts", [[], [[finish(), Reply(500)]], [[Reply(500), finish()]], [[Repeat(Reply(500))]], [["text"]]])
+@pytest.mark.parametrize(
+    "scripts", [[], [[finish(), Reply(500)]], [[Reply(500), finish()]], [[Repeat(Reply(500))]], [["text"]]]
+)
 def test_scripts_that_make_no_sense_are_refused(scripts: Any):
     with pytest.raises(ConfigError):
         LocalGemini(scripts)
@@ -312,7 +337,9 @@ def test_leaving_closes_everything():
         with bare(server) as connection:
             read_until(connection, SSE)
             server.__exit__(None, None, None)
-            assert not read_until(connection, b"nothing").endswith(b"0\r\n\r\n"), "closed, and not as if the answer were complete"
+            assert not read_until(connection, b"nothing").endswith(b"0\r\n\r\n"), (
+                "closed, and not as if the answer were complete"
+            )
         assert not [thread for thread in threading.enumerate() if thread.name == "LocalGemini"]
         with pytest.raises(ConnectionRefusedError), bare(server):
             pass
@@ -348,7 +375,9 @@ def test_a_corpus_message_becomes_events():
     with gzip.open(FIXTURES / "transcripts" / "dev.jsonl.gz", "rt", encoding="utf-8") as lines:
         runs = [json.loads(line) for line, _ in zip(lines, range(30), strict=False)]
     for message in (message for run in runs for message in run["messages"] if message["role"] == "assistant"):
-        parts = [part for event in events_of_message(message, cut=7) for part in event["candidates"][0]["content"]["parts"]]
+        parts = [
+            part for event in events_of_message(message, cut=7) for part in event["candidates"][0]["content"]["parts"]
+        ]
         assert "".join(part.get("text", "") for part in parts) == message["text"]
         assert [part["functionCall"]["name"] for part in parts if "functionCall" in part] == [
             made["name"] for made in message["tool_calls"]
@@ -376,7 +405,10 @@ async def test_many_requests_at_once_are_kept_apart():
 
 
 def test_a_step_is_repeated_as_often_as_asked():
-    with LocalGemini([[Repeat(text("tick"), 3, 0.001), Repeat(Send(text("tock")), 2)]]) as server, bare(server) as connection:
+    with (
+        LocalGemini([[Repeat(text("tick"), 3, 0.001), Repeat(Send(text("tock")), 2)]]) as server,
+        bare(server) as connection,
+    ):
         answer = read_until(connection, b"\r\n0\r\n\r\n")
     assert (answer.count(b"tick"), answer.count(b"tock")) == (3, 2)
     assert server.requests[0].events_sent == 5

@@ -1,4 +1,6 @@
-"""LocalOpenAI, seen by the real SDK on both APIs and transports. What all local servers share is tested with LocalGemini."""
+"""LocalOpenAI, seen by the real SDK on both APIs and transports. What all local servers share is
+tested with LocalGemini.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ pytestmark = aiohttp_warnings
 @pytest.mark.asyncio
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_chunks_arrive_as_they_were_sent(transport: str):
-    with LocalOpenAI([[thought("hm "), text("hel"), Send(text("lo")), Pause(0.001), finish(), usage_only(5, output=2)]]) as server:
+    with LocalOpenAI(
+        [[thought("hm "), text("hel"), Send(text("lo")), Pause(0.001), finish(), usage_only(5, output=2)]]
+    ) as server:
         async with sdk(server, transport) as client:
             items = await received(client)
         request = server.requests[0]
@@ -112,7 +116,10 @@ async def test_every_misbehaviour_reaches_the_sdk(transport: str, api: str):
 
 @pytest.mark.parametrize("done", [True, False])
 def test_a_stream_of_chat_completions_ends_with_done_or_without(done: bool):
-    with LocalOpenAI([[text("a")]], done=done) as server, urlopen(_posted(server, {"stream": True}), timeout=5) as answer:
+    with (
+        LocalOpenAI([[text("a")]], done=done) as server,
+        urlopen(_posted(server, {"stream": True}), timeout=5) as answer,
+    ):
         assert (b"data: [DONE]" in answer.read()) is done
 
 
@@ -162,7 +169,11 @@ async def test_a_request_without_a_stream_gets_the_events_as_one_answer():
             bare = await client.chat.completions.create(model="m", messages=[])
     message = whole.choices[0].message
     assert (message.content, whole.choices[0].finish_reason) == ("hello", "tool_calls")
-    assert [(made.id, made.function.name, made.function.arguments) for made in message.tool_calls or () if made.type == "function"] == [
+    assert [
+        (made.id, made.function.name, made.function.arguments)
+        for made in message.tool_calls or ()
+        if made.type == "function"
+    ] == [
         ("a", "look", '{"q": 1}'),
         ("b", "now", "{}"),
     ]
@@ -176,10 +187,17 @@ async def test_a_request_without_a_stream_gets_the_events_as_one_answer():
 
 
 def _posted(server: LocalOpenAI, body: Any, path: str = "/chat/completions", verb: str = "POST") -> Request:
-    return Request(server.base_url + path, data=json.dumps(body).encode(), headers={"content-type": "application/json"}, method=verb)
+    return Request(
+        server.base_url + path,
+        data=json.dumps(body).encode(),
+        headers={"content-type": "application/json"},
+        method=verb,
+    )
 
 
-@pytest.mark.parametrize(("path", "verb"), [("/models", "POST"), ("/chat/completions", "PUT"), ("/chat/completions/x", "POST")])
+@pytest.mark.parametrize(
+    ("path", "verb"), [("/models", "POST"), ("/chat/completions", "PUT"), ("/chat/completions/x", "POST")]
+)
 def test_what_is_not_served_is_a_404_that_says_what_is(path: str, verb: str):
     with LocalOpenAI([[finish()]]) as server, pytest.raises(HTTPError) as raised:
         urlopen(_posted(server, {}, path, verb), timeout=5)
@@ -192,7 +210,11 @@ def test_a_script_function_sees_the_request_and_its_failure_is_raised_at_the_end
     def script_of(request: Any) -> Script:
         raise ZeroDivisionError(request.method)
 
-    with pytest.raises(ZeroDivisionError, match="responses"), LocalOpenAI(script_of) as server, pytest.raises(HTTPError) as raised:
+    with (
+        pytest.raises(ZeroDivisionError, match="responses"),
+        LocalOpenAI(script_of) as server,
+        pytest.raises(HTTPError) as raised,
+    ):
         urlopen(_posted(server, {"stream": True}, "/responses"), timeout=5)
     assert raised.value.code == 500
     raised.value.close()

@@ -37,7 +37,15 @@ def test_neighbouring_deltas_of_one_channel_are_joined_and_cut_anew():
     done = TurnFinished(FinishReason.DONE)
     call = ToolCall("a", "ls", {})
     chunks: list[Chunk] = [TextDelta("ab"), TextDelta("cd"), ReasoningDelta("think"), call, TextDelta("e"), done]
-    assert rechunk(chunks, 3) == [TextDelta("abc"), TextDelta("d"), ReasoningDelta("thi"), ReasoningDelta("nk"), call, TextDelta("e"), done]
+    assert rechunk(chunks, 3) == [
+        TextDelta("abc"),
+        TextDelta("d"),
+        ReasoningDelta("thi"),
+        ReasoningDelta("nk"),
+        call,
+        TextDelta("e"),
+        done,
+    ]
 
 
 def test_the_name_comes_with_the_first_piece_and_calls_stay_apart():
@@ -51,11 +59,19 @@ def test_the_name_comes_with_the_first_piece_and_calls_stay_apart():
 
 def test_a_signature_stays_at_the_end_of_what_it_signs():
     chunks = [ReasoningDelta("ab"), ReasoningDelta("", "one"), ReasoningDelta("cd"), ReasoningDelta("", "two")]
-    assert rechunk(chunks, 1) == [ReasoningDelta("a"), ReasoningDelta("b", "one"), ReasoningDelta("c"), ReasoningDelta("d", "two")]
+    assert rechunk(chunks, 1) == [
+        ReasoningDelta("a"),
+        ReasoningDelta("b", "one"),
+        ReasoningDelta("c"),
+        ReasoningDelta("d", "two"),
+    ]
 
 
 def test_a_delta_without_text_is_kept():
-    assert rechunk([ToolCallDelta("a", "ls", ""), ReasoningDelta("", "s")], 5) == [ToolCallDelta("a", "ls", ""), ReasoningDelta("", "s")]
+    assert rechunk([ToolCallDelta("a", "ls", ""), ReasoningDelta("", "s")], 5) == [
+        ToolCallDelta("a", "ls", ""),
+        ReasoningDelta("", "s"),
+    ]
 
 
 @given(text=st.text(), sizes=SIZES)

@@ -171,7 +171,10 @@ def async_raising(error: BaseException) -> Callable[[], Coroutine[Any, Any, Any]
         (Unprintable(), "Unprintable: (its message cannot be read)"),
         (StopAsyncIteration(1), "StopAsyncIteration: 1"),
         (ExceptionGroup("several", [ValueError("a")]), "ValueError: a"),
-        (ExceptionGroup("several", [ValueError("a"), ExceptionGroup("", [OSError("b"), ValueError("a")])]), "ValueError: a; OSError: b"),
+        (
+            ExceptionGroup("several", [ValueError("a"), ExceptionGroup("", [OSError("b"), ValueError("a")])]),
+            "ValueError: a; OSError: b",
+        ),
         (BaseExceptionGroup("several", [ToolError("ask for less")]), "ask for less"),
     ],
 )
@@ -199,7 +202,9 @@ async def test_a_result_that_cannot_be_read_is_an_error():
 
 @pytest.mark.parametrize("made", [raising, async_raising])
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-async def test_what_ends_programs_goes_through_bare_and_stops_the_other_calls(made: Callable[..., Any], kind: type[BaseException]):
+async def test_what_ends_programs_goes_through_bare_and_stops_the_other_calls(
+    made: Callable[..., Any], kind: type[BaseException]
+):
     stopped: list[bool] = []
 
     async def other() -> None:
@@ -485,7 +490,11 @@ async def test_what_was_ready_before_a_cancellation_has_been_told():
             finished.append(result.id)
             scope.cancel()
 
-        await carry_out_all([call("slow", "a"), ToolCall("b", "quick", {})], as_tools([slow, tool(name="quick")(lambda: 1)]), finished=note)
+        await carry_out_all(
+            [call("slow", "a"), ToolCall("b", "quick", {})],
+            as_tools([slow, tool(name="quick")(lambda: 1)]),
+            finished=note,
+        )
     assert scope.cancelled_caught
     assert finished == ["b"]
 
@@ -495,7 +504,9 @@ async def test_an_exception_of_the_callers_own_callback_comes_out_bare():
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        await carry_out_all([call("x"), call("forever")], as_tools([tool(name="forever")(anyio.sleep_forever)]), finished=note)
+        await carry_out_all(
+            [call("x"), call("forever")], as_tools([tool(name="forever")(anyio.sleep_forever)]), finished=note
+        )
 
 
 async def test_the_context_variables_of_a_tool_stay_its_own():

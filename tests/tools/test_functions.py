@@ -78,7 +78,9 @@ def test_a_function_without_parameters_takes_an_empty_object():
     def now() -> str:
         return "12:00"
 
-    assert FunctionTool(now).spec == ToolSpec("now", "", {"type": "object", "properties": {}, "additionalProperties": False})
+    assert FunctionTool(now).spec == ToolSpec(
+        "now", "", {"type": "object", "properties": {}, "additionalProperties": False}
+    )
 
 
 def test_name_and_description_can_be_given():
@@ -171,7 +173,9 @@ def logged(fn: Callable[..., Any]) -> Callable[..., Any]:
         (tool(fetch), {"name": "again"}, "again", "Fetch a word.", "fetched x by None"),
     ],
 )
-async def test_anything_that_can_be_called_by_name_can_be_a_tool(fn: Any, options: Any, name: str, description: str, expected: str):
+async def test_anything_that_can_be_called_by_name_can_be_a_tool(
+    fn: Any, options: Any, name: str, description: str, expected: str
+):
     made = FunctionTool(fn, **options)
     assert (made.spec.name, made.spec.description) == (name, description)
     (parameter,) = {"word", "prefix", "of"} & set(made.spec.parameters["properties"])
@@ -354,7 +358,13 @@ async def test_arguments_become_what_the_annotations_say():
     def typed(n: int, points: list[Point], tags: set[str], filter: Filter, maybe: Optional[float] = 1.0) -> list[Any]:  # noqa: A002, UP045
         return [n, points, tags, filter, maybe]
 
-    given = {"n": "3", "points": [{"x": 1}], "tags": ["a", "a"], "filter": {"field": "f", "at_least": "2"}, "maybe": None}
+    given = {
+        "n": "3",
+        "points": [{"x": 1}],
+        "tags": ["a", "a"],
+        "filter": {"field": "f", "at_least": "2"},
+        "maybe": None,
+    }
     assert await answer(typed, given) == [3, [Point(1)], {"a"}, Filter(field="f", at_least=2), None]
 
 
@@ -370,7 +380,10 @@ async def test_arguments_become_what_the_annotations_say():
         ({"query": "q", "filter": {}}, "filter.field: is required"),
         ({"query": "q", "limits": 3}, "limits: is not known"),
         ({"query": "q", "p1": 3}, "p1: is not known"),
-        ({"limit": 0, "q": 1}, "query: is required; limit: .*; q: is not known. Arguments of search: query, limit, order, filter"),
+        (
+            {"limit": 0, "q": 1},
+            "query: is required; limit: .*; q: is not known. Arguments of search: query, limit, order, filter",
+        ),
         ({"query": ["long"] * 1000}, r"not \['long', .{,100}\.\.\.\."),
         ({"query": "q", **dict.fromkeys("abcdefghijkl", 1)}, "h: is not known; and 4 more"),
     ],

@@ -74,7 +74,9 @@ def test_a_whole_result_keeps_its_text(length: int | None, sha1: str | None):
     assert RecordedResult("t", "abc", length=length, sha1=sha1).distinct_text == "abc"
 
 
-@pytest.mark.parametrize(("length", "sha1"), [(4, None), (4, "ffffffffffff"), (3, "ffffffffffff"), (None, "ffffffffffff")])
+@pytest.mark.parametrize(
+    ("length", "sha1"), [(4, None), (4, "ffffffffffff"), (3, "ffffffffffff"), (None, "ffffffffffff")]
+)
 def test_a_shortened_result_says_so(length: int | None, sha1: str | None):
     text = RecordedResult("t", "abc", length=length, sha1=sha1).distinct_text
     assert text.startswith("abc\n[not the whole result: ")
@@ -82,7 +84,9 @@ def test_a_shortened_result_says_so(length: int | None, sha1: str | None):
 
 
 def test_results_that_differ_only_in_what_was_cut_off_stay_different():
-    one, other, same = (RecordedResult("t", "head", length=900, sha1=sha1) for sha1 in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "aaaaaaaaaaaa"))
+    one, other, same = (
+        RecordedResult("t", "head", length=900, sha1=sha1) for sha1 in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "aaaaaaaaaaaa")
+    )
     assert one.distinct_text != other.distinct_text
     assert one.distinct_text == same.distinct_text
 

@@ -27,20 +27,32 @@ def file(tmp_path: Path) -> Path:
 def test_every_field_is_read(file: Path):
     call = {"name": "search", "args": {"q": "x"}}
     result = {"name": "search", "text": "none", "is_error": True, "len": 4, "sha1": "71f8e7976e4c"}
-    loop = {"kind": "tool_identical", "turn": 1, "turn_3": 5, "turn_5": None, "period": 1, "repeats": 3, "same_results": True}
+    loop = {
+        "kind": "tool_identical",
+        "turn": 1,
+        "turn_3": 5,
+        "turn_5": None,
+        "period": 1,
+        "repeats": 3,
+        "same_results": True,
+    }
     messages = [
         {"role": "user", "text": "hi", "tool_calls": [], "tool_results": []},
         {"role": "assistant", "text": "ok", "tool_calls": [call], "tool_results": []},
         {"role": "tool", "text": "", "tool_calls": [], "tool_results": [result]},
     ]
-    file.write_bytes(line("a", source="s", label="loop", loop=loop, license="MIT", model="m", verified=True, messages=messages))
+    file.write_bytes(
+        line("a", source="s", label="loop", loop=loop, license="MIT", model="m", verified=True, messages=messages)
+    )
     assert list(Corpus(file)) == [
         RecordedRun(
             "a",
             (
                 RecordedMessage("user", "hi"),
                 RecordedMessage("assistant", "ok", (RecordedCall("search", {"q": "x"}),)),
-                RecordedMessage("tool", "", (), (RecordedResult("search", "none", is_error=True, length=4, sha1="71f8e7976e4c"),)),
+                RecordedMessage(
+                    "tool", "", (), (RecordedResult("search", "none", is_error=True, length=4, sha1="71f8e7976e4c"),)
+                ),
             ),
             source="s",
             label="loop",
@@ -78,11 +90,20 @@ def test_gzip_is_seen_by_its_bytes_and_not_by_the_name(tmp_path: Path, name: str
         (line(id=7), "id: Input should be a valid string"),  # type: ignore[arg-type]
         (line(messages={}), "messages: Input should be a valid list"),
         (line(messages=["hi"]), "messages.0: expected a JSON object"),
-        (line(messages=[{"role": "robot"}]), "messages.0.role: Input should be 'system', 'user', 'assistant' or 'tool'"),
-        (line(messages=[{"role": "tool", "tool_results": [{"is_error": "no"}]}]), "messages.0.tool_results.0.is_error: "),
+        (
+            line(messages=[{"role": "robot"}]),
+            "messages.0.role: Input should be 'system', 'user', 'assistant' or 'tool'",
+        ),
+        (
+            line(messages=[{"role": "tool", "tool_results": [{"is_error": "no"}]}]),
+            "messages.0.tool_results.0.is_error: ",
+        ),
         (line(messages=[{"role": "tool", "tool_results": [{"len": -1}]}]), "messages.0.tool_results.0.len: "),
         (line(messages=[{"role": "tool", "tool_results": [{"sha1": "zz"}]}]), "messages.0.tool_results.0.sha1: "),
-        (line(messages=[{"role": "assistant", "tool_calls": [{"args": {}}]}]), "messages.0.tool_calls.0.name: Field required"),
+        (
+            line(messages=[{"role": "assistant", "tool_calls": [{"args": {}}]}]),
+            "messages.0.tool_calls.0.name: Field required",
+        ),
         (line(loop={}), "loop.kind: Field required"),
         (b'{"id": ' + b"9" * 5000 + b"}\n", "not JSON that can be read: "),
         (b"[" * 100_000 + b"\n", "not JSON that can be read: "),

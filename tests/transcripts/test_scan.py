@@ -86,10 +86,17 @@ def test_other_detectors_can_be_given():
 
 
 def test_every_finding_comes_with_what_the_policy_did_about_it():
-    """The recording does not heed the warnings, so the ladder goes to its end: call by call, one step a turn."""
+    """The recording does not heed the warnings, so the ladder goes to its end: call by call, one
+    step a turn.
+    """
     found = scan_run(run(*[call(), result()] * 12), policy=Ladder())
     steps = [(finding.turn, finding.message, finding.detection.level, finding.rung) for finding in found.findings]
-    assert steps == [(3, 5, "suspect", "nudge"), (5, 9, "loop", "withdraw"), (6, 11, "loop", "last_turn"), (7, 13, "loop", "stop")]
+    assert steps == [
+        (3, 5, "suspect", "nudge"),
+        (5, 9, "loop", "withdraw"),
+        (6, 11, "loop", "last_turn"),
+        (7, 13, "loop", "stop"),
+    ]
     assert found.ended_by == found.findings[-1]
     assert found.saved == Amount(tool_calls=5, turns=5)
     assert [finding.told is not None for finding in found.findings] == [True, True, True, False]

@@ -1,7 +1,8 @@
 """Which kind of failure an exception of anthropic, or of a transport under it, is.
 
-An error in the middle of a stream is an `APIStatusError` with the stream's status, 200; so the service's own word for the kind of error
-goes before the status. Where the connection breaks, the SDK lets the transport's exception through.
+An error in the middle of a stream is an `APIStatusError` with the stream's status, 200; so the
+service's own word for the kind of error goes before the status. Where the connection breaks, the
+SDK lets the transport's exception through.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ _KINDS: Final = {
 
 _NO_STATUS: Final = 0
 _TOO_LARGE: Final = 413
-"""The request has too many bytes (32 MB). Less history and fewer files help, as for too many tokens, so it is the same kind;
-`ModelError.status` tells which."""
+"""The request has too many bytes (32 MB). Less history and fewer files help, as for too many
+tokens, so it is the same kind; `ModelError.status` tells which.
+"""
 
 _FILTERED: Final = "blocked by content filtering"
 _UNREADABLE: Final = ("Unable to parse tool parameter JSON", "Unexpected event order", "Unexpected event runtime type")
-"""What the `messages.stream` helper says of a stream that it cannot put together, as a plain ValueError, RuntimeError or TypeError."""
+"""What the `messages.stream` helper says of a stream that it cannot put together, as a plain
+ValueError, RuntimeError or TypeError.
+"""
 _NO_KEY: Final = "Could not resolve authentication method"
 """The SDK's TypeError where there is no key."""
 
@@ -98,7 +102,9 @@ def _kind(word: str | None, status: int, message: str) -> ErrorKind:
     kind = _KINDS.get(word or "") or _kind_by_status(status)
     if kind is ErrorKind.REQUEST and _FILTERED in message:
         return ErrorKind.BLOCKED
-    if kind in {ErrorKind.REQUEST, ErrorKind.UNKNOWN} and (status == _TOO_LARGE or says_overflow(message, status=status or None)):
+    if kind in {ErrorKind.REQUEST, ErrorKind.UNKNOWN} and (
+        status == _TOO_LARGE or says_overflow(message, status=status or None)
+    ):
         return ErrorKind.OVERFLOW
     return kind
 

@@ -1,7 +1,7 @@
 """Claude through anthropic, as a `Model`.
 
-`to_messages` and `to_parameters` say a neutral request in the SDK's words, as plain data; they need no SDK and send nothing.
-`AnthropicModel` makes the call.
+`to_messages` and `to_parameters` say a neutral request in the SDK's words, as plain data; they need
+no SDK and send nothing. `AnthropicModel` makes the call.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 
 MAX_TOKENS: Final = 32_000
-"""The API has no default for the length of an answer. This is the lowest limit among the Claude 4 models (Opus 4): less would cut long
-tool calls off, and more is refused by some."""
+"""The API has no default for the length of an answer. This is the lowest limit among the Claude 4
+models (Opus 4): less would cut long tool calls off, and more is refused by some.
+"""
 
 _CHOICES: Final[Mapping[ToolChoice, str]] = {"auto": "auto", "required": "any", "none": "none"}
 _OF_THE_REQUEST: Final = {
@@ -47,15 +48,18 @@ _OF_THE_REQUEST: Final = {
 
 
 class AnthropicModel:
-    """A Claude model. Each call is one request: what fails is not tried again by a client that is made here.
+    """A Claude model. Each call is one request: what fails is not tried again by a client that is
+    made here.
 
-    `client`: an `AsyncAnthropic`, or one for Bedrock or Vertex; it stays yours, with its retries, and you close it. Without one, a client
-    is made from the environment (`ANTHROPIC_API_KEY`, or what else the SDK reads) at the first call of each event loop; `aclose()` closes
-    that of the running loop.
+    `client`: an `AsyncAnthropic`, or one for Bedrock or Vertex; it stays yours, with its retries,
+    and you close it. Without one, a client is made from the environment (`ANTHROPIC_API_KEY`, or
+    what else the SDK reads) at the first call of each event loop; `aclose()` closes that of the
+    running loop.
 
-    `settings` of a request are the arguments of `messages.create`; what the installed SDK does not know (of late `temperature`) goes into
-    `extra_body`. With `betas` among them the call is one of `beta.messages.create`.
-    `max_tokens` is `MAX_TOKENS`, 32,000, if the settings do not say it, and as much more as a budget for thinking takes of it.
+    `settings` of a request are the arguments of `messages.create`; what the installed SDK does not
+    know (of late `temperature`) goes into `extra_body`. With `betas` among them the call is one of
+    `beta.messages.create`. `max_tokens` is `MAX_TOKENS`, 32,000, if the settings do not say it, and
+    as much more as a budget for thinking takes of it.
     """
 
     adapter: ClassVar[AdapterFactory] = AnthropicAdapter
@@ -75,7 +79,8 @@ class AnthropicModel:
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[RawMessageStreamEvent]]:
         """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
 
-        Raises `ConfigError` for settings that `messages.create` does not have, and for a request that says nothing.
+        Raises `ConfigError` for settings that `messages.create` does not have, and for a request
+        that says nothing.
         """
         parameters = to_parameters(request)
         if not parameters["messages"]:
@@ -85,12 +90,15 @@ class AnthropicModel:
         if unknown:
             named = ", ".join(suggested(name, known) for name in unknown)
             raise ConfigError(
-                f"anthropic has no such settings: {named}; what the service takes and the SDK does not know goes into extra_body"
+                f"anthropic has no such settings: {named}; what the service takes and the SDK does not know goes into"
+                " extra_body"
             )
         return Opening(partial(self._open, parameters | {"model": self._model, "stream": True}))
 
     async def aclose(self) -> None:
-        """Close the client that was made in this event loop, if any. The next call makes another one."""
+        """Close the client that was made in this event loop, if any. The next call makes another
+        one.
+        """
         made = self._made.get(None)
         if made is not None:
             self._made.set(None)
@@ -118,19 +126,25 @@ def _known_settings() -> tuple[frozenset[str], frozenset[str]]:
         if (error.name or "").startswith("anthropic"):
             raise MissingExtra("anthropic", "anthropic") from None
         raise
-    plain, beta = (frozenset(inspect.signature(one.create).parameters) - {"self"} for one in (AsyncMessages, BetaMessages))
+    plain, beta = (
+        frozenset(inspect.signature(one.create).parameters) - {"self"} for one in (AsyncMessages, BetaMessages)
+    )
     return plain, beta
 
 
 def _is_async_client(client: object) -> bool:
-    """The SDK's synchronous clients have the same methods, and can be told by what they cannot be entered with."""
+    """The SDK's synchronous clients have the same methods, and can be told by what they cannot be
+    entered with.
+    """
     return callable(getattr(getattr(client, "messages", None), "create", None)) and (
         hasattr(client, "__aenter__") or not hasattr(client, "__enter__")
     )
 
 
 def _client_from_environment() -> AsyncAnthropic:
-    """Without the SDK's own retries: who supervises decides about another attempt, and is told of each."""
+    """Without the SDK's own retries: who supervises decides about another attempt, and is told of
+    each.
+    """
     from anthropic import AsyncAnthropic  # noqa: PLC0415 - as above
 
     try:
@@ -138,7 +152,9 @@ def _client_from_environment() -> AsyncAnthropic:
     except Exception as error:
         raise ConfigError(f"no Anthropic client can be made from the environment: {describe(error)}") from error
     if client.api_key is None and client.auth_token is None and getattr(client, "credentials", None) is None:
-        raise ConfigError("no Anthropic client can be made from the environment: set ANTHROPIC_API_KEY, or give client=")
+        raise ConfigError(
+            "no Anthropic client can be made from the environment: set ANTHROPIC_API_KEY, or give client="
+        )
     return client
 
 
@@ -148,10 +164,11 @@ def _client_from_environment() -> AsyncAnthropic:
 def to_parameters(request: ModelRequest) -> dict[str, Any]:
     """Messages, instructions, tools, tool choice and settings as arguments of `messages.create`.
 
-    The setting `tools` (server-side ones) is added to what the request says; `tool_choice` may say `disable_parallel_tool_use` and
-    nothing else. Where a history with calls is shown and no tool is offered, the tools called are declared, and may not be called: the
-    service wants them named. Raises `ConfigError` for a setting that is no setting here, and for a call that is required where there is
-    no tool, or while thinking is enabled, which the service refuses.
+    The setting `tools` (server-side ones) is added to what the request says; `tool_choice` may say
+    `disable_parallel_tool_use` and nothing else. Where a history with calls is shown and no tool is
+    offered, the tools called are declared, and may not be called: the service wants them named.
+    Raises `ConfigError` for a setting that is no setting here, and for a call that is required
+    where there is no tool, or while thinking is enabled, which the service refuses.
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
@@ -166,7 +183,10 @@ def to_parameters(request: ModelRequest) -> dict[str, Any]:
     if choice == "required" and not request.tools:
         raise ConfigError("tool_choice is 'required', and the request has no tools")
     if choice == "required" and mode == "enabled":
-        raise ConfigError("tool_choice is 'required', and Anthropic cannot force a call while thinking is enabled; leave one of them away")
+        raise ConfigError(
+            "tool_choice is 'required', and Anthropic cannot force a call while thinking is enabled; leave one of them"
+            " away"
+        )
     if not tools:
         choice, tools = "none", _called(request.messages)
     parallel = _parallel(parameters.pop("tool_choice", None))
@@ -192,12 +212,18 @@ def _parallel(given: object) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or given.keys() - {"disable_parallel_tool_use"}:
-        raise ConfigError(f"the setting tool_choice takes disable_parallel_tool_use only, not {given!r}; the request says the rest")
+        raise ConfigError(
+            f"the setting tool_choice takes disable_parallel_tool_use only, not {given!r}; the request says the rest"
+        )
     return dict(given)
 
 
 def _declared(tool: ToolSpec) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **to_plain(tool.parameters)}}
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": {"type": "object", **to_plain(tool.parameters)},
+    }
 
 
 # --- the history
@@ -206,13 +232,15 @@ def _declared(tool: ToolSpec) -> dict[str, Any]:
 def to_messages(messages: Iterable[Message], *, thinking: bool = True) -> list[dict[str, Any]]:
     """A neutral history as messages that the service takes.
 
-    The results of a turn follow it in call order, at the head of one user message. A call without a result is answered by an error, and
-    one whose arguments were cut off has none: neither may stand in a history otherwise. Neighbours of one role become one message, what
-    is blank is left away, half of a surrogate pair becomes U+FFFD, and an id that another provider gave, or that is there twice, is
-    replaced by one that the service takes.
+    The results of a turn follow it in call order, at the head of one user message. A call without a
+    result is answered by an error, and one whose arguments were cut off has none: neither may stand
+    in a history otherwise. Neighbours of one role become one message, what is blank is left away,
+    half of a surrogate pair becomes U+FFFD, and an id that another provider gave, or that is there
+    twice, is replaced by one that the service takes.
 
-    Thinking goes back as it came, in its place and with its signature. Left away is what the service refuses: thinking without a signature,
-    thinking with nothing after it, and all of it where `thinking` is off.
+    Thinking goes back as it came, in its place and with its signature. Left away is what the
+    service refuses: thinking without a signature, thinking with nothing after it, and all of it
+    where `thinking` is off.
 
     Raises `ConfigError` for media that are no image, PDF or text, or have neither data nor address.
     """
@@ -262,7 +290,9 @@ def _media(media: Media) -> dict[str, Any]:
     if media.mime_type.startswith("text/") and media.data is not None:
         text = {"type": "text", "media_type": "text/plain", "data": valid(_bytes(media).decode("utf-8", "replace"))}
         return {"type": "document", "source": text, **titled}
-    raise ConfigError(f"Anthropic takes images (JPEG, PNG, GIF, WebP), PDFs, and text with its data; {what} is {media.mime_type}")
+    raise ConfigError(
+        f"Anthropic takes images (JPEG, PNG, GIF, WebP), PDFs, and text with its data; {what} is {media.mime_type}"
+    )
 
 
 def _source(media: Media) -> dict[str, Any]:
@@ -281,7 +311,9 @@ def _bytes(media: Media) -> bytes:
         raise ConfigError(f"the data of {media.name or media.mime_type} is not base64") from None
 
 
-def _turn(message: AssistantMessage, ids: set[str], *, thinking: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _turn(
+    message: AssistantMessage, ids: set[str], *, thinking: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What the model said, and what its calls were answered."""
     blocks: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
@@ -318,7 +350,10 @@ def _answer(call_id: str, call: ToolCall, result: ToolResult | None) -> dict[str
     """The service takes an empty result, but not an empty error."""
     answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
     if result is None:
-        return answer | {"content": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF, "is_error": True}
+        return answer | {
+            "content": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF,
+            "is_error": True,
+        }
     if result.text.strip():
         answer["content"] = valid(result.text)
     elif result.is_error:

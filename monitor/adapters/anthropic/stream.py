@@ -1,10 +1,13 @@
-"""anthropic: the events of `messages.create(stream=True)` and of the `messages.stream(...)` helper, `beta` too, as chunks.
+"""anthropic: the events of `messages.create(stream=True)` and of the `messages.stream(...)` helper,
+`beta` too, as chunks.
 
-The helper yields the raw events, and after each of them events of its own that say the same again (`text`, `thinking`, `input_json`, ...).
-Those are passed over, so nothing counts twice. Its `text_stream`, which yields plain text, can be watched as well.
+The helper yields the raw events, and after each of them events of its own that say the same again
+(`text`, `thinking`, `input_json`, ...). Those are passed over, so nothing counts twice. Its
+`text_stream`, which yields plain text, can be watched as well.
 
-Passed over are also the blocks that the service fills by itself: calls and results of server-side tools and MCP servers, compaction,
-fallback, citations. They are no calls for anybody here to carry out.
+Passed over are also the blocks that the service fills by itself: calls and results of server-side
+tools and MCP servers, compaction, fallback, citations. They are no calls for anybody here to carry
+out.
 """
 
 from __future__ import annotations
@@ -18,7 +21,16 @@ from monitor._util.signatures import REDACTED
 from monitor.adapters.anthropic.errors import classify, reported
 from monitor.adapters.base import ReportedFailure
 from monitor.adapters.behind import closable, held_behind
-from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import (
+    Chunk,
+    ReasoningDelta,
+    StreamRetried,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    TurnFinished,
+    UsageReport,
+)
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 from monitor.reasons import FinishReason
@@ -29,16 +41,28 @@ _FINISH_CLASSES: Final = {
     "tool_use": FinishReason.DONE,
     "refusal": FinishReason.BLOCKED,
 }
-"""Every other word says that the answer is not whole: `max_tokens`; `model_context_window_exceeded`, where the prompt did fit and the
-answer filled the window; `pause_turn` and `compaction`, where it goes on in another request; and, until it is known, a new one."""
-"""Before the data of a redacted thinking block in `ReasoningDelta.signature`: nothing to read, and the service wants it back as it is.
-A signature proper is base64, which has no colon."""
+"""Every other word says that the answer is not whole: `max_tokens`;
+`model_context_window_exceeded`, where the prompt did fit and the answer filled the window;
+`pause_turn` and `compaction`, where it goes on in another request; and, until it is known, a new
+one.
+"""
+"""Before the data of a redacted thinking block in `ReasoningDelta.signature`: nothing to read, and
+the service wants it back as it is. A signature proper is base64, which has no colon.
+"""
 
-_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "thinking_tokens")
+_COUNTS: Final = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+    "thinking_tokens",
+)
 
 _NOTHING_USED: Final = UsageReport(0, 0, 0, 0, 0)
 
-_RETRIED: Final = "another message began before the first had ended: whoever is between here and the service asked again"
+_RETRIED: Final = (
+    "another message began before the first had ended: whoever is between here and the service asked again"
+)
 
 
 @dataclass(slots=True)
@@ -52,30 +76,38 @@ class _OpenCall:
     """Arguments that came at once, with the block's start."""
     pieces: list[str] = field(default_factory=list)
     stopped: bool = False
-    """The block is over, without any arguments. Whether that is all there was to say, the stop reason tells."""
+    """The block is over, without any arguments. Whether that is all there was to say, the stop
+    reason tells.
+    """
 
 
 class AnthropicAdapter:
     """Reads one stream of anthropic.
 
-    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`. (The service always gives one.)
+    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`. (The service
+    always gives one.)
 
-    Thinking comes one piece late, because its signature belongs to the `ReasoningDelta` of the last piece. Redacted thinking is a
-    `ReasoningDelta` without text, whose signature is `REDACTED` and the data.
+    Thinking comes one piece late, because its signature belongs to the `ReasoningDelta` of the last
+    piece. Redacted thinking is a `ReasoningDelta` without text, whose signature is `REDACTED` and
+    the data.
 
-    A call comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`; or only as that, where the service
-    sends it in one piece. One that is cut off (the output limit, the end of the stream) becomes a `ToolCall` whose `arguments` is the
-    text so far, a `str`: half a call must not look like a whole one.
+    A call comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`;
+    or only as that, where the service sends it in one piece. One that is cut off (the output limit,
+    the end of the stream) becomes a `ToolCall` whose `arguments` is the text so far, a `str`: half
+    a call must not look like a whole one.
 
-    `TurnFinished` is given for `message_stop`; a stream that ends without one was truncated. A message that begins before the last one has
-    ended is the same answer, begun again (`StreamRetried`). One that begins after that goes on with the turn, and counts in `requests`; it
-    gives another `TurnFinished` only if it ends in another way.
+    `TurnFinished` is given for `message_stop`; a stream that ends without one was truncated. A
+    message that begins before the last one has ended is the same answer, begun again
+    (`StreamRetried`). One that begins after that goes on with the turn, and counts in `requests`;
+    it gives another `TurnFinished` only if it ends in another way.
     """
 
     def __init__(self, stream: int = 0) -> None:
         self.needs_finish = True
         self.drains = True
-        """Of the SDK's own streams only `text_stream` is an async generator; the others have a `close()`."""
+        """Of the SDK's own streams only `text_stream` is an async generator; the others have a
+        `close()`.
+        """
         self.requests = 1
         """Messages that were completed or begun anew in this stream."""
         self._stream = stream
@@ -94,9 +126,11 @@ class AnthropicAdapter:
         self._stop: tuple[str, str | None] | None = None
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else: most of a stream, so it is told quickly.
+        """The text of an object that is one piece of visible text and nothing else: most of a
+        stream, so it is told quickly.
 
-        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half the time.
+        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half
+        the time.
         """
         try:
             fields = cast("Any", item).__dict__
@@ -112,8 +146,9 @@ class AnthropicAdapter:
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one event, in order.
 
-        Raises `AdapterError` for an object that is no event or is broken, and `ReportedFailure` for an error that came as an event like
-        any other. (Of the service's own error events the SDK makes exceptions.)
+        Raises `AdapterError` for an object that is no event or is broken, and `ReportedFailure` for
+        an error that came as an event like any other. (Of the service's own error events the SDK
+        makes exceptions.)
         """
         words = self.plain_text(item)
         if words is not None:
@@ -126,14 +161,17 @@ class AnthropicAdapter:
             raise AdapterError(f"{_name(item)} is no readable event of a message: {error!r}") from error
 
     def finish(self) -> Sequence[Chunk]:
-        """Thinking that was held back, and a call that the end of the stream cut off; see the class.
+        """Thinking that was held back, and a call that the end of the stream cut off; see the
+        class.
 
         No `TurnFinished`: one that is missing stays missing.
         """
         return (*self._end_thinking(), *self._end_calls(cut_off=True))
 
     def responses(self, source: object) -> Sequence[Any]:
-        """The SDK's stream behind the helper's `text_stream`, or a generator of the caller's own: their `aclose()` does not reach it."""
+        """The SDK's stream behind the helper's `text_stream`, or a generator of the caller's own:
+        their `aclose()` does not reach it.
+        """
         return held_behind(source, _stream_of)
 
     def classify(self, error: BaseException) -> ModelError:
@@ -166,7 +204,9 @@ class AnthropicAdapter:
     # --- the message
 
     def _begin_message(self, message: object) -> Iterator[Chunk]:
-        """It may bring content and even its stop reason at once, where the service has not asked the model."""
+        """It may bring content and even its stop reason at once, where the service has not asked
+        the model.
+        """
         if self._in_message:
             self._forget()
             yield StreamRetried(_RETRIED)
@@ -211,7 +251,9 @@ class AnthropicAdapter:
             yield TurnFinished(self._finished, f"{word}: {said}" if said else word)
 
     def _usage(self, usage: object) -> Iterator[Chunk]:
-        """The running totals if they grew. Later events may lack a field that earlier ones had, so fields are merged."""
+        """The running totals if they grew. Later events may lack a field that earlier ones had, so
+        fields are merged.
+        """
         details = getattr(usage, "output_tokens_details", None)
         grew = False
         for name in _COUNTS:
@@ -225,7 +267,11 @@ class AnthropicAdapter:
     def _total(self) -> UsageReport:
         counts, before = self._counts, self._before
         read = [counts[name] for name in _COUNTS[:3] if name in counts]
-        output, cached, thinking = counts.get("output_tokens"), counts.get("cache_read_input_tokens"), counts.get("thinking_tokens")
+        output, cached, thinking = (
+            counts.get("output_tokens"),
+            counts.get("cache_read_input_tokens"),
+            counts.get("thinking_tokens"),
+        )
         return UsageReport(
             input_tokens=_plus(before.input_tokens, sum(read) if read else None),
             output_tokens=_plus(before.output_tokens, output),
@@ -343,7 +389,11 @@ def _plus(before: int | None, count: int | None) -> int | None:
 
 def _stream_of(held: object) -> object:
     kind = type(held)
-    return held if kind.__module__.partition(".")[0] == "anthropic" and hasattr(kind, "__anext__") and closable(held) else None
+    return (
+        held
+        if kind.__module__.partition(".")[0] == "anthropic" and hasattr(kind, "__anext__") and closable(held)
+        else None
+    )
 
 
 def _name(value: object) -> str:

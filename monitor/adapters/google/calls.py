@@ -18,7 +18,9 @@ _EXACT_FLOAT: Final = 2**53
 
 
 class StreamedCall:
-    """A function call whose arguments come piece by piece. Work and memory per piece do not grow with the call."""
+    """A function call whose arguments come piece by piece. Work and memory per piece do not grow
+    with the call.
+    """
 
     def __init__(self, id_: str, name: str, raw: object) -> None:
         self.id = id_
@@ -84,9 +86,14 @@ class StreamedCall:
         return self._wrote(lead + json.dumps(words, ensure_ascii=False)[1:-1] + ("" if more else '"'))
 
     def _move(self, path: _Path) -> str:
-        """Leave the last path for this one: close what does not hold it, open what does, write its key."""
+        """Leave the last path for this one: close what does not hold it, open what does, write its
+        key.
+        """
         last = self._path
-        shared = next((at for at, (one, other) in enumerate(zip(last, path, strict=False)) if one != other), min(len(last), len(path)) - 1)
+        shared = next(
+            (at for at, (one, other) in enumerate(zip(last, path, strict=False)) if one != other),
+            min(len(last), len(path)) - 1,
+        )
         lead = self._end_string() + (_brackets(last[shared:])[:-1] + "," if last else "{")
         self._path = path
         for depth in range(max(shared, 0), len(path)):
@@ -116,7 +123,9 @@ def _brackets(path: _Path) -> str:
 
 
 def _scalar(piece: object) -> tuple[bool, Any]:
-    """Whether a `PartialArg` without a string has a value, and which. A whole number is an int, as in a complete call."""
+    """Whether a `PartialArg` without a string has a value, and which. A whole number is an int, as
+    in a complete call.
+    """
     number, truth = getattr(piece, "number_value", None), getattr(piece, "bool_value", None)
     if isinstance(truth, bool):
         return True, truth
@@ -126,7 +135,9 @@ def _scalar(piece: object) -> tuple[bool, Any]:
 
 
 def _parsed_path(json_path: object) -> _Path:
-    """`$.items[0].name` -> ("items", 0, "name"). The root is an object, so it starts with a name."""
+    """`$.items[0].name` -> ("items", 0, "name"). The root is an object, so it starts with a
+    name.
+    """
     if not isinstance(json_path, str) or not json_path.startswith("$"):
         raise AdapterError(f"the path of a streamed argument is {json_path!r}, no JSON path")
     keys: list[str | int] = []
@@ -137,7 +148,13 @@ def _parsed_path(json_path: object) -> _Path:
             raise AdapterError(f"the path of a streamed argument cannot be read: {json_path[:200]!r}")
         name, index, single, double = step.groups()
         quoted = single if single is not None else double
-        keys.append(int(index) if index is not None else name if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+        keys.append(
+            int(index)
+            if index is not None
+            else name
+            if quoted is None
+            else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        )
         at = step.end()
     if not keys or isinstance(keys[0], int):
         raise AdapterError(f"the path of a streamed argument names no key: {json_path!r}")

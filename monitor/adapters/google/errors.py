@@ -76,7 +76,9 @@ def _retry_after_s(error: BaseException) -> float | None:
 
 
 def _error_details(body: object) -> Sequence[Any]:
-    """The `details` list, which stands in the error object, which may stand in `error`, which may stand in a list."""
+    """The `details` list, which stands in the error object, which may stand in `error`, which may
+    stand in a list.
+    """
     if isinstance(body, list) and body:
         body = body[0]
     if isinstance(body, Mapping):

@@ -1,7 +1,7 @@
 """Gemini through google-genai, as a `Model`.
 
-`to_contents` and `to_config` say a neutral request in the SDK's words, as plain data; they need no SDK and send nothing.
-`GoogleModel` makes the call.
+`to_contents` and `to_config` say a neutral request in the SDK's words, as plain data; they need no
+SDK and send nothing. `GoogleModel` makes the call.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ _OF_THE_REQUEST: Final = {
 
 
 class GoogleModel:
-    """A Gemini model. Each call is one request: tools are not run by the SDK, and what fails is not tried again by it.
+    """A Gemini model. Each call is one request: tools are not run by the SDK, and what fails is not
+    tried again by it.
 
-    `client`: a `genai.Client` or its `aio`; it stays yours, with its retry options, and you close it. Without one, a client is
-    made from the environment (`GEMINI_API_KEY` or `GOOGLE_API_KEY`, or what the SDK reads for Vertex) at the first call of each
-    event loop; `aclose()` closes that of the running loop. On trio give a client on an httpx2 transport where aiohttp is installed.
+    `client`: a `genai.Client` or its `aio`; it stays yours, with its retry options, and you close
+    it. Without one, a client is made from the environment (`GEMINI_API_KEY` or `GOOGLE_API_KEY`, or
+    what the SDK reads for Vertex) at the first call of each event loop; `aclose()` closes that of
+    the running loop. On trio give a client on an httpx2 transport where aiohttp is installed.
 
     `settings` of a request are the fields of `GenerateContentConfig`.
     """
@@ -56,14 +58,17 @@ class GoogleModel:
         self._model = model
         self._config_type = _sdk_config()
         self._given = None if client is None else getattr(client, "aio", client)
-        if client is not None and not callable(getattr(getattr(self._given, "models", None), "generate_content_stream", None)):
+        if client is not None and not callable(
+            getattr(getattr(self._given, "models", None), "generate_content_stream", None)
+        ):
             raise ConfigError(f"client takes a genai.Client, not {type(client).__name__}")
         self._made: RunVar[Any] = RunVar("client")
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[types.GenerateContentResponse]]:
         """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
 
-        Raises `ConfigError` for settings that `GenerateContentConfig` does not have or take, and for a request that says nothing.
+        Raises `ConfigError` for settings that `GenerateContentConfig` does not have or take, and
+        for a request that says nothing.
         """
         contents = to_contents(request.messages)
         if not contents:
@@ -71,13 +76,17 @@ class GoogleModel:
         return Opening(partial(self._open, contents, self._config(request)))
 
     async def aclose(self) -> None:
-        """Close the client that was made in this event loop, if any. The next call makes another one."""
+        """Close the client that was made in this event loop, if any. The next call makes another
+        one.
+        """
         made = self._made.get(None)
         if made is not None:
             self._made.set(None)
             await made.aclose()
 
-    async def _open(self, contents: Any, config: types.GenerateContentConfig) -> AsyncIterator[types.GenerateContentResponse]:
+    async def _open(
+        self, contents: Any, config: types.GenerateContentConfig
+    ) -> AsyncIterator[types.GenerateContentResponse]:
         client = self._given or self._made.get(None)
         if client is None:
             client = _client_from_environment()
@@ -92,13 +101,17 @@ class GoogleModel:
         known = self._config_type.model_fields
         unknown = [str(name) for name in config if name not in known]
         if unknown:
-            raise ConfigError(f"google-genai has no such settings: {', '.join(suggested(name, known) for name in unknown)}")
+            raise ConfigError(
+                f"google-genai has no such settings: {', '.join(suggested(name, known) for name in unknown)}"
+            )
         try:
             return self._config_type.model_validate(config)
         except ValidationError as error:
             first, *others = error.errors(include_url=False, include_input=False)
             more = f" (and {len(others)} more)" if others else ""
-            raise ConfigError(f"google-genai does not take {'.'.join(map(str, first['loc']))}: {first['msg']}{more}") from None
+            raise ConfigError(
+                f"google-genai does not take {'.'.join(map(str, first['loc']))}: {first['msg']}{more}"
+            ) from None
 
 
 # --- the SDK
@@ -123,7 +136,8 @@ def _client_from_environment() -> Any:
         return genai.Client(http_options=types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=1))).aio
     except Exception as error:
         raise ConfigError(
-            f"no Gemini client can be made from the environment: set GEMINI_API_KEY (or GOOGLE_API_KEY), or give client=. {describe(error)}"
+            "no Gemini client can be made from the environment: set GEMINI_API_KEY (or GOOGLE_API_KEY), or give"
+            f" client=. {describe(error)}"
         ) from error
 
 
@@ -133,9 +147,9 @@ def _client_from_environment() -> Any:
 def to_config(request: ModelRequest) -> dict[str, Any]:
     """Instructions, tools, tool choice and settings as the fields of a `GenerateContentConfig`.
 
-    The settings `tools` (server-side ones) and `tool_config` are added to what the request says; a schema in the settings goes before
-    the request's. Raises `ConfigError` for a setting
-    that is no setting here, and for a call that is required where there is no tool.
+    The settings `tools` (server-side ones) and `tool_config` are added to what the request says; a
+    schema in the settings goes before the request's. Raises `ConfigError` for a setting that is no
+    setting here, and for a call that is required where there is no tool.
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
@@ -147,7 +161,10 @@ def to_config(request: ModelRequest) -> dict[str, Any]:
     if request.instructions:
         config["system_instruction"] = valid(request.instructions)
     if request.tools:
-        config["tools"] = [{"function_declarations": [_declared(tool) for tool in request.tools]}, *(config.get("tools") or ())]
+        config["tools"] = [
+            {"function_declarations": [_declared(tool) for tool in request.tools]},
+            *(config.get("tools") or ()),
+        ]
         config["tool_config"] = _tool_config(config.get("tool_config"), request.tool_choice)
     elif request.tool_choice == "required":
         raise ConfigError("tool_choice is 'required', and the request has no tools")
@@ -155,7 +172,9 @@ def to_config(request: ModelRequest) -> dict[str, Any]:
 
 
 def _declared(tool: ToolSpec) -> dict[str, Any]:
-    """A function without parameters has no schema: the service takes no object without properties."""
+    """A function without parameters has no schema: the service takes no object without
+    properties.
+    """
     declared: dict[str, Any] = {"name": tool.name, "description": tool.description}
     if tool.parameters.get("properties"):
         declared["parameters_json_schema"] = to_plain(tool.parameters)
@@ -176,18 +195,24 @@ def _tool_config(given: object, choice: ToolChoice) -> dict[str, Any]:
 def to_contents(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """A neutral history as google contents that the service takes.
 
-    The results of a turn follow it in call order as one user content. A call without a result is answered by an error, and one whose
-    arguments were cut off has none: neither may stand in a history otherwise. Neighbours of one role become one content, what is
-    empty is left away, and half of a surrogate pair becomes U+FFFD.
+    The results of a turn follow it in call order as one user content. A call without a result is
+    answered by an error, and one whose arguments were cut off has none: neither may stand in a
+    history otherwise. Neighbours of one role become one content, what is empty is left away, and
+    half of a surrogate pair becomes U+FFFD.
 
-    `Reasoning("", signature)` signs the part that follows it, or an empty text where nothing follows. A signature that is not base64
-    is not Gemini's and is left away. Raises `ConfigError` for media without data or address.
+    `Reasoning("", signature)` signs the part that follows it, or an empty text where nothing
+    follows. A signature that is not base64 is not Gemini's and is left away. Raises `ConfigError`
+    for media without data or address.
     """
     contents: list[dict[str, Any]] = []
     for message in messages:
         match message:
             case UserMessage():
-                _add(contents, "user", [_media(one) if isinstance(one, Media) else {"text": valid(one.text)} for one in _full(message)])
+                _add(
+                    contents,
+                    "user",
+                    [_media(one) if isinstance(one, Media) else {"text": valid(one.text)} for one in _full(message)],
+                )
             case AssistantMessage():
                 _add(contents, "model", _said(message))
                 _add(contents, "user", _answered(message))
@@ -234,7 +259,9 @@ def _said(message: AssistantMessage) -> list[dict[str, Any]]:
 
 
 def _signs_nothing(signature: bytes | None) -> list[dict[str, Any]]:
-    """The service puts a signature on an empty text where it closes a turn, and wants it back there."""
+    """The service puts a signature on an empty text where it closes a turn, and wants it back
+    there.
+    """
     return [] if signature is None else [{"text": "", "thought_signature": signature}]
 
 

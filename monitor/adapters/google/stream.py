@@ -1,13 +1,16 @@
-"""google-genai: `GenerateContentResponse` objects of `generate_content_stream` and `send_message_stream` as chunks.
+"""google-genai: `GenerateContentResponse` objects of `generate_content_stream` and
+`send_message_stream` as chunks.
 
 Two things that the SDK does by itself inside one stream matter to whoever watches it:
 
-- **Automatic function calling** runs the caller's tools and sends further requests (on by default where `tools` holds a
-  Python function). Turns, results and limits cannot be watched then, so the first chunk of the second request is refused
-  with an `AdapterError` that names the line to set. It is known by the call history that the SDK attaches, and by another
-  response id after a turn that ended with calls. (The tools of the first turn have run by then: nothing shows it earlier.)
-- **Automatic continuation** resumes a cut or checkpointed answer with a further request (on by default). It is one answer,
-  whose text goes on and whose usage the SDK adds up, so it is let through and counted in `GoogleAdapter.requests`.
+- **Automatic function calling** runs the caller's tools and sends further requests (on by default
+  where `tools` holds a Python function). Turns, results and limits cannot be watched then, so the
+  first chunk of the second request is refused with an `AdapterError` that names the line to set. It
+  is known by the call history that the SDK attaches, and by another response id after a turn that
+  ended with calls. (The tools of the first turn have run by then: nothing shows it earlier.)
+- **Automatic continuation** resumes a cut or checkpointed answer with a further request (on by
+  default). It is one answer, whose text goes on and whose usage the SDK adds up, so it is let
+  through and counted in `GoogleAdapter.requests`.
 """
 
 from __future__ import annotations
@@ -50,28 +53,34 @@ _COUNTS: Final = (
 )
 
 _AFC_REFUSED: Final = (
-    "google-genai ran tools by itself and sent another request inside this stream (automatic function calling), so turns, tool results "
-    "and limits cannot be watched. Set config=types.GenerateContentConfig("
-    "automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True), ...) and run the tools in your own loop"
+    "google-genai ran tools by itself and sent another request inside this stream (automatic function calling), so"
+    " turns, tool results and limits cannot be watched. Set"
+    " config=types.GenerateContentConfig(automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),"
+    " ...) and run the tools in your own loop"
 )
 
 
 class GoogleAdapter:
-    """Reads one stream of google-genai. Only the first candidate is read; server-side tools, media and citations are passed over.
+    """Reads one stream of google-genai. Only the first candidate is read; server-side tools, media
+    and citations are passed over.
 
     `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`.
 
-    A signature comes as a `ReasoningDelta` just before the text or call that it belongs to, with the thought where it belongs to one.
-    A call whose arguments are streamed comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`.
-    One that is cut off in the middle (the stream ends, or the turn ends for a reason other than STOP) becomes a `ToolCall` whose
-    `arguments` is the text so far, a `str`: half a call must not look like a whole one.
+    A signature comes as a `ReasoningDelta` just before the text or call that it belongs to, with
+    the thought where it belongs to one. A call whose arguments are streamed comes as
+    `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`. One that is cut
+    off in the middle (the stream ends, or the turn ends for a reason other than STOP) becomes a
+    `ToolCall` whose `arguments` is the text so far, a `str`: half a call must not look like a whole
+    one.
     """
 
     def __init__(self, stream: int = 0) -> None:
         self.needs_finish = True
         self.drains = True
         self.requests = 1
-        """Requests that the stream is known to be made of: 1, and one more for each continuation that changed the response id."""
+        """Requests that the stream is known to be made of: 1, and one more for each continuation
+        that changed the response id.
+        """
         self._stream = stream
         self._calls = 0
         self._pending: StreamedCall | None = None
@@ -80,12 +89,16 @@ class GoogleAdapter:
         self._checkpointed = False
         self._response_id: object = None
         self._plain_id: object = _NOBODY
-        """The response whose plain text needs no second look: none before its first chunk and after its finish."""
+        """The response whose plain text needs no second look: none before its first chunk and after
+        its finish.
+        """
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else: most of a stream, so it is told quickly.
+        """The text of an object that is one piece of visible text and nothing else: most of a
+        stream, so it is told quickly.
 
-        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half the time.
+        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half
+        the time.
         """
         try:
             fields = cast("Any", item).__dict__
@@ -113,7 +126,8 @@ class GoogleAdapter:
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one `GenerateContentResponse`, in order.
 
-        Raises `AdapterError` for an object that is no such response or is broken, and where the SDK ran tools by itself.
+        Raises `AdapterError` for an object that is no such response or is broken, and where the SDK
+        ran tools by itself.
         """
         words = self.plain_text(item)
         if words is not None:
@@ -126,14 +140,17 @@ class GoogleAdapter:
             raise AdapterError(f"{_name(item)} is no readable GenerateContentResponse: {error!r}") from error
 
     def finish(self) -> Sequence[Chunk]:
-        """A streamed call that the end of the stream cut off; see the class. No `TurnFinished`: one that is missing stays missing."""
+        """A streamed call that the end of the stream cut off; see the class. No `TurnFinished`: one
+        that is missing stays missing.
+        """
         return tuple(self._end_call(cut_off=True))
 
     def responses(self, source: object) -> Sequence[Any]:
         """The transport's response, found behind the suspended generators.
 
-        The SDK gives no handle on it, and neither `break` nor `aclose()` of its stream reaches it. Only CPython tells what a
-        suspended generator holds; elsewhere, and if the SDK's insides change, nothing is found and the stream is drained.
+        The SDK gives no handle on it, and neither `break` nor `aclose()` of its stream reaches it.
+        Only CPython tells what a suspended generator holds; elsewhere, and if the SDK's insides
+        change, nothing is found and the stream is drained.
         """
         return held_behind(source, _response_of)
 
@@ -145,7 +162,11 @@ class GoogleAdapter:
         if not hasattr(item, "candidates"):
             raise AdapterError(f"expected a GenerateContentResponse of google-genai, not {_name(item)}")
         candidate = _first_candidate(_listed(item, "candidates"))
-        parts = [] if candidate is None else [part for part in _listed(getattr(candidate, "content", None), "parts") if part is not None]
+        parts = (
+            []
+            if candidate is None
+            else [part for part in _listed(getattr(candidate, "content", None), "parts") if part is not None]
+        )
         self._look_for_hidden_requests(item, candidate, parts)
         for part in parts:
             yield from self._part(part)
@@ -222,11 +243,18 @@ class GoogleAdapter:
         yield ToolCall(pending.id, pending.name, arguments, pending.raw)
 
     def _usage(self, metadata: Mapping[str, object]) -> UsageReport | None:
-        """The running totals if they grew. Later chunks may lack a field that earlier ones had, so fields are merged."""
+        """The running totals if they grew. Later chunks may lack a field that earlier ones had, so
+        fields are merged.
+        """
         grew = False
         counts = self._counts
         for index, count in enumerate([metadata[field] for field in _COUNTS]):
-            if count is not None and type(count) is int and count >= 0 and ((known := counts[index]) is None or count > known):
+            if (
+                count is not None
+                and type(count) is int
+                and count >= 0
+                and ((known := counts[index]) is None or count > known)
+            ):
                 counts[index] = count
                 grew = True
         if not grew:

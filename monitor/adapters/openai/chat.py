@@ -1,4 +1,6 @@
-"""`ChatCompletionChunk` objects as chunks: OpenAI's, and what the many compatible servers make of them."""
+"""`ChatCompletionChunk` objects as chunks: OpenAI's, and what the many compatible servers make of
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _FINISH_CLASSES: Final = {
     "repetition_truncation": FinishReason.REPETITION,
     "malformed_function_call": FinishReason.MALFORMED,
 }
-"""In lower case. Every other word (`stop`, `tool_calls`, `eos`, ...) says that the model was done."""
+"""In lower case. Every other word (`stop`, `tool_calls`, `eos`, ...) says that the model was
+done.
+"""
 
 _FAILURES: Final = {
     "error": "server_error",
@@ -47,8 +51,8 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 class ChatReader:
     """Reads one stream. Only the first choice is read.
 
-    A call is complete when the turn is finished, since fragments may interleave. One whose text is no JSON object by then, or by the end
-    of the stream, has that text as its arguments.
+    A call is complete when the turn is finished, since fragments may interleave. One whose text is
+    no JSON object by then, or by the end of the stream, has that text as its arguments.
     """
 
     def __init__(self, stream: int) -> None:
@@ -110,7 +114,11 @@ class ChatReader:
                 yield TextDelta(words)
             elif kind == "thinking":
                 thought = get(part, "thinking")
-                pieces = [thought] if isinstance(thought, str) else [text_at(one, "text") or "" for one in list_at(part, "thinking")]
+                pieces = (
+                    [thought]
+                    if isinstance(thought, str)
+                    else [text_at(one, "text") or "" for one in list_at(part, "thinking")]
+                )
                 if any(pieces):
                     yield ReasoningDelta("".join(pieces))
 
@@ -144,10 +152,12 @@ class ChatReader:
     def _call_of(self, index: int | None, id_: str | None, name: str | None) -> PendingCall | None:
         """The call that a fragment goes on with; `None`: it begins another one.
 
-        The index tells, as OpenAI numbers them. A server that numbers every call 0, or none, is known by another id together with a
-        name, or by a name after a call that is whole.
+        The index tells, as OpenAI numbers them. A server that numbers every call 0, or none, is
+        known by another id together with a name, or by a name after a call that is whole.
         """
-        known = self._at.get(index) if index is not None else self._by_id(id_) or (self._calls[-1] if self._calls else None)
+        known = (
+            self._at.get(index) if index is not None else self._by_id(id_) or (self._calls[-1] if self._calls else None)
+        )
         if known is None or name is None:
             return known
         if id_ is not None and known.given is not None:
@@ -169,7 +179,9 @@ class ChatReader:
     def _finish(self, word: str) -> Iterator[Chunk]:
         finish_reason = _FINISH_CLASSES.get(word.lower(), FinishReason.DONE)
         if word.lower() in _FAILURES:
-            raise ReportedFailure(reported(_FAILURES[word.lower()], f"the service ended the answer with finish reason {word!r}"))
+            raise ReportedFailure(
+                reported(_FAILURES[word.lower()], f"the service ended the answer with finish reason {word!r}")
+            )
         if word == "model_context_window_exceeded" and not self.heard and not self._calls:
             raise ReportedFailure(reported(word, f"the prompt does not fit: finish reason {word!r}"))
         yield from self._end_calls(cut_off=finish_reason is not FinishReason.DONE)

@@ -1,6 +1,8 @@
-"""Which kind of failure an exception of the OpenAI SDK is, or of a transport under it, or an error that a service reports in its stream.
+"""Which kind of failure an exception of the OpenAI SDK is, or of a transport under it, or an error
+that a service reports in its stream.
 
-The SDK talks to many services. OpenAI's own say it by a code; the others by an HTTP status and in words.
+The SDK talks to many services. OpenAI's own say it by a code; the others by an HTTP status and in
+words.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ def classify(error: BaseException) -> ModelError:
     return ModelError(ErrorKind.UNKNOWN, message_of(error))
 
 
-def reported(code: object, message: object, *, type_: object = None, otherwise: str = "the service reported an error") -> ModelError:
+def reported(
+    code: object, message: object, *, type_: object = None, otherwise: str = "the service reported an error"
+) -> ModelError:
     """An error that a service reports inside a stream, where there is no status."""
     said = message if isinstance(message, str) and message else otherwise
     number = _number(code)
@@ -120,7 +124,9 @@ def _api_error(error: BaseException, status: int | None) -> ModelError:
     delay = header_delay_s(attribute(attribute(error, "response"), "headers"))
     if delay is None and kind is ErrorKind.RATE_LIMITED:
         delay = _said_delay_s(message)
-    return ModelError(kind, message, delay, status if status is not None else _number(code), _word(code) or _word(type_))
+    return ModelError(
+        kind, message, delay, status if status is not None else _number(code), _word(code) or _word(type_)
+    )
 
 
 def _body(error: BaseException) -> Mapping[Any, Any]:

@@ -1,7 +1,8 @@
 """A neutral history in the words of OpenAI's two APIs, as plain data that the services take.
 
-The results of a turn follow it in call order. A call without a result is answered by an error, and one whose arguments were cut off has
-none: neither may stand in a history otherwise. What is empty is left away, and half of a surrogate pair becomes U+FFFD.
+The results of a turn follow it in call order. A call without a result is answered by an error, and
+one whose arguments were cut off has none: neither may stand in a history otherwise. What is empty
+is left away, and half of a surrogate pair becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _ANSWERS: Final = {
     "shell_call": "shell_call_output",
     "apply_patch_call": "apply_patch_call_output",
 }
-"""Calls of OpenAI's own tools that the caller carries out, and the item that answers each in words."""
+"""Calls of OpenAI's own tools that the caller carries out, and the item that answers each in
+words.
+"""
 
 _UNANSWERABLE: Final = frozenset({"computer_call", "tool_search_call"})
 """The same, of which the answer is no text: without it the call may not stand in a history."""
@@ -39,7 +42,8 @@ _UNANSWERABLE: Final = frozenset({"computer_call", "tool_search_call"})
 
 
 def to_messages(messages: Iterable[Message], *, send_reasoning: bool = False) -> list[dict[str, Any]]:
-    """As `messages` of a chat completion. `send_reasoning`: the thinking goes back as `reasoning_content`.
+    """As `messages` of a chat completion. `send_reasoning`: the thinking goes back as
+    `reasoning_content`.
 
     Raises `ConfigError` for media that cannot be sent.
     """
@@ -101,10 +105,11 @@ def _chat_part(piece: Text | Media) -> dict[str, Any]:
 
 
 def to_input(messages: Iterable[Message], *, stored: bool = False) -> list[dict[str, Any]]:
-    """As `input` of a response. Reasoning goes back with its encrypted content, or by its id where the service has `stored` it.
+    """As `input` of a response. Reasoning goes back with its encrypted content, or by its id where
+    the service has `stored` it.
 
-    Thinking without either is left away, and so is that which nothing follows: the service refuses it alone.
-    Raises `ConfigError` for media that cannot be sent.
+    Thinking without either is left away, and so is that which nothing follows: the service refuses
+    it alone. Raises `ConfigError` for media that cannot be sent.
     """
     items: list[dict[str, Any]] = []
     for message in messages:
@@ -166,7 +171,9 @@ class _Turn:
 
     def _item(self, item: dict[str, Any]) -> None:
         kind, call_id = item.get("type"), item.get("call_id")
-        calls = isinstance(call_id, str) and any(isinstance(one, ToolCall) and one.id == call_id for one in self._message.content)
+        calls = isinstance(call_id, str) and any(
+            isinstance(one, ToolCall) and one.id == call_id for one in self._message.content
+        )
         if calls:
             self._own[str(call_id)] = str(kind)
         if not calls or kind not in _UNANSWERABLE:
@@ -203,7 +210,12 @@ class _Turn:
             yield {"type": _ANSWERS[own], "call_id": call_id, "output": output}
         elif own == "apply_patch_call":
             failed = any(result.id == call.id and result.is_error for result in self._message.results)
-            yield {"type": _ANSWERS[own], "call_id": call_id, "status": "failed" if failed else "completed", "output": answer}
+            yield {
+                "type": _ANSWERS[own],
+                "call_id": call_id,
+                "status": "failed" if failed else "completed",
+                "output": answer,
+            }
         elif own in _ANSWERS:
             yield {"type": _ANSWERS[own], "call_id": call_id, "output": answer}
 

@@ -1,6 +1,8 @@
-"""OpenAI's models, and those of compatible servers, through the OpenAI SDK, as a `Model`: by chat completions or by responses.
+"""OpenAI's models, and those of compatible servers, through the OpenAI SDK, as a `Model`: by chat
+completions or by responses.
 
-`to_chat` and `to_response` say a neutral request in the SDK's words, as plain data; they need no SDK and send nothing.
+`to_chat` and `to_response` say a neutral request in the SDK's words, as plain data; they need no
+SDK and send nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class _Model:
         self._made: RunVar[Any] = RunVar("client")
 
     async def aclose(self) -> None:
-        """Close the client that was made in this event loop, if any. The next call makes another one."""
+        """Close the client that was made in this event loop, if any. The next call makes another
+        one.
+        """
         made = self._made.get(None)
         if made is not None:
             self._made.set(None)
@@ -77,17 +81,21 @@ class _Model:
 
 
 class OpenAIModel(_Model):
-    """A model by chat completions: OpenAI's own, and those of the many compatible servers. Each call is one request.
+    """A model by chat completions: OpenAI's own, and those of the many compatible servers. Each
+    call is one request.
 
-    `client`: an `openai.AsyncOpenAI`, with the `base_url` of a compatible server where it is one; it stays yours, with its `max_retries`
-    (2 if you do not say 0), and you close it. Without one, a client without retries is made from the environment (`OPENAI_API_KEY`, and
-    `OPENAI_BASE_URL`) at the first call of each event loop; `aclose()` closes that of the running loop.
+    `client`: an `openai.AsyncOpenAI`, with the `base_url` of a compatible server where it is one;
+    it stays yours, with its `max_retries` (2 if you do not say 0), and you close it. Without one, a
+    client without retries is made from the environment (`OPENAI_API_KEY`, and `OPENAI_BASE_URL`) at
+    the first call of each event loop; `aclose()` closes that of the running loop.
 
-    `send_reasoning`: the model's thinking goes back to it as `reasoning_content`. DeepSeek's and Kimi's thinking models want it where they
-    call tools; the other servers do not, and some refuse it.
+    `send_reasoning`: the model's thinking goes back to it as `reasoning_content`. DeepSeek's and
+    Kimi's thinking models want it where they call tools; the other servers do not, and some refuse
+    it.
 
-    `settings` of a request are the parameters of `chat.completions.create`, `extra_body` included. Usage is asked for; a server that does
-    not take `stream_options` is spared it by the setting `stream_options=None`.
+    `settings` of a request are the parameters of `chat.completions.create`, `extra_body` included.
+    Usage is asked for; a server that does not take `stream_options` is spared it by the setting
+    `stream_options=None`.
     """
 
     form: ClassVar[Form] = "openai-chat"
@@ -100,24 +108,30 @@ class OpenAIModel(_Model):
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[Any]]:
         """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
 
-        Raises `ConfigError` for settings that the SDK does not have, and for a request that says nothing or contradicts itself.
+        Raises `ConfigError` for settings that the SDK does not have, and for a request that says
+        nothing or contradicts itself.
         """
         parameters = to_chat(request, send_reasoning=self._send_reasoning)
         _check(parameters, _parameters("chat.completions", "AsyncCompletions"))
         return Opening(partial(self._open, parameters))
 
     async def _open(self, parameters: Mapping[str, Any]) -> AsyncIterator[Any]:
-        stream: AsyncIterator[Any] = await self._client().chat.completions.create(model=self._model, stream=True, **parameters)
+        stream: AsyncIterator[Any] = await self._client().chat.completions.create(
+            model=self._model, stream=True, **parameters
+        )
         return stream
 
 
 class OpenAIResponsesModel(_Model):
-    """A model by OpenAI's responses API. Each call is one request, with the whole history: nothing is stored by the service.
+    """A model by OpenAI's responses API. Each call is one request, with the whole history: nothing
+    is stored by the service.
 
-    Reasoning therefore comes back to the service as encrypted content, which reasoning models (o1 and later, gpt-5 and later, known by
-    their names) are asked for; the setting `include` decides it otherwise. With the setting `store=True` it goes back by its id.
+    Reasoning therefore comes back to the service as encrypted content, which reasoning models (o1
+    and later, gpt-5 and later, known by their names) are asked for; the setting `include` decides
+    it otherwise. With the setting `store=True` it goes back by its id.
 
-    `client` as for `OpenAIModel`. `settings` of a request are the parameters of `responses.create`; its `tools` are added to the request's.
+    `client` as for `OpenAIModel`. `settings` of a request are the parameters of `responses.create`;
+    its `tools` are added to the request's.
     """
 
     form: ClassVar[Form] = "openai-responses"
@@ -126,7 +140,8 @@ class OpenAIResponsesModel(_Model):
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[Any]]:
         """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
 
-        Raises `ConfigError` for settings that the SDK does not have, and for a request that says nothing or contradicts itself.
+        Raises `ConfigError` for settings that the SDK does not have, and for a request that says
+        nothing or contradicts itself.
         """
         parameters = to_response(request, encrypted=_REASONS.match(self._model) is not None)
         _check(parameters, _parameters("responses", "AsyncResponses"))
@@ -141,9 +156,11 @@ class OpenAIResponsesModel(_Model):
 
 
 def to_chat(request: ModelRequest, *, send_reasoning: bool = False) -> dict[str, Any]:
-    """Messages, instructions, tools, tool choice and settings as the parameters of `chat.completions.create`.
+    """Messages, instructions, tools, tool choice and settings as the parameters of
+    `chat.completions.create`.
 
-    Raises `ConfigError` for a setting that is no setting here, a call that is required where there is no tool, and no messages.
+    Raises `ConfigError` for a setting that is no setting here, a call that is required where there
+    is no tool, and no messages.
     """
     messages = to_messages(request.messages, send_reasoning=send_reasoning)
     parameters = _settings(request, nothing=not messages)
@@ -160,7 +177,9 @@ def to_chat(request: ModelRequest, *, send_reasoning: bool = False) -> dict[str,
 
 
 def to_response(request: ModelRequest, *, encrypted: bool = True) -> dict[str, Any]:
-    """The same as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a form that can be sent back."""
+    """The same as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a
+    form that can be sent back.
+    """
     stored = request.settings.get("store") is True
     items = to_input(request.messages, stored=stored)
     parameters = {"store": False, **_settings(request, nothing=not items), "input": items}
@@ -170,7 +189,8 @@ def to_response(request: ModelRequest, *, encrypted: bool = True) -> dict[str, A
         del parameters["include"]
     if request.instructions:
         parameters["instructions"] = valid(request.instructions)
-    # Unless it is told otherwise, the API turns a schema into a strict one, and refuses it where it cannot.
+    # Unless it is told otherwise, the API turns a schema into a strict one, and refuses it where it
+    # cannot.
     functions = [{"type": "function", **_declared(tool), "strict": False} for tool in request.tools]
     return parameters | _tools(request, functions)
 

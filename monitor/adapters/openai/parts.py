@@ -1,7 +1,8 @@
-"""What both wire formats of the OpenAI SDK have in common: reading its objects, tool calls in pieces, and counts of tokens.
+"""What both wire formats of the OpenAI SDK have in common: reading its objects, tool calls in
+pieces, and counts of tokens.
 
-The SDK builds its objects without validating them, so a field may be missing, or of any type; what compatible servers add is an attribute
-too, with plain data in it.
+The SDK builds its objects without validating them, so a field may be missing, or of any type; what
+compatible servers add is an attribute too, with plain data in it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def name_of(value: object) -> str:
 
 
 class PendingCall:
-    """A tool call while its arguments are being written. `id` is the one that it goes by; `given` the provider's, where there is one."""
+    """A tool call while its arguments are being written. `id` is the one that it goes by; `given`
+    the provider's, where there is one.
+    """
 
     def __init__(self, id_: str, name: str, raw: object, *, given: str | None) -> None:
         self.id = id_
@@ -75,7 +78,9 @@ class PendingCall:
         return ToolCallDelta(self.id, name, piece)
 
     def ended(self, *, cut_off: bool) -> ToolCall:
-        """`cut_off`: the model did not come to the end; what it wrote may be whole all the same, because JSON says where it ends."""
+        """`cut_off`: the model did not come to the end; what it wrote may be whole all the same,
+        because JSON says where it ends.
+        """
         text = self.text
         if self.custom:
             arguments: Any = text if cut_off else {"input": text}
@@ -85,7 +90,9 @@ class PendingCall:
 
 
 def arguments_of(text: str) -> Any:
-    """The JSON object; the text itself where it is none. Nothing at all is how some servers say that there are no arguments."""
+    """The JSON object; the text itself where it is none. Nothing at all is how some servers say
+    that there are no arguments.
+    """
     if not text.strip():
         return {}
     try:
@@ -96,7 +103,9 @@ def arguments_of(text: str) -> Any:
 
 
 class Tokens:
-    """The counts of one response. They never shrink, and a field that a later report lacks keeps its value."""
+    """The counts of one response. They never shrink, and a field that a later report lacks keeps
+    its value.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

@@ -26,7 +26,9 @@ _BUILT_IN: Final = {
     "computer_call": ("computer", "action"),
     "tool_search_call": ("tool_search", "arguments"),
 }
-"""Tools of OpenAI's own that the caller may have to carry out: the name that their calls get, and their arguments."""
+"""Tools of OpenAI's own that the caller may have to carry out: the name that their calls get, and
+their arguments.
+"""
 
 _BESIDE: Final = ("caller", "namespace")
 """Fields of a call that the service wants back, besides its name and arguments."""
@@ -41,8 +43,8 @@ _NOT_SENT_BACK: Final = frozenset({"image_generation_call", "message", "reasonin
 class ResponsesReader:
     """Reads one stream.
 
-    What the service wants back comes as the signature of a `ReasoningDelta`: a reasoning item after its text, the phase of a message
-    before it, an item of a server-side tool by itself.
+    What the service wants back comes as the signature of a `ReasoningDelta`: a reasoning item after
+    its text, the phase of a message before it, an item of a server-side tool by itself.
     """
 
     def __init__(self, stream: int) -> None:
@@ -132,7 +134,9 @@ class ResponsesReader:
         return call
 
     def _pending(self, event: object, item_id: str | None) -> PendingCall | None:
-        """By its place in the output, which is the same in every event; some services give an item another id in each."""
+        """By its place in the output, which is the same in every event; some services give an item
+        another id in each.
+        """
         index = index_at(event, "output_index")
         known = self._calls.get(index) if index is not None else None
         return known or (self._calls.get(item_id) if item_id is not None else None)
@@ -188,7 +192,9 @@ class ResponsesReader:
         self._thought = False
         fields = {"id": text_at(item, "id"), "encrypted_content": text_at(item, "encrypted_content")}
         if any(fields.values()):
-            yield ReasoningDelta("", mark({"reasoning": {name: value for name, value in fields.items() if value is not None}}))
+            yield ReasoningDelta(
+                "", mark({"reasoning": {name: value for name, value in fields.items() if value is not None}})
+            )
 
     # --- the end
 
@@ -199,7 +205,11 @@ class ResponsesReader:
 
     def _incomplete(self, event: object) -> Iterator[Chunk]:
         reason = text_at(get(get(event, "response"), "incomplete_details"), "reason")
-        return self._over(event, _INCOMPLETE.get(reason or "", FinishReason.LENGTH), f"incomplete: {reason}" if reason else "incomplete")
+        return self._over(
+            event,
+            _INCOMPLETE.get(reason or "", FinishReason.LENGTH),
+            f"incomplete: {reason}" if reason else "incomplete",
+        )
 
     def _over(self, event: object, finish_reason: FinishReason, word: str) -> Iterator[Chunk]:
         yield from self._end_calls()

@@ -1,8 +1,9 @@
-"""The OpenAI SDK: `ChatCompletionChunk` objects and events of the responses API as chunks, also from the SDK's helper streams, and from
-compatible servers.
+"""The OpenAI SDK: `ChatCompletionChunk` objects and events of the responses API as chunks, also
+from the SDK's helper streams, and from compatible servers.
 
-The SDK makes its objects without validating them, and does not raise where a response `failed`, is `incomplete`, or where an `error` event
-comes: those end the stream like any other. Here the first and the last are failures of the model call.
+The SDK makes its objects without validating them, and does not raise where a response `failed`, is
+`incomplete`, or where an `error` event comes: those end the stream like any other. Here the first
+and the last are failures of the model call.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ class _Reader(Protocol):
 
 
 class OpenAIAdapter:
-    """Reads one stream of the OpenAI SDK; the first object tells which of the two APIs it is. Only the first choice is read; server-side
-    tools, audio and annotations are passed over.
+    """Reads one stream of the OpenAI SDK; the first object tells which of the two APIs it is. Only
+    the first choice is read; server-side tools, audio and annotations are passed over.
 
     `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`.
 
-    A call comes as `ToolCallDelta` pieces that join to the text that the model wrote, and then as one `ToolCall`. One whose text is no
-    JSON object, because it was cut off or badly written, has that text as its `arguments`, a `str`.
-    A refusal is text, and the turn is blocked. What the service wants back beside text and calls (reasoning items with their encrypted
-    content, phases, Gemini's thought signatures) is the signature of a `ReasoningDelta`.
+    A call comes as `ToolCallDelta` pieces that join to the text that the model wrote, and then as
+    one `ToolCall`. One whose text is no JSON object, because it was cut off or badly written, has
+    that text as its `arguments`, a `str`. A refusal is text, and the turn is blocked. What the
+    service wants back beside text and calls (reasoning items with their encrypted content, phases,
+    Gemini's thought signatures) is the signature of a `ReasoningDelta`.
     """
 
     def __init__(self, stream: int = 0) -> None:
@@ -50,9 +52,11 @@ class OpenAIAdapter:
         self._chat = ChatReader(stream)
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else: most of a stream, so it is told quickly.
+        """The text of an object that is one piece of visible text and nothing else: most of a
+        stream, so it is told quickly.
 
-        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half the time.
+        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half
+        the time.
         """
         try:
             fields = cast("Any", item).__dict__
@@ -88,7 +92,8 @@ class OpenAIAdapter:
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one `ChatCompletionChunk` or event, in order.
 
-        Raises `AdapterError` for an object that is neither or is broken, and `ReportedFailure` where it says that the call failed.
+        Raises `AdapterError` for an object that is neither or is broken, and `ReportedFailure`
+        where it says that the call failed.
         """
         words = self.plain_text(item)
         if words is not None:
@@ -101,11 +106,15 @@ class OpenAIAdapter:
             raise AdapterError(f"{name_of(item)} is no readable object of an OpenAI stream: {error!r}") from error
 
     def finish(self) -> Sequence[Chunk]:
-        """A call that the end of the stream cut off; see the class. No `TurnFinished`: one that is missing stays missing."""
+        """A call that the end of the stream cut off; see the class. No `TurnFinished`: one that is
+        missing stays missing.
+        """
         return tuple(self._reader.finish()) if self._reader is not None else ()
 
     def responses(self, source: object) -> Sequence[Any]:
-        """The SDK's stream behind a generator of the caller's own, whose `aclose()` does not reach it."""
+        """The SDK's stream behind a generator of the caller's own, whose `aclose()` does not reach
+        it.
+        """
         return held_behind(source, _stream_of)
 
     def classify(self, error: BaseException) -> ModelError:
@@ -133,4 +142,8 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 def _stream_of(held: object) -> object:
     kind = type(held)
-    return held if kind.__module__.partition(".")[0] == "openai" and hasattr(kind, "__anext__") and closable(held) else None
+    return (
+        held
+        if kind.__module__.partition(".")[0] == "openai" and hasattr(kind, "__anext__") and closable(held)
+        else None
+    )

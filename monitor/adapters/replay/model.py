@@ -22,19 +22,24 @@ class ReplayAdapter(ChunkAdapter):
 
 
 class ReplayModel:
-    """Plays a recorded run: each call of `stream` is answered by the next recorded turn, whatever the request says.
+    """Plays a recorded run: each call of `stream` is answered by the next recorded turn, whatever
+    the request says.
 
-    Recorded tool results are left out, because the run that asks makes its own. `cut` and `pace` are those of `ReplayStream`.
+    Recorded tool results are left out, because the run that asks makes its own. `cut` and `pace`
+    are those of `ReplayStream`.
 
-    A call for more turns than were recorded fails with an `EOFError` that says so. Raises `AdapterError`, which names file and line,
-    for what cannot be read, and `OSError` for a file that is not there.
+    A call for more turns than were recorded fails with an `EOFError` that says so. Raises
+    `AdapterError`, which names file and line, for what cannot be read, and `OSError` for a file
+    that is not there.
     """
 
     adapter: ClassVar[AdapterFactory] = ReplayAdapter
 
     def __init__(self, path: str | PathLike[str], *, cut: ReplayCut | None = None, pace: float | None = None) -> None:
         self.name = f"replay:{path}"
-        self.turns = [[record for record in turn if not isinstance(record.chunk, ToolResult)] for turn in read_turns(path)]
+        self.turns = [
+            [record for record in turn if not isinstance(record.chunk, ToolResult)] for turn in read_turns(path)
+        ]
         """The recorded turns."""
         self.calls = 0
         """How often the model was called."""

@@ -1,9 +1,11 @@
-"""Recorded chunks: a file of them, and a stream that plays them again in other pieces and at another pace.
+"""Recorded chunks: a file of them, and a stream that plays them again in other pieces and at
+another pace.
 
-The file is JSONL, one chunk a line with the second at which it came: `{"at": 0.25, "chunk": {"type": "text_delta", "text": "hi"}}`.
-Who writes one by hand may leave the time away, `{"type": "text_delta", "text": "hi"}`: such a chunk came with the one before.
-A line `{"type": "turn"}` (what else it holds is a note) says that a turn of the model begins. Without such lines a turn ends with its
-`turn_finished`.
+The file is JSONL, one chunk a line with the second at which it came: `{"at": 0.25, "chunk":
+{"type": "text_delta", "text": "hi"}}`. Who writes one by hand may leave the time away, `{"type":
+"text_delta", "text": "hi"}`: such a chunk came with the one before. A line `{"type": "turn"}` (what
+else it holds is a note) says that a turn of the model begins. Without such lines a turn ends with
+its `turn_finished`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, Turn
 from monitor.errors import AdapterError, ConfigError
 
 ReplayCut: TypeAlias = int | Sequence[int] | Callable[[], int]
-"""Sizes in code points: one size, sizes that are gone through again and again, or a function that is asked for each piece."""
+"""Sizes in code points: one size, sizes that are gone through again and again, or a function that
+is asked for each piece.
+"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,13 +42,15 @@ class RecordedChunk:
 def read_chunks(path: str | PathLike[str]) -> list[RecordedChunk]:
     """The chunks of a recorded file. Blank lines are passed over.
 
-    Raises `AdapterError`, which names file and line, for a line that is no recorded chunk, and `OSError` for a file that cannot be read.
+    Raises `AdapterError`, which names file and line, for a line that is no recorded chunk, and
+    `OSError` for a file that cannot be read.
     """
     return [record for record in _read(path) if record is not None]
 
 
 def read_turns(path: str | PathLike[str]) -> list[list[RecordedChunk]]:
-    """The chunks of a recorded file, turn by turn. The last turn may be unfinished, and with `turn` lines any other too.
+    """The chunks of a recorded file, turn by turn. The last turn may be unfinished, and with `turn`
+    lines any other too.
 
     Raises as `read_chunks` does.
     """
@@ -75,7 +81,9 @@ def _read(path: str | PathLike[str]) -> list[RecordedChunk | None]:
 
 
 def write_chunks(path: str | PathLike[str], records: Iterable[RecordedChunk]) -> None:
-    """Write `records` as `read_chunks` reads them; the same records give the same bytes. Raises `OSError`."""
+    """Write `records` as `read_chunks` reads them; the same records give the same bytes. Raises
+    `OSError`.
+    """
     with Path(path).open("w", encoding="ascii", newline="\n") as file:
         for record in records:
             line = {"at": record.at_s, "chunk": chunk_codec.to_dict(record.chunk)}
@@ -105,13 +113,15 @@ def _parsed(line: bytes, where: str, before_s: float) -> RecordedChunk | None:
 class ReplayStream:
     """Recorded chunks as an async stream.
 
-    `cut`: `None` leaves text, reasoning and arguments in the pieces that were recorded; otherwise neighbouring pieces of one
-    channel are joined and cut anew. A new piece comes when its last code point came.
-    `pace`: `None` never waits (and never suspends); otherwise a factor of the recorded times: 1 as recorded, 0.5 twice as fast.
-    Bare chunks count as recorded at second 0.
+    `cut`: `None` leaves text, reasoning and arguments in the pieces that were recorded; otherwise
+    neighbouring pieces of one channel are joined and cut anew. A new piece comes when its last code
+    point came. `pace`: `None` never waits (and never suspends); otherwise a factor of the recorded
+    times: 1 as recorded, 0.5 twice as fast. Bare chunks count as recorded at second 0.
     """
 
-    def __init__(self, records: Iterable[RecordedChunk | Chunk], *, cut: ReplayCut | None = None, pace: float | None = None) -> None:
+    def __init__(
+        self, records: Iterable[RecordedChunk | Chunk], *, cut: ReplayCut | None = None, pace: float | None = None
+    ) -> None:
         if pace is not None and not (math.isfinite(pace) and pace >= 0):
             raise ConfigError(f"pace must be None or a factor of at least 0, not {pace!r}")
         timed = (record if isinstance(record, RecordedChunk) else RecordedChunk(0.0, record) for record in records)
@@ -191,7 +201,9 @@ def _channel(chunk: Chunk) -> tuple[Any, ...] | None:
 
 
 def _in_pieces(run: Sequence[RecordedChunk], sizes: Iterator[int]) -> Iterator[RecordedChunk]:
-    """One run of deltas as pieces of the sizes asked for; a run without text stays one empty delta."""
+    """One run of deltas as pieces of the sizes asked for; a run without text stays one empty
+    delta.
+    """
     text = "".join(_text(record.chunk) for record in run)
     arrivals = _Arrivals(run)
     start = 0
@@ -202,7 +214,9 @@ def _in_pieces(run: Sequence[RecordedChunk], sizes: Iterator[int]) -> Iterator[R
 
 
 class _Arrivals:
-    """When the code points of a run had come. Asked with growing ends, so it goes through the run once."""
+    """When the code points of a run had come. Asked with growing ends, so it goes through the run
+    once.
+    """
 
     def __init__(self, run: Sequence[RecordedChunk]) -> None:
         self._rest = iter(run)
@@ -225,7 +239,9 @@ def _text(chunk: Chunk) -> str:
 
 
 def _piece(run: Sequence[RecordedChunk], text: str, *, first: bool, last: bool) -> Chunk:
-    """A delta like those of `run`: the name goes with the first piece of a call, the signature with the last of a thought."""
+    """A delta like those of `run`: the name goes with the first piece of a call, the signature with
+    the last of a thought.
+    """
     match run[-1].chunk:
         case ReasoningDelta(signature=signature):
             return ReasoningDelta(text, signature if last else None)

@@ -12,9 +12,15 @@ from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.context.readers._plain import base64_of, in_order, objects, role_of, text, words
 from monitor.messages import Media, Reasoning, Text
 
-"""Before the data of a redacted block, in a signature. A signature proper is base64, which has no colon."""
+"""Before the data of a redacted block, in a signature. A signature proper is base64, which has no
+colon.
+"""
 
-_ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {"user": "user", "assistant": "assistant", "system": "system"}
+_ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+}
 
 
 def read(message: Mapping[str, Any]) -> RawMessage:
@@ -63,7 +69,9 @@ def _media(block: Mapping[str, Any]) -> RawPart:
         case "base64":
             return Media(mime_type, base64_of(fields.get("data")), name=name)
         case "text":
-            return Media("text/plain", b64encode(text(fields, "data").encode("utf-8", "replace")).decode("ascii"), name=name)
+            return Media(
+                "text/plain", b64encode(text(fields, "data").encode("utf-8", "replace")).decode("ascii"), name=name
+            )
         case "url" | "file":
             return Media(mime_type, uri=text(fields, "url", "file_id") or None, name=name)
     return Unread(f"{block['type']} from {fields.get('type')!r}")

@@ -38,11 +38,17 @@ def _snake(name: str) -> str:
 
 
 def _fields(value: object) -> dict[str, Any]:
-    return {_snake(str(key)): field for key, field in value.items() if field is not None} if isinstance(value, Mapping) else {}
+    return (
+        {_snake(str(key)): field for key, field in value.items() if field is not None}
+        if isinstance(value, Mapping)
+        else {}
+    )
 
 
 def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
-    """A signature belongs to its part: it comes just before it, with the thought where it is one."""
+    """A signature belongs to its part: it comes just before it, with the thought where it is
+    one.
+    """
     signature = base64_of(part.get("thought_signature"))
     words = text(part, "text")
     if part.get("thought") is True and "text" in part:

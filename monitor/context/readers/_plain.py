@@ -39,7 +39,9 @@ def role_of(message: Mapping[str, Any], known: Mapping[Any, Literal["user", "ass
 
 
 def written(arguments: object) -> Any:
-    """Arguments that stand as JSON text, as the object that they say; the text where they say none, `None` where there is no text."""
+    """Arguments that stand as JSON text, as the object that they say; the text where they say none,
+    `None` where there is no text.
+    """
     if not isinstance(arguments, str):
         return arguments
     if not arguments.strip():
@@ -74,7 +76,9 @@ def in_order(parts: Iterable[RawPart]) -> tuple[RawPart, ...]:
 def words(parts: Iterable[RawPart]) -> tuple[str, list[RawPart]]:
     """The text of a result, and whatever else it shows."""
     given = list(parts)
-    return "".join(part.text for part in given if isinstance(part, Text)), [part for part in given if not isinstance(part, Text)]
+    return "".join(part.text for part in given if isinstance(part, Text)), [
+        part for part in given if not isinstance(part, Text)
+    ]
 
 
 def call(call_id: str, name: str, arguments: object) -> ToolCall:

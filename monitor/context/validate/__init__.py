@@ -1,4 +1,6 @@
-"""Whether a provider takes a history, before it is sent: one refused message costs the whole request, and then every later one."""
+"""Whether a provider takes a history, before it is sent: one refused message costs the whole
+request, and then every later one.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ _VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterato
 
 
 def validate(form: Form, messages: Sequence[object]) -> list[Problem]:
-    """What the service would refuse `messages` for, which stand there as they are about to be sent: contents, messages or items.
+    """What the service would refuse `messages` for, which stand there as they are about to be sent:
+    contents, messages or items.
 
-    Checked are roles and their order, empty and unknown parts, that every call is answered once and in its place, ids, names and
-    signatures. What depends on the model or on the settings is not: media types, sizes, whether a signature is genuine.
+    Checked are roles and their order, empty and unknown parts, that every call is answered once and
+    in its place, ids, names and signatures. What depends on the model or on the settings is not:
+    media types, sizes, whether a signature is genuine.
 
     Linear in their size. Raises `ConfigError` for an unknown form.
     """

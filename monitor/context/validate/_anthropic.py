@@ -1,9 +1,11 @@
 """What Anthropic asks of messages.
 
-Error messages: "first message must use the 'user' role", "roles must alternate" (today only on Bedrock; elsewhere neighbours are joined),
-"`tool_use` ids were found without `tool_result` blocks immediately after", "unexpected `tool_use_id` found in `tool_result` blocks",
-"each tool_use must have a single result", "text content blocks must contain non-whitespace text", "The final block in an assistant message
-cannot be `thinking`", "content cannot be empty if `is_error` is true", "final assistant content cannot end with trailing whitespace".
+Error messages: "first message must use the 'user' role", "roles must alternate" (today only on
+Bedrock; elsewhere neighbours are joined), "`tool_use` ids were found without `tool_result` blocks
+immediately after", "unexpected `tool_use_id` found in `tool_result` blocks", "each tool_use must
+have a single result", "text content blocks must contain non-whitespace text", "The final block in
+an assistant message cannot be `thinking`", "content cannot be empty if `is_error` is true", "final
+assistant content cannot end with trailing whitespace".
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What chat completions ask of messages.
 
-Error messages: "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'", "An assistant message with
-'tool_calls' must be followed by tool messages responding to each 'tool_call_id'", "string too long. Expected a string with maximum
-length 40". That arguments are a JSON object is asked by compatible servers, which read them.
+Error messages: "messages with role 'tool' must be a response to a preceeding message with
+'tool_calls'", "An assistant message with 'tool_calls' must be followed by tool messages responding
+to each 'tool_call_id'", "string too long. Expected a string with maximum length 40". That arguments
+are a JSON object is asked by compatible servers, which read them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 def _content(index: int, message: Mapping[str, Any], role: str) -> Iterator[Problem]:
     content = message.get("content")
-    said_otherwise = role == "assistant" and any(message.get(name) for name in ("tool_calls", "refusal", "audio", "function_call"))
+    said_otherwise = role == "assistant" and any(
+        message.get(name) for name in ("tool_calls", "refusal", "audio", "function_call")
+    )
     if content in (None, "") or content == []:
         if not (said_otherwise or (role == "tool" and content == "")):
             yield Problem(index, "empty", f"the content of the {role} is empty")

@@ -1,8 +1,9 @@
 """What Gemini asks of contents, in camel case or in snake case.
 
-Its error messages: "contents.parts must not be empty", "function call turn comes immediately after a user turn or after a function
-response turn", "the number of function response parts is equal to the number of function call parts", "multiturn requests alternate
-between user and model", "required oneof field 'data' must have one initialized field".
+Its error messages: "contents.parts must not be empty", "function call turn comes immediately after
+a user turn or after a function response turn", "the number of function response parts is equal to
+the number of function call parts", "multiturn requests alternate between user and model", "required
+oneof field 'data' must have one initialized field".
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from monitor.context.forms import RULES
 from monitor.context.validate._problem import Problem, objects, text
 
 _DATA: Final = frozenset(
-    {"text", "inline_data", "file_data", "function_call", "function_response", "executable_code", "code_execution_result"}
+    {
+        "text",
+        "inline_data",
+        "file_data",
+        "function_call",
+        "function_response",
+        "executable_code",
+        "code_execution_result",
+    }
 )
 
 
@@ -40,7 +49,9 @@ def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         for part in parts:
             yield from _part(index, part, str(role))
         calls = [_snake(part["function_call"]) for part in parts if isinstance(part.get("function_call"), Mapping)]
-        answers = [_snake(part["function_response"]) for part in parts if isinstance(part.get("function_response"), Mapping)]
+        answers = [
+            _snake(part["function_response"]) for part in parts if isinstance(part.get("function_response"), Mapping)
+        ]
         yield from _pairs(index, waiting, answers)
         waiting, before = calls, str(role)
     last = len(contents) - 1
@@ -50,7 +61,9 @@ def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def _snake(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower(): value for key, value in part.items() if value is not None}
+    return {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower(): value for key, value in part.items() if value is not None
+    }
 
 
 def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[Problem]:
@@ -91,7 +104,11 @@ def _is_signature(signature: object) -> bool:
 def _pairs(index: int, calls: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """As many answers as calls, with the same names; with the same ids where both have them."""
     if Counter(text(one, "name") for one in calls) != Counter(text(one, "name") for one in answers):
-        yield Problem(index, "pairing", f"{len(answers)} function responses follow {len(calls)} function calls, or others than these")
+        yield Problem(
+            index,
+            "pairing",
+            f"{len(answers)} function responses follow {len(calls)} function calls, or others than these",
+        )
         return
     ids = [Counter(text(one, "id") for one in some if text(one, "id")) for some in (calls, answers)]
     if all(ids) and ids[0] != ids[1]:

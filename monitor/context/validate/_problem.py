@@ -23,7 +23,11 @@ class Problem:
 
 def objects(value: object) -> list[Mapping[str, Any]] | None:
     """A list of objects; `None` for anything else."""
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and all(isinstance(one, Mapping) for one in value):
+    if (
+        isinstance(value, Sequence)
+        and not isinstance(value, str | bytes)
+        and all(isinstance(one, Mapping) for one in value)
+    ):
         return list(value)
     return None
 

@@ -1,7 +1,8 @@
 """What the responses API asks of its input, where the service stores nothing.
 
-Error messages: "No tool output found for function call", "No tool call found for function call output with call_id", "Item of type
-'reasoning' was provided without its required following item", "Duplicate item found with id".
+Error messages: "No tool output found for function call", "No tool call found for function call
+output with call_id", "Item of type 'reasoning' was provided without its required following item",
+"Duplicate item found with id".
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def _message(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
     elif not isinstance(content, str):
         parts = objects(content)
         if parts is None:
-            yield Problem(index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts")
+            yield Problem(
+                index, "shape", f"the content is {type(content).__name__}, neither a text nor a list of parts"
+            )
         for part in parts or ():
             if text(part, "type") not in _PARTS[role]:
                 yield Problem(index, "shape", f"a part of type {part.get('type')!r} of the {role}")
@@ -76,7 +79,9 @@ def _message(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
 def _call(index: int, item: Mapping[str, Any], kind: str) -> Iterator[Problem]:
     if not RULES["openai-responses"].call_id.fullmatch(text(item, "call_id")):
         yield Problem(index, "id", f"{item.get('call_id')!r} is no id of 1 to 64 characters")
-    if kind in ("function_call", "custom_tool_call") and not RULES["openai-responses"].tool_name.fullmatch(text(item, "name")):
+    if kind in ("function_call", "custom_tool_call") and not RULES["openai-responses"].tool_name.fullmatch(
+        text(item, "name")
+    ):
         yield Problem(index, "name", f"{text(item, 'name')!r} is no name of a function")
     if kind == "function_call" and not is_object(item.get("arguments")):
         yield Problem(index, "arguments", f"the arguments of {text(item, 'name')} are no JSON object")
@@ -88,6 +93,10 @@ def _reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any]
     if not (item.get("encrypted_content") or item.get("id")):
         yield Problem(index, "signature", "the reasoning has neither an id nor encrypted content")
     kind = None if following is None else text(following, "type") or "message"
-    theirs = kind is None or kind in _ANSWER_OF or (kind == "message" and following is not None and following.get("role") != "assistant")
+    theirs = (
+        kind is None
+        or kind in _ANSWER_OF
+        or (kind == "message" and following is not None and following.get("role") != "assistant")
+    )
     if theirs:
         yield Problem(index, "order", "nothing that the model said follows the reasoning")

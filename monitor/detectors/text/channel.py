@@ -1,10 +1,12 @@
-"""One channel of text and the rules that watch it. Failure answered: work for every delta. Models send four characters at a time, so
-a delta is only put aside until some rule is due; the text that rules look at is a few thousand characters that move along.
+"""One channel of text and the rules that watch it. Failure answered: work for every delta. Models
+send four characters at a time, so a delta is only put aside until some rule is due; the text that
+rules look at is a few thousand characters that move along.
 
-The order of findings is the order of the text, whatever came in one delta: each rule runs on over what cannot end in a finding (`seek`),
-and the one whose next point is first is asked (`scan`); on a par the chant, then the tail, the recurrence, the vocabulary. A loop clears
-the evidence of all, and watching goes on behind it. A suspicion clears nothing; what it goes on as, by whatever rule, is the same one and
-not told again, until it ends or is a loop.
+The order of findings is the order of the text, whatever came in one delta: each rule runs on over
+what cannot end in a finding (`seek`), and the one whose next point is first is asked (`scan`); on a
+par the chant, then the tail, the recurrence, the vocabulary. A loop clears the evidence of all, and
+watching goes on behind it. A suspicion clears nothing; what it goes on as, by whatever rule, is the
+same one and not told again, until it ends or is a loop.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Detection
 
 SLICE_CHARS = 8_192
-"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself, and no rule a long way at once."""
+"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself,
+and no rule a long way at once.
+"""
 SLACK_CHARS = 128
 """Text kept beyond what the rules need, so that it is not cut at every look."""
 SAME_CHARS = 256
-"""A suspicion that starts so soon behind the last finding is that one, going on: the mean distance of a chant."""
+"""A suspicion that starts so soon behind the last finding is that one, going on: the mean distance
+of a chant.
+"""
 _DUE = attrgetter("due")
 
 
@@ -94,7 +100,9 @@ class TextChannel:
         self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
         self._vocabulary = Vocabulary() if recurrence else Off()
         self._others = (self._tail, self._recurrence, self._vocabulary)
-        self._history = max([WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence) if rule)])
+        self._history = max(
+            [WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence) if rule)]
+        )
         self.restart(0)
 
     @property
@@ -122,7 +130,9 @@ class TextChannel:
 
     def _look_by_slices(self, pending: str) -> Sequence[Detection]:
         slices = range(0, len(pending), SLICE_CHARS)
-        return [detection for start in slices for detection in self._look(pending[start : start + SLICE_CHARS])] or NOTHING
+        return [
+            detection for start in slices for detection in self._look(pending[start : start + SLICE_CHARS])
+        ] or NOTHING
 
     def _look(self, piece: str) -> Sequence[Detection]:
         chant, rules, base = self._chant, (self._chant, *self._others), self._base

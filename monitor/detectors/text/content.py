@@ -1,11 +1,14 @@
-"""Repetition in what the model writes. Failure answered: a model that chants, in its answer, its thinking or the arguments of a call,
-and is paid for every word. Seen while it is written, at the same character however the provider cuts the text.
+"""Repetition in what the model writes. Failure answered: a model that chants, in its answer, its
+thinking or the arguments of a call, and is paid for every word. Seen while it is written, at the
+same character however the provider cuts the text.
 
-Rules: the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`) with the few words (`vocabulary`), each with
-its numbers; what is layout and what is prose: `markdown`. What people repeat on purpose as well is a suspicion first, and a loop when it
-goes on. The channels know nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule: only the
-exact tail counts there, by numbers of its own. A loop clears the evidence and watching goes on. A finished turn or a complete tool call
-ends a text; a retried stream takes back the text of its turn, offsets included. Offsets otherwise go on through the run.
+Rules: the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`) with the
+few words (`vocabulary`), each with its numbers; what is layout and what is prose: `markdown`. What
+people repeat on purpose as well is a suspicion first, and a loop when it goes on. The channels know
+nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule:
+only the exact tail counts there, by numbers of its own. A loop clears the evidence and watching
+goes on. A finished turn or a complete tool call ends a text; a retried stream takes back the text
+of its turn, offsets included. Offsets otherwise go on through the run.
 """
 
 from __future__ import annotations
@@ -38,13 +41,16 @@ _NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the a
 class ContentRepetition:
     """Loops in the text of a run.
 
-    `chant=None`, `tail=None` or `recurrence=None` turns a rule off; `channels` names what is watched.
+    `chant=None`, `tail=None` or `recurrence=None` turns a rule off; `channels` names what is
+    watched.
     """
 
     __slots__ = ("_call", "_channels", "_chant", "_recurrence", "_tail", "_turn_start", "_watched", "feed", "name")
 
     feed: Callable[[str], Sequence[Detection]]
-    """Take in the next visible text and say what it completes: `feed("some text")`; the same as observing it as a `TextDelta`."""
+    """Take in the next visible text and say what it completes: `feed("some text")`; the same as
+    observing it as a `TextDelta`.
+    """
 
     def __init__(
         self,
@@ -58,7 +64,8 @@ class ContentRepetition:
         unknown = sorted(set(channels) - set(WATCHED))
         if unknown:
             raise ConfigError(
-                f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known: {', '.join(WATCHED)}"
+                f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known:"
+                f" {', '.join(WATCHED)}"
             )
         self.name = name
         self._chant = chant
@@ -71,11 +78,15 @@ class ContentRepetition:
         self.feed = self._made("text").feed
 
     def feed_of(self, channel: Channel) -> TextFeed | None:
-        """Where the channel's next text goes. Arguments are fed by `observe` alone, which knows the call."""
+        """Where the channel's next text goes. Arguments are fed by `observe` alone, which knows the
+        call.
+        """
         return self._made(channel) if channel in self._watched and channel != "arguments" else None
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Take in the next chunk; deltas are text, a finished turn and a tool call end it, a retry takes it back."""
+        """Take in the next chunk; deltas are text, a finished turn and a tool call end it, a retry
+        takes it back.
+        """
         match chunk:
             case TextDelta() if "text" in self._watched:
                 return self.feed(chunk.text)
@@ -131,7 +142,9 @@ class ContentRepetition:
             threshold=hit.threshold,
             start_offset=hit.start,
             offset=hit.end,
-            evidence=Evidence(excerpt=hit.unit[:EXCERPT_CHARS], xxhash=identity(hit.unit), length=len(hit.unit), offsets=hit.offsets),
+            evidence=Evidence(
+                excerpt=hit.unit[:EXCERPT_CHARS], xxhash=identity(hit.unit), length=len(hit.unit), offsets=hit.offsets
+            ),
             message=f"{what} within {hit.end - hit.start} in {_NAMES[channel]}",
         )
 
@@ -157,7 +170,9 @@ class ContentRepetition:
             raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {SNAPSHOT_VERSION}")
         self.reset()
         self._call = str(state["call"])
-        self._turn_start = {channel: int(state["turn_start"][channel]) for channel in WATCHED if channel in state["turn_start"]}
+        self._turn_start = {
+            channel: int(state["turn_start"][channel]) for channel in WATCHED if channel in state["turn_start"]
+        }
         for channel in WATCHED:
             if channel in state["channels"]:
                 self._made(channel).restore(state["channels"][channel])

@@ -1,4 +1,6 @@
-"""What a rule of text hands to its detector: a finding without the names of detector and channel."""
+"""What a rule of text hands to its detector: a finding without the names of detector and
+channel.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ class Hit:
 
     kind: str
     level: Level = "loop"
-    """A suspicion leaves the evidence standing: its rule goes on until it is sure or the repetition ends."""
+    """A suspicion leaves the evidence standing: its rule goes on until it is sure or the repetition
+    ends.
+    """
     again: bool = False
     """A suspicion that its rule has had before."""
     unit: str

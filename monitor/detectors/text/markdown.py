@@ -1,15 +1,18 @@
-"""What is layout and what is prose. Failure answered: tables, lists and code repeat by nature, and a detector that counts them
-cries wolf; one that forgets at every marker (the usual remedy) is blind to any loop that contains a heading.
+"""What is layout and what is prose. Failure answered: tables, lists and code repeat by nature, and
+a detector that counts them cries wolf; one that forgets at every marker (the usual remedy) is blind
+to any loop that contains a heading.
 
-Rules, all looked at lazily, only where something already repeats or where text is about to leave the buffer:
+Rules, all looked at lazily, only where something already repeats or where text is about to leave
+the buffer:
 
-- a line that starts with a letter is prose; a blank line is nothing; every other line is layout: bullets, numbers, `#`, `>`, `|`,
-  dividers, indentation, brackets, tags, fences;
+- a line that starts with a letter is prose; a blank line is nothing; every other line is layout:
+  bullets, numbers, `#`, `>`, `|`, dividers, indentation, brackets, tags, fences;
 - inside a code fence every line is layout;
 - verse has short lines, as poems and songs; code has signs that prose has not;
 - drawings are made of blanks, punctuation, boxes and blocks; everything else speaks;
-- a fence opens with a line that starts (up to three blanks in) with three backticks or tildes, and closes with a line
-  that has nothing else, as in CommonMark. A line longer than `FENCE_LINE_CHARS` is no fence.
+- a fence opens with a line that starts (up to three blanks in) with three backticks or tildes, and
+  closes with a line that has nothing else, as in CommonMark. A line longer than `FENCE_LINE_CHARS`
+  is no fence.
 """
 
 from __future__ import annotations
@@ -17,18 +20,26 @@ from __future__ import annotations
 import re
 
 FENCE_LINE_CHARS = 200
-"""Marker and info string; keeps the decision about a line local, so that it cannot depend on how much text has arrived."""
+"""Marker and info string; keeps the decision about a line local, so that it cannot depend on how
+much text has arrived.
+"""
 
 MAX_INDENT = 3
 """Blanks before a fence; four make an indented code block (CommonMark)."""
 
 LEADERS = frozenset(" \t\n\r\u00a0.-_=*~\u00b7\u2022\u2026\u2500\u2501\u2550")
-"""What people fill a line with, as long as it takes: padding, leaders, rules. Other characters make bars of up to 120 (comments)."""
+"""What people fill a line with, as long as it takes: padding, leaders, rules. Other characters make
+bars of up to 120 (comments).
+"""
 
 VERSE_BYTES = 64
-"""The longest line of verse, in UTF-8: English verse has 20 to 50 characters, Chinese verse 5 to 12 of three bytes."""
+"""The longest line of verse, in UTF-8: English verse has 20 to 50 characters, Chinese verse 5 to 12
+of three bytes.
+"""
 CODE_SIGNS = (*"_=<>{}[]\\/@#$|", ";\n")
-"""Signs of code and data. Of recorded loops in prose they are at most 0.5 %, of code and settings 2 to 20 %."""
+"""Signs of code and data. Of recorded loops in prose they are at most 0.5 %, of code and settings 2
+to 20 %.
+"""
 CODE_PERCENT = 1
 
 _MARKERS = ("```", "~~~")
@@ -41,13 +52,17 @@ _SPEAKS = re.compile(
 
 
 def next_word(text: str, start: int, end: int) -> int:
-    """Where the first letter or digit of any script stands in `text[start:end]`; `end` if none does."""
+    """Where the first letter or digit of any script stands in `text[start:end]`; `end` if none
+    does.
+    """
     word = _WORD.search(text, start, end)
     return word.start() if word else end
 
 
 def speaks(text: str) -> bool:
-    """Whether at least one character is not what drawings are made of: a letter, a digit, a smiley."""
+    """Whether at least one character is not what drawings are made of: a letter, a digit, a
+    smiley.
+    """
     return _SPEAKS.search(text) is not None
 
 
@@ -65,11 +80,16 @@ def is_code(text: str) -> bool:
 
 def has_short_lines(text: str) -> bool:
     """Whether all lines are as short as those of verse."""
-    return all(len(line) <= VERSE_BYTES and len(line.encode("utf-8", "surrogatepass")) <= VERSE_BYTES for line in text.split("\n"))
+    return all(
+        len(line) <= VERSE_BYTES and len(line.encode("utf-8", "surrogatepass")) <= VERSE_BYTES
+        for line in text.split("\n")
+    )
 
 
 def last_layout(text: str, start: int, end: int, *, fenced: bool) -> int:
-    """Where the last layout line that starts behind a line break in `text[start:end]` starts; -1 if none does."""
+    """Where the last layout line that starts behind a line break in `text[start:end]` starts; -1 if
+    none does.
+    """
     line = text.rfind("\n", start, end - 1) + 1
     while line > 0:
         if fenced or _is_layout(text[line]):
@@ -84,7 +104,9 @@ def only_counts(one: str, other: str) -> bool:
 
 
 def only_layout(text: str, start: int, end: int, *, fenced: bool) -> bool:
-    """Whether lines start in `text[start:end]` and all of them are layout. `fenced` is the state at `end`."""
+    """Whether lines start in `text[start:end]` and all of them are layout. `fenced` is the state at
+    `end`.
+    """
     some = False
     line = text.rfind("\n", start, end - 1) + 1
     while line > 0:
@@ -102,7 +124,9 @@ def _is_layout(first: str) -> bool:
 
 
 class Fences:
-    """Whether the text is inside a code fence, followed on demand. Positions are offsets in the channel."""
+    """Whether the text is inside a code fence, followed on demand. Positions are offsets in the
+    channel.
+    """
 
     __slots__ = ("marker", "origin", "seen")
 
@@ -115,7 +139,9 @@ class Fences:
         self.origin = self.seen = origin
 
     def inside(self, text: str, base: int, end: int) -> bool:
-        """The state at `end`, never before an earlier `end`. `text` starts at `base` and reaches back to what was seen."""
+        """The state at `end`, never before an earlier `end`. `text` starts at `base` and reaches
+        back to what was seen.
+        """
         stop = end - base
         at = self.seen - base
         while (found := _next_marker(text, at, stop)) >= 0:

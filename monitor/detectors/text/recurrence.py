@@ -1,30 +1,36 @@
-"""Inexact recurrence: almost nothing new for two thousand characters. Failure answered: loops that no exact rule sees, because a counter
-advances in them or a word changes - "let me try one more time" and the same plan, step 147 of a puzzle that needs eleven, a list whose
-letters go on. Their period is 150 to 1300 characters; what they have in common is that nothing is said any more.
+"""Inexact recurrence: almost nothing new for two thousand characters. Failure answered: loops that
+no exact rule sees, because a counter advances in them or a word changes - "let me try one more
+time" and the same plan, step 147 of a puzzle that needs eleven, a list whose letters go on. Their
+period is 150 to 1300 characters; what they have in common is that nothing is said any more.
 
-Rule: of the last 36 samples of 20 characters (one in 64 characters, 2300 in all) at least 28 stood three times in the 5000 characters
-before them; 22 are enough where what stands from one such place to the next is the same but for digits. Recorded loops reach 32 to 36,
-recorded texts that must stay quiet 8, and of texts made to be difficult JSON 29, YAML 25, a questionnaire with five fixed answers 24.
-To tell loops from these:
+Rule: of the last 36 samples of 20 characters (one in 64 characters, 2300 in all) at least 28 stood
+three times in the 5000 characters before them; 22 are enough where what stands from one such place
+to the next is the same but for digits. Recorded loops reach 32 to 36, recorded texts that must stay
+quiet 8, and of texts made to be difficult JSON 29, YAML 25, a questionnaire with five fixed answers
+24. To tell loops from these:
 
 - a sample that does not speak (see `markdown`) counts as new: padding, rules;
-- one that stood a single line before, at most 160 characters away, counts as new: rows of a list, a log or a table resemble one another.
-  Unless the line starts with a letter, and nothing but digits has changed since the line before, or nothing but the number it starts with;
-- three in four characters must be letters or blanks (runs of blanks are one), or not ASCII: 80 to 100 % of loops are, of HTML, JSON and
-  logs 50 to 75 %;
-- half of it must stand in lines of 32 bytes or more (eleven characters of Chinese): of loops 68 to 100 % do, of YAML and printed JSON at
-  most 12, of build files 28, of the questionnaire 44;
-- of code (see `markdown`) all 36 samples must have stood there: accessors and settings differ in names alone, but they differ.
+- one that stood a single line before, at most 160 characters away, counts as new: rows of a list, a
+  log or a table resemble one another. Unless the line starts with a letter, and nothing but digits
+  has changed since the line before, or nothing but the number it starts with;
+- three in four characters must be letters or blanks (runs of blanks are one), or not ASCII: 80 to
+  100 % of loops are, of HTML, JSON and logs 50 to 75 %;
+- half of it must stand in lines of 32 bytes or more (eleven characters of Chinese): of loops 68 to
+  100 % do, of YAML and printed JSON at most 12, of build files 28, of the questionnaire 44;
+- of code (see `markdown`) all 36 samples must have stood there: accessors and settings differ in
+  names alone, but they differ.
 
-A suspicion are code, counted lines (a log counts as well), and 22 samples (a few remarks in any order: where they meet is new). Three, none
-further than three such lengths from the last, are a loop: seven thousand characters at least. It takes six where each round has a word that
-stands nowhere before it: one letter written out for fifteen people names somebody else each time.
+A suspicion are code, counted lines (a log counts as well), and 22 samples (a few remarks in any
+order: where they meet is new). Three, none further than three such lengths from the last, are a
+loop: seven thousand characters at least. It takes six where each round has a word that stands
+nowhere before it: one letter written out for fifteen people names somebody else each time.
 
-How: samples are looked up in the text before, two at each multiple of 128 characters, where the tail rule looks as well. While all of the
-36 are new only one is, at each multiple of 512; in most text it is not found, and the others count as new, unlooked. If it is stale those
-of the last 1536 characters are looked up as well, but for the second of a step as long as all before it are new. Samples stand at uneven
-distances, or rows of a fitting width would show the same place again and again. Text that is no prose clears the evidence, so that its
-words are not counted again and again.
+How: samples are looked up in the text before, two at each multiple of 128 characters, where the
+tail rule looks as well. While all of the 36 are new only one is, at each multiple of 512; in most
+text it is not found, and the others count as new, unlooked. If it is stale those of the last 1536
+characters are looked up as well, but for the second of a step as long as all before it are new.
+Samples stand at uneven distances, or rows of a fitting width would show the same place again and
+again. Text that is no prose clears the evidence, so that its words are not counted again and again.
 """
 
 from __future__ import annotations
@@ -42,18 +48,24 @@ from monitor.errors import ConfigError
 BLOCK_CHARS = 64
 """One sample is taken of each block."""
 SPREAD = 43
-"""Where in its block: the square of the block's number modulo this prime, which repeats after 2752 characters at the earliest."""
+"""Where in its block: the square of the block's number modulo this prime, which repeats after 2752
+characters at the earliest.
+"""
 STEP_CHARS = 2 * BLOCK_CHARS
 NAP_STEPS = 4
 """Steps of which only the last is looked at, while nothing is stale."""
 BACK_CHARS = 3 * NAP_STEPS * STEP_CHARS
-"""What is looked at again where that one is stale; with a third of it six of 77 recorded loops are seen up to 512 characters later."""
+"""What is looked at again where that one is stale; with a third of it six of 77 recorded loops are
+seen up to 512 characters later.
+"""
 LEAST_COPIES = 3
 """Two distances between them, to be compared."""
 LEAST_SAMPLES = 2
 """Of one step."""
 LATEST = 0b11
-"""The samples of the latest step: one of them must be stale as well, so that what is shown is at hand."""
+"""The samples of the latest step: one of them must be stale as well, so that what is shown is at
+hand.
+"""
 LINE_BYTES = 32
 DOUBTFUL_ROUNDS = 3
 """Suspicions in a row that make a loop, each the length of all samples after the last."""
@@ -75,11 +87,15 @@ class RecurrenceRule:
     doubtful_samples: int = 22
     """How many make a suspicion."""
     counting_samples: int = 22
-    """How many, where nothing but digits changes. Some samples hold the counter: a period of 76 leaves 25."""
+    """How many, where nothing but digits changes. Some samples hold the counter: a period of 76
+    leaves 25.
+    """
     copies: int = 4
     """At least 3. How often a stale sample stands there, with itself."""
     sample_chars: int = 20
-    """Short, so that counters seldom fall into one; long enough that prose does not repeat it (corpus: 16 to 24 do alike)."""
+    """Short, so that counters seldom fall into one; long enough that prose does not repeat it
+    (corpus: 16 to 24 do alike).
+    """
     reach_chars: int = 5_000
     """How far back is looked; four copies of a plan of 1250 characters."""
     row_chars: int = 160
@@ -95,10 +111,13 @@ class RecurrenceRule:
             or self.copies < LEAST_COPIES
         ):
             raise ConfigError(
-                f"{self}: counting_samples <= doubtful_samples <= stale_samples <= samples, samples at least 2, copies at least 3"
+                f"{self}: counting_samples <= doubtful_samples <= stale_samples <= samples, samples at least 2, copies"
+                " at least 3"
             )
         if not 1 <= self.sample_chars <= BLOCK_CHARS - SPREAD + 1 or self.reach_chars < self.sample_chars:
-            raise ConfigError(f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them")
+            raise ConfigError(
+                f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them"
+            )
 
     @property
     def history(self) -> int:
@@ -112,12 +131,16 @@ class RecurrenceRule:
 
     @property
     def nap(self) -> int:
-        """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
+        """How many characters pass unlooked while nothing is stale: fewer than any finding
+        takes.
+        """
         return NAP_STEPS * STEP_CHARS if self.counting_samples >= 2 * NAP_STEPS else STEP_CHARS
 
 
 class RecurrenceScanner:
-    """Looks for stale text in one channel. Pull based: call `scan` when the text has reached `due`."""
+    """Looks for stale text in one channel. Pull based: call `scan` when the text has reached
+    `due`.
+    """
 
     __slots__ = ("_floor", "_last", "_mask", "_nap", "_rounds", "_rule", "_seen", "_taken", "due")
 
@@ -138,7 +161,9 @@ class RecurrenceScanner:
         return (self._taken // self._nap + 1) * self._nap
 
     def seek(self, text: str, base: int, end: int) -> None:
-        """Sleep on while what is looked up is new. Where it is stale, what was slept through is taken in, up to the last step."""
+        """Sleep on while what is looked up is new. Where it is stale, what was slept through is
+        taken in, up to the last step.
+        """
         while not self._seen and self.due <= end:
             if self._is_stale(text, base, self.due // BLOCK_CHARS - 2):
                 for at in range(max(self._taken, self.due - BACK_CHARS) + STEP_CHARS, self.due, STEP_CHARS):
@@ -147,7 +172,9 @@ class RecurrenceScanner:
             self.due += self._nap
 
     def scan(self, text: str, base: int) -> Hit | None:
-        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been
+        there.
+        """
         at = self.due
         self._take_in(text, base, at)
         enough = self._seen & LATEST and self._seen.bit_count() >= self._rule.counting_samples
@@ -247,13 +274,17 @@ class RecurrenceScanner:
 
 
 def _names_others(text: str, places: list[int], low: int) -> bool:
-    """Whether in each two rounds there is a word that stands nowhere before them. (Two, because a sample may stand twice in one.)"""
+    """Whether in each two rounds there is a word that stands nowhere before them. (Two, because a
+    sample may stand twice in one.)
+    """
     rounds = zip(places[2:], places, strict=False)
     return all(any(text.find(word, low, start) < 0 for word in _WORD.findall(text[start:end])) for start, end in rounds)
 
 
 def is_row(text: str, start: int, before: int, further: int) -> bool:
-    """Whether the sample at `start` stands a line below the one at `before`, in a row that says something else."""
+    """Whether the sample at `start` stands a line below the one at `before`, in a row that says
+    something else.
+    """
     one, other = text[before:start], text[further:before]
     if not is_one_line(one):
         return False
@@ -263,7 +294,9 @@ def is_row(text: str, start: int, before: int, further: int) -> bool:
 
 
 def _without_number(between: str) -> str:
-    """From one numbered line to the next, without the number; empty: there is not one line break."""
+    """From one numbered line to the next, without the number; empty: there is not one line
+    break.
+    """
     end, _, begin = between.rpartition("\n")
     return f"{end}\n{begin.lstrip(_NUMBER)}"
 
@@ -271,10 +304,16 @@ def _without_number(between: str) -> str:
 def _are_counted_lines(text: str, most: int) -> bool:
     """Whether the last lines, each of at most `most` characters, are the same but for digits."""
     lines = [line for line in text[-LINES_COMPARED * most :].split("\n")[:-1] if line][-LINES_COMPARED:]
-    return len(lines) == LINES_COMPARED and max(map(len, lines)) <= most and all(only_counts(lines[0], line) for line in lines[1:])
+    return (
+        len(lines) == LINES_COMPARED
+        and max(map(len, lines)) <= most
+        and all(only_counts(lines[0], line) for line in lines[1:])
+    )
 
 
 def _has_long_lines(text: str) -> bool:
-    """Whether at least half of the bytes, blanks around lines aside, stand in lines of `LINE_BYTES` or more."""
+    """Whether at least half of the bytes, blanks around lines aside, stand in lines of `LINE_BYTES`
+    or more.
+    """
     lengths = [len(line.strip()) for line in text.encode("utf-8", "surrogatepass").split(b"\n")]
     return 2 * sum(length for length in lengths if length >= LINE_BYTES) >= sum(lengths)

@@ -1,23 +1,32 @@
-"""The exact tail: the text ends in copies of one unit. Failure answered: loops whose unit is longer than the distances of a
-chant (modern models repeat paragraphs of 140 to 300 characters) or so short that windows overlap (`1111...`, `felt felt felt`).
+"""The exact tail: the text ends in copies of one unit. Failure answered: loops whose unit is longer
+than the distances of a chant (modern models repeat paragraphs of 140 to 300 characters) or so short
+that windows overlap (`1111...`, `felt felt felt`).
 
-Rule: the last characters are periodic with a period of 1 to 1024. Four copies and at least 192 characters are a suspicion, five a loop, as
-three and five calls are; the suspicion is at llama.cpp's proposal (four). Units of up to 16 characters are a loop at 160
-(a word, ten times; 0.142857... to 150 digits and bars of 120 characters stay below). In the recorded texts that must stay quiet no unit
-that speaks repeats for more than 90 characters. More is asked of what people repeat on purpose:
+Rule: the last characters are periodic with a period of 1 to 1024. Four copies and at least 192
+characters are a suspicion, five a loop, as three and five calls are; the suspicion is at
+llama.cpp's proposal (four). Units of up to 16 characters are a loop at 160 (a word, ten times;
+0.142857... to 150 digits and bars of 120 characters stay below). In the recorded texts that must
+stay quiet no unit that speaks repeats for more than 90 characters. More is asked of what people
+repeat on purpose:
 
-- verse, that is short lines or a quoted one: a loop at 12 copies and 768 characters (the longest refrain known to us is 19 times 37);
-- fill: 12 copies and 512 characters of one leader character (blanks, dots, rules: the longest in 440 texts has 338), of units made of
-  layout lines only (see `markdown`; people write ten equal rows), of short units that go on from a blob (base64 of regular bytes);
-- drawn units, several characters none of which speaks: 12 copies and 384 characters (the longest in the same texts has 95);
-- data, that is a line of data again and again, units without a letter in layout, drawn lines (the rows of a form): 40 copies and 512
-  characters; programs print one for each of a batch (33 in the same texts);
-- lists of numbers and channels of data: a suspicion at 12 copies and 512 characters, a loop at 24 and 2048 (a table of 256 zeros is data).
+- verse, that is short lines or a quoted one: a loop at 12 copies and 768 characters (the longest
+  refrain known to us is 19 times 37);
+- fill: 12 copies and 512 characters of one leader character (blanks, dots, rules: the longest in
+  440 texts has 338), of units made of layout lines only (see `markdown`; people write ten equal
+  rows), of short units that go on from a blob (base64 of regular bytes);
+- drawn units, several characters none of which speaks: 12 copies and 384 characters (the longest in
+  the same texts has 95);
+- data, that is a line of data again and again, units without a letter in layout, drawn lines (the
+  rows of a form): 40 copies and 512 characters; programs print one for each of a batch (33 in the
+  same texts);
+- lists of numbers and channels of data: a suspicion at 12 copies and 512 characters, a loop at 24
+  and 2048 (a table of 256 zeros is data).
 
-How: every 128 characters the last few are looked up in the text before; long periods less often (every 1024 for the longest), since their
-runs are longer too. Each place found suggests a period; one comparison of slices refutes or confirms it. A confirmed run is followed, one
-comparison a step, until it breaks or is long enough. One run is followed at a time, so a unit that holds a long repetition of its own may
-be found some steps late; always at the same character, whatever the cut.
+How: every 128 characters the last few are looked up in the text before; long periods less often
+(every 1024 for the longest), since their runs are longer too. Each place found suggests a period;
+one comparison of slices refutes or confirms it. A confirmed run is followed, one comparison a step,
+until it breaks or is long enough. One run is followed at a time, so a unit that holds a long
+repetition of its own may be found some steps late; always at the same character, whatever the cut.
 """
 
 from __future__ import annotations
@@ -38,7 +47,9 @@ DATA_STARTS = frozenset("<[{(|\"'")
 QUOTE_CHARS = 64
 """A quoted refrain begins so soon behind its `>`."""
 BLOB_PERIOD = 8
-"""Base64 writes one to three equal bytes as four characters or one, patterns of two and six bytes as eight."""
+"""Base64 writes one to three equal bytes as four characters or one, patterns of two and six bytes
+as eight.
+"""
 BLOB_CHARS = 24
 """Letters and digits without a blank that make a blob of what follows them; longer than words."""
 
@@ -61,28 +72,44 @@ class TailRule:
     verse_min_chars: int = 768
     """Short lines, or a quoted one; `weak_copies` as well."""
     printed_copies: int = 40
-    """For a single line of data, that is one that starts with a bracket, a quotation mark or a bar, and for what has no letter."""
+    """For a single line of data, that is one that starts with a bracket, a quotation mark or a bar,
+    and for what has no letter.
+    """
     data_copies: int = 24
     data_min_chars: int = 2048
     """In a channel of data, and for lists of numbers."""
     drawn_min_chars: int = 384
     """Drawn units of several characters; 12 copies as well."""
     step_chars: int = 128
-    """A power of two; so far below `min_chars` that a sample falls into the run before it is long enough."""
+    """A power of two; so far below `min_chars` that a sample falls into the run before it is long
+    enough.
+    """
     sample_chars: int = 16
     tries: int = 32
     """Periods tried a sample; bounds the cost on fills, where the sample occurs everywhere."""
 
     def __post_init__(self) -> None:
         """Refuse numbers with which a run could be missed."""
-        if self.copies <= 1 or self.weak_copies < self.copies or self.weak_min_chars < self.min_chars or self.max_period_chars < 1:
-            raise ConfigError(f"{self}: at least 2 copies, a period of at least 1, and the weak numbers not below the others")
-        if not self.short_min_chars <= self.min_chars or not self.min_chars <= self.drawn_min_chars <= self.weak_min_chars:
+        if (
+            self.copies <= 1
+            or self.weak_copies < self.copies
+            or self.weak_min_chars < self.min_chars
+            or self.max_period_chars < 1
+        ):
+            raise ConfigError(
+                f"{self}: at least 2 copies, a period of at least 1, and the weak numbers not below the others"
+            )
+        if (
+            not self.short_min_chars <= self.min_chars
+            or not self.min_chars <= self.drawn_min_chars <= self.weak_min_chars
+        ):
             raise ConfigError(f"{self}: short_min_chars, min_chars, drawn_min_chars, weak_min_chars must not fall")
         long_room = self.min_chars - self.step_chars >= self.min_chars // self.copies + self.sample_chars
         short_room = self.short_min_chars - self.step_chars >= self.short_chars + self.sample_chars
         if self.step_chars.bit_count() != 1 or not long_room or not short_room:
-            raise ConfigError(f"{self}: step_chars must be a power of two and leave room in the least runs for one copy and a sample")
+            raise ConfigError(
+                f"{self}: step_chars must be a power of two and leave room in the least runs for one copy and a sample"
+            )
 
     @property
     def history(self) -> int:
@@ -119,7 +146,9 @@ class TailRule:
 
 
 class TailScanner:
-    """Looks for exact tails in one channel. Pull based: call `scan` when the text has reached `due`."""
+    """Looks for exact tails in one channel. Pull based: call `scan` when the text has reached
+    `due`.
+    """
 
     __slots__ = (
         "_checked",
@@ -160,7 +189,9 @@ class TailScanner:
         self._period = self._start = self._checked = self._needed = self._sure = 0
 
     def seek(self, text: str, base: int, end: int) -> None:
-        """Run on over what ends in nothing that stood before. Afterwards `due` is where something may end, or beyond `end`."""
+        """Run on over what ends in nothing that stood before. Afterwards `due` is where something
+        may end, or beyond `end`.
+        """
         if self._period:
             return
         length, step, longest, floor = self._length, self._step, self._longest, self._floor
@@ -174,7 +205,9 @@ class TailScanner:
         self.due = self._sample = due
 
     def scan(self, text: str, base: int) -> Hit | None:
-        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
+        """Take in the text up to `due`, which has arrived. `text` starts at `base`; `seek` has been
+        there.
+        """
         at = self.due
         if self._period and not self._goes_on(text, base, at):
             self._forget()
@@ -218,7 +251,9 @@ class TailScanner:
                 return
 
     def _enough(self, text: str, base: int, at: int) -> tuple[int, int]:
-        """Characters that make the followed run a suspicion, and a loop: it depends on what the unit is."""
+        """Characters that make the followed run a suspicion, and a loop: it depends on what the
+        unit is.
+        """
         rule, period, start, stop = self._rule, self._period, self._start - base, at - base
         unit, weak = text[stop - period : stop], rule.weak_chars(period)
         if self._data:
@@ -248,7 +283,16 @@ class TailScanner:
         shown = tuple(range(end - min(count, OFFSETS_SHOWN) * period, end, period))
         level: Level = "loop" if self._needed >= self._sure else "suspect"
         threshold = self._needed // period
-        return Hit(kind="exact_tail", level=level, unit=unit, count=count, threshold=threshold, start=start, end=end, offsets=shown)
+        return Hit(
+            kind="exact_tail",
+            level=level,
+            unit=unit,
+            count=count,
+            threshold=threshold,
+            start=start,
+            end=end,
+            offsets=shown,
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """Positions only; the text is its owner's."""

@@ -1,11 +1,14 @@
-"""Few words: a handful of short phrases in any order. Failure answered: a model that urges itself on for its whole budget ("I'll do it.
-Now. I'll start. OK. I'll do it."); nothing recurs at a distance, for every order is another one, but nothing is said either.
+"""Few words: a handful of short phrases in any order. Failure answered: a model that urges itself
+on for its whole budget ("I'll do it. Now. I'll start. OK. I'll do it."); nothing recurs at a
+distance, for every order is another one, but nothing is said either.
 
-Rule: 4096 characters with at least 256 words, at most 32 of them different, seven in ten characters letters or blanks. Prose of that
-length has more than 200 different words; tables, boards and scores of music have few, but are not of letters; neither is code (see
-`markdown`). Lists of answers (`True`, `False`) are, so this is a suspicion; two in a row are a loop.
+Rule: 4096 characters with at least 256 words, at most 32 of them different, seven in ten characters
+letters or blanks. Prose of that length has more than 200 different words; tables, boards and scores
+of music have few, but are not of letters; neither is code (see `markdown`). Lists of answers
+(`True`, `False`) are, so this is a suspicion; two in a row are a loop.
 
-How: at each multiple of 4096 characters, and only where six short samples stand there sixteen times each. Elsewhere this costs one count.
+How: at each multiple of 4096 characters, and only where six short samples stand there sixteen times
+each. Elsewhere this costs one count.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ MOST_DIFFERENT = 32
 POOR_ROUNDS = 2
 """Looks in a row that make a loop."""
 WORDS_PERCENT = 70
-"""Letters and blanks: lower than for recurrence, as there is a full stop behind every second or third word."""
+"""Letters and blanks: lower than for recurrence, as there is a full stop behind every second or
+third word.
+"""
 SAMPLES = 6
 SAMPLE_CHARS = 4
 LEAST_COPIES = 16
@@ -48,20 +53,29 @@ class Vocabulary:
         self.due = -(-offset // WORDS_STEP) * WORDS_STEP + WORDS_STEP
 
     def seek(self, text: str, base: int, end: int) -> None:
-        """Run on over text in which a few samples are rare. Afterwards `due` is where something may end, or beyond `end`."""
+        """Run on over text in which a few samples are rare. Afterwards `due` is where something may
+        end, or beyond `end`.
+        """
         while self.due <= end and not _are_common(text, self.due - base):
             self._rounds = 0
             self.due += WORDS_STEP
 
     def scan(self, text: str, base: int) -> Hit | None:
-        """Count the words before `due`, which has arrived. `text` starts at `base`; `seek` has been there."""
+        """Count the words before `due`, which has arrived. `text` starts at `base`; `seek` has been
+        there.
+        """
         at = self.due
         self.due = at + WORDS_STEP
         stop = at - base
         region = text[stop - WORDS_STEP : stop]
         words = _WORD.findall(region)
         different = len(set(words))
-        if len(words) < LEAST_WORDS or different > MOST_DIFFERENT or is_code(region) or words_percent(region) < WORDS_PERCENT:
+        if (
+            len(words) < LEAST_WORDS
+            or different > MOST_DIFFERENT
+            or is_code(region)
+            or words_percent(region) < WORDS_PERCENT
+        ):
             self._rounds = 0
             return None
         self._rounds += 1

@@ -1,27 +1,35 @@
-"""The chant: one window of text comes again and again. Failure answered: a model that says the same sentence, exactly or with small
-changes around it, until its budget is gone.
+"""The chant: one window of text comes again and again. Failure answered: a model that says the same
+sentence, exactly or with small changes around it, until its budget is gone.
 
-Rule: the same 50 characters 10 times, the mean distance from one to the next at most 75 (any text between), or at most 250 with at most
-5 different texts between (numbers of Gemini CLI, earlier and present). The window must hold a letter or digit; it must not itself
-be a shorter unit over and over (`0.9999`, base64: the tail rule measures those); no layout line may start within the counted region,
-else the evidence starts anew at that line (see `markdown`).
+Rule: the same 50 characters 10 times, the mean distance from one to the next at most 75 (any text
+between), or at most 250 with at most 5 different texts between (numbers of Gemini CLI, earlier and
+present). The window must hold a letter or digit; it must not itself be a shorter unit over and over
+(`0.9999`, base64: the tail rule measures those); no layout line may start within the counted
+region, else the evidence starts anew at that line (see `markdown`).
 
-Ten are a loop if at most 5 different texts stand between. Where something else is said every time it may be an enumeration, and where lines
-are counted (`Heartbeat at 12:07:31`) or as short as verse it may be a log or a song. Then ten are a suspicion, and forty in a row a loop
-(programs print 33 such lines in the recorded texts). Rows, lines of which each says something else, and data (see
-`markdown`) with something else in every item are no chant: they are news, however much of them is form.
+Ten are a loop if at most 5 different texts stand between. Where something else is said every time
+it may be an enumeration, and where lines are counted (`Heartbeat at 12:07:31`) or as short as verse
+it may be a log or a song. Then ten are a suspicion, and forty in a row a loop (programs print 33
+such lines in the recorded texts). Rows, lines of which each says something else, and data (see
+`markdown`) with something else in every item are no chant: they are news, however much of them is
+form.
 
 How it is found without hashing every window:
 
-- every `step` characters a short sample is taken. A window of 50 holds exactly one, so a window that comes again brings its sample again;
-- nine distances of at most 2250 together: four at most exceed 500 (twice the mean), so five at least do not. Therefore one bounded search a
-  sample is enough, and most text ends there. And since equal windows stand at least `unit_chars` apart, this shows some windows before
-  the last one: text may wait for three windows' worth of characters before it is looked at, and no verdict comes late;
-- a sample that came again that often arms the scanner for 2250 characters: from then on a sample that has ten places within that distance
-  has its windows compared, from the group of all down to the single one, as their last characters come;
-- a window that is rejected, for the distances or the texts between, takes the next ones with it as long as they stand at the same places,
-  one further each. Without that a text made for it costs five times as much (`bench/_worst_text.py`);
-- all comparisons are of the text itself. Layout is looked at last, where everything else says chant.
+- every `step` characters a short sample is taken. A window of 50 holds exactly one, so a window
+  that comes again brings its sample again;
+- nine distances of at most 2250 together: four at most exceed 500 (twice the mean), so five at
+  least do not. Therefore one bounded search a sample is enough, and most text ends there. And since
+  equal windows stand at least `unit_chars` apart, this shows some windows before the last one: text
+  may wait for three windows' worth of characters before it is looked at, and no verdict comes late;
+- a sample that came again that often arms the scanner for 2250 characters: from then on a sample
+  that has ten places within that distance has its windows compared, from the group of all down to
+  the single one, as their last characters come;
+- a window that is rejected, for the distances or the texts between, takes the next ones with it as
+  long as they stand at the same places, one further each. Without that a text made for it costs
+  five times as much (`bench/_worst_text.py`);
+- all comparisons are of the text itself. Layout is looked at last, where everything else says
+  chant.
 """
 
 from __future__ import annotations
@@ -37,13 +45,19 @@ from monitor.errors import ConfigError
 
 CHANT_KIND = "chant"
 GATE_MEANS = 2
-"""Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms less often."""
+"""Width of the first search, in mean distances. Measured 1 to 4: wider costs more a search and arms
+less often.
+"""
 DOUBTFUL_ROUNDS = 4
 """Suspicions in a row that make a loop."""
 NAP_WINDOWS = 3
-"""How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but weaker signs that wake it."""
+"""How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but
+weaker signs that wake it.
+"""
 ALIKE_WINDOWS = (16, 4)
-"""How many windows are rejected at once where they stand at the same places; fewer where what all of them share stands elsewhere too."""
+"""How many windows are rejected at once where they stand at the same places; fewer where what all
+of them share stands elsewhere too.
+"""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -55,10 +69,14 @@ class WindowRule:
     near_chars: int = 75
     """Mean distance up to which anything may stand between the windows."""
     far_chars: int | None = 250
-    """Mean distance up to which at most `far_texts` different texts may stand between them; `None`: off."""
+    """Mean distance up to which at most `far_texts` different texts may stand between them; `None`:
+    off.
+    """
     far_texts: int = 5
     unit_chars: int = 16
-    """A window that repeats within itself at a shorter distance is no chant of its own (words have up to 15 characters, corpus)."""
+    """A window that repeats within itself at a shorter distance is no chant of its own (words have
+    up to 15 characters, corpus).
+    """
     sample_chars: int = 16
     """Measured: shorter is faster on prose and slower on code."""
 
@@ -136,13 +154,17 @@ class WindowScanner:
         self.due = offset + self._rule.window_chars
 
     def seek(self, text: str, base: int, end: int) -> None:
-        """Run on over the samples that stand for nothing, to the end of the text. Afterwards `due` is where something may end."""
+        """Run on over the samples that stand for nothing, to the end of the text. Afterwards `due`
+        is where something may end.
+        """
         if self._window < 0 and not self._find_sample(text, base, end):
             ready = self._sample + self._rule.sample_chars
             self.due = ready + self._nap if self._sample > self._armed else ready
 
     def scan(self, text: str, base: int, upto: int) -> Hit | None:
-        """The first chant that ends from `due` to `upto`. `text` starts at `base`; calls go on where the last one stopped."""
+        """The first chant that ends from `due` to `upto`. `text` starts at `base`; calls go on
+        where the last one stopped.
+        """
         hit = self._test_windows(text, base, upto)
         if hit is None and self._window < 0:
             self._sample += self._step
@@ -180,7 +202,9 @@ class WindowScanner:
         return True
 
     def _test_windows(self, text: str, base: int, end: int) -> Hit | None:
-        """Compare the windows of the current sample, each as its last character comes; `_window` is -1 when all are done."""
+        """Compare the windows of the current sample, each as its last character comes; `_window` is
+        -1 when all are done.
+        """
         rule = self._rule
         while (first := max(self._window, self._floor)) <= self._sample:
             self._window, stop = first, first + rule.window_chars
@@ -254,14 +278,19 @@ class WindowScanner:
         return hit
 
     def _goes_on(self, end: int) -> int:
-        """Findings in a row, with the one that ends at `end`: each within the reach of the one before."""
-        self._rounds = self._rounds + 1 if self._rounds and end - self._last <= self._reach + self._rule.window_chars else 1
+        """Findings in a row, with the one that ends at `end`: each within the reach of the one
+        before.
+        """
+        self._rounds = (
+            self._rounds + 1 if self._rounds and end - self._last <= self._reach + self._rule.window_chars else 1
+        )
         self._last = end
         return self._rounds
 
     def _reject(self, text: str, base: int, places: list[int]) -> None:
-        """The window stands too far apart, or between too many texts. So does the next one if it stands where this one does, one further:
-        the distances are the same, and as many texts differ. Where else a few of the next could stand is looked up for all of them.
+        """The window stands too far apart, or between too many texts. So does the next one if it
+        stands where this one does, one further: the distances are the same, and as many texts
+        differ. Where else a few of the next could stand is looked up for all of them.
         """
         rule, at = self._rule, places[-1]
         for more in ALIKE_WINDOWS:
@@ -274,8 +303,9 @@ class WindowScanner:
                 return
 
     def _is_alike(self, text: str, base: int, stop: int) -> bool:
-        """Whether the window that ends at `stop` stands where the rejected one did, as all between them do: it does if its last
-        character does. Where that begins a line, layout has to be looked at anew.
+        """Whether the window that ends at `stop` stands where the rejected one did, as all between
+        them do: it does if its last character does. Where that begins a line, layout has to be
+        looked at anew.
         """
         at = stop - 1 - base
         moved, last = at - self._rejected[-1], text[at]
@@ -307,7 +337,9 @@ class WindowScanner:
 
 
 def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[int]:
-    """Where `text[start:stop]` stands from `low` up to and with itself, the last first; up to `most` places."""
+    """Where `text[start:stop]` stands from `low` up to and with itself, the last first; up to
+    `most` places.
+    """
     needle, last, places = text[start:stop], stop - start - 1, [start]
     place = start
     for _ in range(1, most):
@@ -324,7 +356,9 @@ def is_one_line(between: str) -> bool:
 
 
 def _idle_windows(text: str, first: int, stop: int, limit: int, unit_chars: int) -> int:
-    """How many windows from `text[first:stop]` on, none beyond `limit`, have no word or are a shorter unit over and over."""
+    """How many windows from `text[first:stop]` on, none beyond `limit`, have no word or are a
+    shorter unit over and over.
+    """
     word = next_word(text, first, limit)
     if word >= stop:
         return word - stop + 1
@@ -344,7 +378,8 @@ def _short_period(window: str, unit_chars: int) -> int:
     while shift >= 0:
         if window[shift:] == window[:-shift]:
             return shift
-        if shift + unit_chars <= len(head):  # the head's shortest period: a longer one of the window would be a multiple of it
+        # the head's shortest period: a longer one of the window would be a multiple of it
+        if shift + unit_chars <= len(head):
             return 0
         shift = window.find(head, shift + 1)
     return 0

@@ -1,4 +1,6 @@
-"""Ask a model one thing and wait for its whole answer, under a deadline, with the connection closed afterwards."""
+"""Ask a model one thing and wait for its whole answer, under a deadline, with the connection closed
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,33 @@ from monitor.usage import AskCost, Usage
 from monitor.verdicts import Stop
 
 REPLY_CHARS = 50_000
-"""More than this of an answer is not kept: what was asked for is a few hundred, of a summary a few thousand."""
+"""More than this of an answer is not kept: what was asked for is a few hundred, of a summary a few
+thousand.
+"""
 
 
 async def ask_turn(
-    model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[AskCost], None]
+    model: Model,
+    request: ModelRequest,
+    *,
+    timeout_s: float,
+    clock: Clock,
+    close_grace_s: float,
+    charge: Callable[[AskCost], None],
 ) -> Turn:
-    """What `model` answers to `request`, also where it failed or was cut off. `charge` is told what it took, also of one that is cancelled.
+    """What `model` answers to `request`, also where it failed or was cut off. `charge` is told what
+    it took, also of one that is cancelled.
 
     Raises `TimeoutError`, and what is raised before there is any answer to speak of.
     """
     core = RunCore(stop_when=Timeout(timeout_s), policy=ObserveOnly(), emit=_nobody, keep_text_chars=REPLY_CHARS)
     core.begin(clock.now())
     stream: SourceStream[Any] = SourceStream(
-        lambda: model.stream(request), core, clock=clock, adapter=getattr(model, "adapter", None), close_grace_s=close_grace_s
+        lambda: model.stream(request),
+        core,
+        clock=clock,
+        adapter=getattr(model, "adapter", None),
+        close_grace_s=close_grace_s,
     )
     try:
         async with stream:
@@ -42,18 +57,35 @@ async def ask_turn(
                 pass
     finally:
         outcome = core.terminate(clock.now())
-        charge(AskCost(_with_input(outcome.usage, request) if outcome.usage_estimated else outcome.usage, outcome.usage_estimated))
+        charge(
+            AskCost(
+                _with_input(outcome.usage, request) if outcome.usage_estimated else outcome.usage,
+                outcome.usage_estimated,
+            )
+        )
     if outcome.reason is TerminateReason.TIMEOUT:
         raise TimeoutError(f"{model.name} did not answer within {timeout_s:g} s")
-    return replace(stream.turn, stopped=None if outcome.ok else Stop(outcome.reason, outcome.detail, outcome.source), error=outcome.error)
+    return replace(
+        stream.turn,
+        stopped=None if outcome.ok else Stop(outcome.reason, outcome.detail, outcome.source),
+        error=outcome.error,
+    )
 
 
 async def ask(
-    model: Model, request: ModelRequest, *, timeout_s: float, clock: Clock, close_grace_s: float, charge: Callable[[AskCost], None]
+    model: Model,
+    request: ModelRequest,
+    *,
+    timeout_s: float,
+    clock: Clock,
+    close_grace_s: float,
+    charge: Callable[[AskCost], None],
 ) -> str:
-    """The text that `model` answers to `request`. `charge` is told what it took, also where it fails or is cancelled.
+    """The text that `model` answers to `request`. `charge` is told what it took, also where it
+    fails or is cancelled.
 
-    Raises what the model raises, `TimeoutError`, or `AdapterError` for an answer that did not come to its end.
+    Raises what the model raises, `TimeoutError`, or `AdapterError` for an answer that did not come
+    to its end.
     """
     turn = await ask_turn(model, request, timeout_s=timeout_s, clock=clock, close_grace_s=close_grace_s, charge=charge)
     if turn.error is not None:
@@ -64,7 +96,9 @@ async def ask(
 
 
 def _with_input(usage: Usage, request: ModelRequest) -> Usage:
-    """A provider that did not report what it has read has read the request: what is asked beside a run is long, and the answer short."""
+    """A provider that did not report what it has read has read the request: what is asked beside a
+    run is long, and the answer short.
+    """
     if usage.input_tokens:
         return usage
     tokens = sum(size.tokens for size in sizes_by_source(request).values())

@@ -1,4 +1,6 @@
-"""Something that goes on beside the caller, in the same event loop, until it ends or is cancelled."""
+"""Something that goes on beside the caller, in the same event loop, until it ends or is
+cancelled.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,16 @@ import anyio
 
 
 class Background:
-    """Something that goes on beside the caller, in the same event loop, until it ends or is cancelled.
+    """Something that goes on beside the caller, in the same event loop, until it ends or is
+    cancelled.
 
-    `work` sees to its own errors: one that it raises is a bug, and ends up where the event loop reports those. `then` is called when it
-    has ended, also where it was cancelled before it began.
+    `work` sees to its own errors: one that it raises is a bug, and ends up where the event loop
+    reports those. `then` is called when it has ended, also where it was cancelled before it began.
     """
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str, *, then: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, work: Callable[[], Coroutine[Any, Any, None]], name: str, *, then: Callable[[], object] = lambda: None
+    ) -> None:
         self._work = work
         self._then = then
         self._done = anyio.Event()
@@ -41,9 +46,11 @@ class Background:
         self._cancel()
 
     def give_up(self) -> None:
-        """It has swallowed its cancellation: it is cancelled once more, and nobody waits for it any longer.
+        """It has swallowed its cancellation: it is cancelled once more, and nobody waits for it any
+        longer.
 
-        On asyncio the loop closes without it. On trio one that heeds no cancellation at all keeps the loop open, as any task of trio does.
+        On asyncio the loop closes without it. On trio one that heeds no cancellation at all keeps
+        the loop open, as any task of trio does.
         """
         self._cancel()
         self._forget()

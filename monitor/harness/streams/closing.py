@@ -1,8 +1,9 @@
 """Closing a source so that its connection is gone, whatever kind of object it is.
 
-An object with `aclose()` or `close()` is told so. An async generator of an SDK whose own `aclose()` reaches only the outermost of
-its generators is unwound instead: by closing the response behind it, or else from the inside. What an
-interruption finds open in a source, or leaves open, is looked for when it strikes: an `async for` does not close what it reads.
+An object with `aclose()` or `close()` is told so. An async generator of an SDK whose own `aclose()`
+reaches only the outermost of its generators is unwound instead: by closing the response behind it,
+or else from the inside. What an interruption finds open in a source, or leaves open, is looked for
+when it strikes: an `async for` does not close what it reads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from monitor.adapters.base import StreamAdapter, responses_behind
 from monitor.errors import describe
 
 DRAIN_CHUNKS = 256
-"""How many already buffered chunks are read and dropped while a stream is drained. Only a flooding server gets there."""
+"""How many already buffered chunks are read and dropped while a stream is drained. Only a flooding
+server gets there.
+"""
 DRAIN_S = 0.025
 """How long dropping them may take, in seconds."""
 
@@ -44,8 +47,9 @@ async def close_source(
     """Close `source`, and `holder`, the object that it was taken from, if that is another one.
 
     `left`: responses that were found when something interrupted the source, or came out of it.
-    Shielded from scopes and bounded by `grace_s`. (A `task.cancel()` of asyncio goes through every shield: then close once more.)
-    Whatever an SDK raises is noted, so that its trouble with closing does not hide how the run ended.
+    Shielded from scopes and bounded by `grace_s`. (A `task.cancel()` of asyncio goes through every
+    shield: then close once more.) Whatever an SDK raises is noted, so that its trouble with closing
+    does not hide how the run ended.
     """
     dropped, note = 0, None
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + grace_s) as scope:
@@ -63,7 +67,8 @@ async def close_source(
             if not any(closed) and hasattr(source, "__anext__"):
                 note = f"{type(source).__name__} has neither aclose() nor close()"
             if holders or responses:
-                await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
+                # asyncio's transports close their socket in the next turn of the loop
+                await anyio.lowlevel.checkpoint()
         except Exception as error:  # noqa: BLE001 - see above
             note = f"closing raised {describe(error)}"
     if scope.cancelled_caught:
@@ -91,8 +96,8 @@ async def _not_yet_opened(source: Any) -> Any:
 async def _drain(source: AsyncIterator[object]) -> tuple[int, str | None]:
     """Unwind a nest of async generators from the inside, by going on reading in a cancelled scope.
 
-    The pending socket read gets the cancellation, every frame unwinds in order and the transport closes. What was
-    buffered comes first, and is dropped.
+    The pending socket read gets the cancellation, every frame unwinds in order and the transport
+    closes. What was buffered comes first, and is dropped.
     """
     dropped = 0
     give_up_at = anyio.current_time() + DRAIN_S

@@ -2,10 +2,11 @@
 
 The rules of this file:
 
-1. No scope, timeout or task group around a `yield`, and so no async generator: a class, whose every read opens and
-   leaves its own wait.
-2. The order of one read: compare the clock, wait, compare the clock, decode, decide, close if decided, deliver. What
-   arrives after a deadline is not delivered; the object in which a stop falls is.
+1. No scope, timeout or task group around a `yield`, and so no async generator: a class, whose every
+   read opens and leaves its own wait.
+2. The order of one read: compare the clock, wait, compare the clock, decode, decide, close if
+   decided, deliver. What arrives after a deadline is not delivered; the object in which a stop
+   falls is.
 3. Whoever opens a stream closes it, shielded from cancellation and bounded in time.
 """
 
@@ -39,17 +40,25 @@ from monitor.outcome import Turn
 
 T = TypeVar("T")
 
-Source: TypeAlias = AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T] | Awaitable[AsyncIterator[T]]]
-"""What can be watched: a stream, an awaitable of one, or a function without arguments that returns either."""
+Source: TypeAlias = (
+    AsyncIterator[T] | Awaitable[AsyncIterator[T]] | Callable[[], AsyncIterator[T] | Awaitable[AsyncIterator[T]]]
+)
+"""What can be watched: a stream, an awaitable of one, or a function without arguments that returns
+either.
+"""
 
 CLOSE_ATTEMPTS = 3
-"""How often a close that a `task.cancel()` has struck is begun again; each cancellation strikes once."""
+"""How often a close that a `task.cancel()` has struck is begun again; each cancellation strikes
+once.
+"""
 
 _NOTHING: Any = object()
 
 
 class SourceStream(Generic[T]):
-    """One stream, as an async iterator of the SDK's own objects. `RunCore` decides, this performs."""
+    """One stream, as an async iterator of the SDK's own objects. `RunCore` decides, this
+    performs.
+    """
 
     __slots__ = (
         "_adapter",
@@ -94,7 +103,9 @@ class SourceStream(Generic[T]):
         index: int = 0,
         listener: Callable[[Chunk], None] | None = None,
     ) -> None:
-        """`index`: the number of the stream in its run. `listener` is given every chunk, after the core."""
+        """`index`: the number of the stream in its run. `listener` is given every chunk, after the
+        core.
+        """
         self._source: Any = source
         self._core = core
         self._clock = clock
@@ -125,7 +136,8 @@ class SourceStream(Generic[T]):
 
     @property
     def turn(self) -> Turn:
-        """What came: text, calls, usage, finish reason. Its number is 0 if the stream was never opened.
+        """What came: text, calls, usage, finish reason. Its number is 0 if the stream was never
+        opened.
 
         Raises `ConfigError` while the stream is not over.
         """
@@ -139,7 +151,9 @@ class SourceStream(Generic[T]):
         self._entered = True
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._wait is not None and (self._wait.pending is not None or self._ending):
             await self._see_the_other_task_out()
         await self._end()
@@ -192,7 +206,9 @@ class SourceStream(Generic[T]):
         return item
 
     def _ended_by(self, error: BaseException) -> bool:
-        """Whether `error` is the source's own end, good or bad; else it is the caller's business, and goes on."""
+        """Whether `error` is the source's own end, good or bad; else it is the caller's business,
+        and goes on.
+        """
         if isinstance(error, StopAsyncIteration):
             self._finished = not self._cut
         elif isinstance(error, Exception) and not isinstance(error, ConfigError):
@@ -206,7 +222,9 @@ class SourceStream(Generic[T]):
 
     def _start(self) -> Wait:
         if not self._entered:
-            raise ConfigError("enter the stream before reading it: async with ... as watched: async for chunk in watched")
+            raise ConfigError(
+                "enter the stream before reading it: async with ... as watched: async for chunk in watched"
+            )
         self._wait = wait = make_wait(self._core, self._clock, self._look_behind)
         self._core.replanned = wait.follow
         self._began = self._core.begin_turn(self._now())
@@ -214,7 +232,9 @@ class SourceStream(Generic[T]):
         return wait
 
     async def _open(self) -> T:
-        """The first read opens the source, so that opening and SDK retries are under the deadlines as well."""
+        """The first read opens the source, so that opening and SDK retries are under the deadlines
+        as well.
+        """
         source = self._source
         if callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__"):
             source = source()
@@ -297,7 +317,9 @@ class SourceStream(Generic[T]):
             await self._done.wait()
 
     async def _end(self) -> None:
-        """No read will deliver anything any more: tell the core how the stream ended, and close what has not ended by itself."""
+        """No read will deliver anything any more: tell the core how the stream ended, and close
+        what has not ended by itself.
+        """
         if self._ended or self._ending:
             return
         self._over = self._ending = True
@@ -363,11 +385,15 @@ class SourceStream(Generic[T]):
         return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
 
     def _look_behind(self) -> None:
-        """A pending read is about to be interrupted. What its source reads from is known now, and not when the generators are gone."""
+        """A pending read is about to be interrupted. What its source reads from is known now, and
+        not when the generators are gone.
+        """
         self._left += self._responses_behind(self._innermost)
 
     def _look_behind_after(self, error: BaseException) -> None:
-        """A read was left by `error`, and what it left open is in the frames that it went through, if it had a name there."""
+        """A read was left by `error`, and what it left open is in the frames that it went through,
+        if it had a name there.
+        """
         trace = error.__traceback__
         self._left += self._responses_behind(trace)
         knows_better = self._left or comes_from_sdk(trace) or not inspect.isasyncgen(self._iterator)
@@ -380,23 +406,36 @@ class SourceStream(Generic[T]):
             return []
 
     async def _close(self, since: float) -> None:
-        """Close the source. A cancellation that strikes meanwhile goes on, but not before the source is closed."""
+        """Close the source. A cancellation that strikes meanwhile goes on, but not before the
+        source is closed.
+        """
         source = self._innermost
         closing = Closing(note="closing was interrupted by a cancellation")
         struck: BaseException | None = None
         for _ in range(CLOSE_ATTEMPTS):
             try:
                 closing = await close_source(
-                    source, holder=self._opened, left=self._left, adapter=self._known_adapter(), grace_s=self._close_grace_s
+                    source,
+                    holder=self._opened,
+                    left=self._left,
+                    adapter=self._known_adapter(),
+                    grace_s=self._close_grace_s,
                 )
                 break
             except anyio.get_cancelled_exc_class() as cancellation:
                 struck = cancellation
         if self._untold and closing.note is None:
-            closing = Closing(closing.chunks_dropped, "an exception left the generator around the SDK's stream, which may still be open")
+            closing = Closing(
+                closing.chunks_dropped,
+                "an exception left the generator around the SDK's stream, which may still be open",
+            )
         self._left = []
         self._core.source_closed(
-            self._now(), since=since, closed=closing.note is None, chunks_dropped=closing.chunks_dropped, note=closing.note
+            self._now(),
+            since=since,
+            closed=closing.note is None,
+            chunks_dropped=closing.chunks_dropped,
+            note=closing.note,
         )
         if struck is not None:
             raise struck

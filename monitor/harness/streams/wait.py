@@ -1,14 +1,16 @@
 """Waiting for the next chunk: the one place that knows asyncio from trio.
 
-Around every read a wait is entered and left. In between it can be interrupted, by the run's deadline or by an abort, and by
-nothing else of ours: the caller's code is never cancelled, and a cancellation from outside is never swallowed.
+Around every read a wait is entered and left. In between it can be interrupted, by the run's
+deadline or by an abort, and by nothing else of ours: the caller's code is never cancelled, and a
+cancellation from outside is never swallowed.
 
-- asyncio: the read is interrupted by `task.cancel()`, and that is settled by `uncancel()`, as `asyncio.timeout` does it. A
-  cancel scope for every read would cost 5.7 us; this costs 0.3 us.
-- trio: one cancel scope a read, without a deadline, opened before the read. (Opening it only once the read has suspended
-  corrupts the scope stack; a deadline on each would pile up in trio while the source does not suspend.)
-- both: one alarm a stream, set to the run's deadline. It mostly moves away, so the alarm rings at the old moment, looks, and is
-  set anew: nothing is re-armed per chunk.
+- asyncio: the read is interrupted by `task.cancel()`, and that is settled by `uncancel()`, as
+  `asyncio.timeout` does it. A cancel scope for every read would cost 5.7 us; this costs 0.3 us.
+- trio: one cancel scope a read, without a deadline, opened before the read. (Opening it only once
+  the read has suspended corrupts the scope stack; a deadline on each would pile up in trio while
+  the source does not suspend.)
+- both: one alarm a stream, set to the run's deadline. It mostly moves away, so the alarm rings at
+  the old moment, looks, and is set anew: nothing is re-armed per chunk.
 """
 
 from __future__ import annotations
@@ -51,14 +53,18 @@ class Wait(Protocol):
     pending: Any
     """The read that is going on; `None`: none is."""
     unsettled: bool
-    """The read must be left by `leave()`, because it was interrupted; else setting `pending` to `None` is enough, and quicker."""
+    """The read must be left by `leave()`, because it was interrupted; else setting `pending` to
+    `None` is enough, and quicker.
+    """
 
     def enter(self) -> None:
         """A read begins. No other may be pending."""
         ...
 
     def leave(self, error: BaseException | None) -> bool:
-        """The read is over, perhaps by `error`. True: that was our interruption and nothing else."""
+        """The read is over, perhaps by `error`. True: that was our interruption and nothing
+        else.
+        """
         ...
 
     def interrupt(self) -> None:
@@ -66,7 +72,9 @@ class Wait(Protocol):
         ...
 
     def wake(self) -> None:
-        """Let the pending read see whether the run's deadline has come. From any thread, and from a signal handler."""
+        """Let the pending read see whether the run's deadline has come. From any thread, and from a
+        signal handler.
+        """
         ...
 
     def follow(self) -> None:
@@ -79,7 +87,8 @@ class Wait(Protocol):
 
 
 def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = lambda: None) -> Wait:
-    """The wait for the running event loop. `before`: called just before a pending read is interrupted.
+    """The wait for the running event loop. `before`: called just before a pending read is
+    interrupted.
 
     Its alarm is set by `follow`, when the run's deadline is planned.
     """
@@ -92,7 +101,9 @@ def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = lambd
 
 
 class _Alarmed(ABC):
-    """The part that both have: an alarm that follows the run's deadline and interrupts the pending read."""
+    """The part that both have: an alarm that follows the run's deadline and interrupts the pending
+    read.
+    """
 
     __slots__ = ("_alarm", "_before", "_clock", "_run", "_set_for", "pending")
 
@@ -126,7 +137,9 @@ class _Alarmed(ABC):
         self._look()
 
     def _look(self) -> None:
-        """Has the deadline come? If nobody waits, the next read will see it by itself: it compares the clock first."""
+        """Has the deadline come? If nobody waits, the next read will see it by itself: it compares
+        the clock first.
+        """
         if self.pending is None:
             return
         now = self._clock.now()
@@ -141,7 +154,9 @@ class AsyncioWait(_Alarmed):
 
     __slots__ = ("_again", "_base", "_cancels", "_loop", "unsettled")
 
-    def __init__(self, run: Deadlined, clock: Clock, before: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, run: Deadlined, clock: Clock, before: Callable[[], object], loop: asyncio.AbstractEventLoop
+    ) -> None:
         super().__init__(run, clock, before)
         self._loop = loop
         self._base = 0
@@ -171,7 +186,8 @@ class AsyncioWait(_Alarmed):
         if task is None or task.cancelling() > self._base + self._cancels:
             return  # somebody else's cancellation is on its way: that will do
         if task is _current_task(self._loop):
-            # It is running, not waiting: a cancellation now would strike whatever it awaits next, perhaps the caller's code.
+            # It is running, not waiting: a cancellation now would strike whatever it awaits next,
+            # perhaps the caller's code.
             self._loop.call_soon(self._look)
             return
         self._before()
@@ -192,7 +208,9 @@ class TrioWait(_Alarmed):
 
     unsettled = True
 
-    def __init__(self, run: Deadlined, clock: Clock, before: Callable[[], object], token: trio.lowlevel.TrioToken) -> None:
+    def __init__(
+        self, run: Deadlined, clock: Clock, before: Callable[[], object], token: trio.lowlevel.TrioToken
+    ) -> None:
         import trio  # noqa: PLC0415 - only a program that runs on trio needs it
 
         super().__init__(run, clock, before)

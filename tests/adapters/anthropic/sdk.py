@@ -1,4 +1,6 @@
-"""The real anthropic against a local server: on both of its transports, and in each of its ways to stream."""
+"""The real anthropic against a local server: on both of its transports, and in each of its ways to
+stream.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,21 @@ from monitor.testing.anthropic_steps import Script
 
 TRANSPORTS = ["aiohttp", "httpx2"]
 
-ASKED: Final[dict[str, Any]] = {"model": "claude-test", "max_tokens": 99, "messages": [{"role": "user", "content": "hello"}]}
+ASKED: Final[dict[str, Any]] = {
+    "model": "claude-test",
+    "max_tokens": 99,
+    "messages": [{"role": "user", "content": "hello"}],
+}
 
 
 @asynccontextmanager
-async def sdk(server: LocalAnthropic, transport: str = "httpx2", *, max_retries: int = 0) -> AsyncIterator[AsyncAnthropic]:
+async def sdk(
+    server: LocalAnthropic, transport: str = "httpx2", *, max_retries: int = 0
+) -> AsyncIterator[AsyncAnthropic]:
     http_client = DefaultAioHttpClient() if transport == "aiohttp" else None
-    async with AsyncAnthropic(api_key="x", base_url=server.base_url, max_retries=max_retries, http_client=http_client) as client:
+    async with AsyncAnthropic(
+        api_key="x", base_url=server.base_url, max_retries=max_retries, http_client=http_client
+    ) as client:
         yield client
 
 

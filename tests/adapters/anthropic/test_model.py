@@ -1,4 +1,6 @@
-"""Requests in nobody's dialect, as anthropic says them, and what comes back: on the wire, with the real SDK."""
+"""Requests in nobody's dialect, as anthropic says them, and what comes back: on the wire, with the
+real SDK.
+"""
 
 from __future__ import annotations
 
@@ -124,11 +126,19 @@ def test_thinking_goes_back_as_it_came_and_what_the_service_refuses_of_it_is_lef
     thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     said = {"type": "text", "text": "a"}
     assert blocks_of(Reasoning("hm", "c2ln"), Text("a")) == [thinking, said]
-    assert blocks_of(Reasoning("", "c2ln"), Text("a")) == [{"type": "thinking", "thinking": "", "signature": "c2ln"}, said]
-    assert blocks_of(Reasoning("", REDACTED + "ZGF0YQ=="), Text("a")) == [{"type": "redacted_thinking", "data": "ZGF0YQ=="}, said]
+    assert blocks_of(Reasoning("", "c2ln"), Text("a")) == [
+        {"type": "thinking", "thinking": "", "signature": "c2ln"},
+        said,
+    ]
+    assert blocks_of(Reasoning("", REDACTED + "ZGF0YQ=="), Text("a")) == [
+        {"type": "redacted_thinking", "data": "ZGF0YQ=="},
+        said,
+    ]
     assert blocks_of(Text("a"), Reasoning("hm", "c2ln"), Text("a")) == [said, thinking, said], "in its place"
     assert blocks_of(Reasoning("hm"), Text("a")) == [said], "not signed"
-    assert blocks_of(Text("a"), Reasoning("hm", "c2ln"), Reasoning("", REDACTED + "x"), Text(" ")) == [said], "nothing after it"
+    assert blocks_of(Text("a"), Reasoning("hm", "c2ln"), Reasoning("", REDACTED + "x"), Text(" ")) == [said], (
+        "nothing after it"
+    )
     assert blocks_of(Reasoning("hm", "c2ln")) == []
     assert blocks_of(Reasoning("hm", "c2ln"), Text("a"), thinking=False) == [said]
 
@@ -163,7 +173,9 @@ def test_an_id_that_the_service_would_refuse_is_replaced_and_the_same_each_time(
     assert len(set(ids)) == 4
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", one) for one in ids)
     assert [block["tool_use_id"] for block in said[1]["content"] + said[3]["content"]] == ids
-    assert [block["content"] for block in said[1]["content"]] == ["one", "two"], "in call order where the ids are the same"
+    assert [block["content"] for block in said[1]["content"]] == ["one", "two"], (
+        "in call order where the ids are the same"
+    )
     assert to_messages([turn]) == said[:2], "what was sent is sent again byte for byte, or no cache can help"
 
 
@@ -182,7 +194,11 @@ def test_files_are_shown_by_what_they_are():
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}},
         {"type": "image", "source": {"type": "url", "url": "https://example.org/a.webp"}},
         {"type": "image", "source": {"type": "file", "file_id": "file_011"}},
-        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PICTURE}, "title": "a.pdf"},
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": PICTURE},
+            "title": "a.pdf",
+        },
         {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}},
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a,b"}},
     ]
@@ -203,9 +219,13 @@ def test_what_cannot_be_shown_is_refused(media: Media, what: str):
 
 
 WORDS = st.text(st.characters(), max_size=4)
-CALLS = st.builds(ToolCall, st.sampled_from(["a", "b", "c:1"]), WORDS, st.one_of(st.dictionaries(WORDS, WORDS, max_size=2), WORDS))
+CALLS = st.builds(
+    ToolCall, st.sampled_from(["a", "b", "c:1"]), WORDS, st.one_of(st.dictionaries(WORDS, WORDS, max_size=2), WORDS)
+)
 CONTENT = st.lists(st.one_of(st.builds(Text, WORDS), st.builds(Reasoning, WORDS, st.none() | WORDS), CALLS), max_size=4)
-RESULTS = st.lists(st.builds(ToolResult, st.sampled_from(["a", "b", "c:1", "d"]), WORDS, WORDS, st.booleans()), max_size=4)
+RESULTS = st.lists(
+    st.builds(ToolResult, st.sampled_from(["a", "b", "c:1", "d"]), WORDS, WORDS, st.booleans()), max_size=4
+)
 HISTORIES = st.lists(
     st.one_of(
         st.lists(st.builds(Text, WORDS), max_size=2).map(lambda content: UserMessage(tuple(content))),
@@ -260,7 +280,9 @@ def test_a_request_is_said_in_the_words_of_the_sdk():
 
 def test_the_length_of_an_answer_has_a_default_that_leaves_room_for_the_thinking():
     assert to_parameters(ask())["max_tokens"] == 32_000
-    assert to_parameters(ask(settings={"thinking": {"type": "enabled", "budget_tokens": 10_000}}))["max_tokens"] == 42_000
+    assert (
+        to_parameters(ask(settings={"thinking": {"type": "enabled", "budget_tokens": 10_000}}))["max_tokens"] == 42_000
+    )
     assert to_parameters(ask(settings={"thinking": {"type": "adaptive"}}))["max_tokens"] == 32_000
     assert to_parameters(ask(settings={"max_tokens": 5}))["max_tokens"] == 5
 
@@ -269,13 +291,20 @@ def test_the_length_of_an_answer_has_a_default_that_leaves_room_for_the_thinking
 def test_tool_choice_is_said_with_what_the_settings_may_add(choice: Any, kind: str):
     alone = to_parameters(ask(tools=(LOOK,), tool_choice=choice))
     assert alone["tool_choice"] == {"type": kind}
-    both = to_parameters(ask(tools=(LOOK,), tool_choice=choice, settings={"tool_choice": {"disable_parallel_tool_use": True}}))
-    assert both["tool_choice"] == ({"type": "none"} if kind == "none" else {"type": kind, "disable_parallel_tool_use": True})
+    both = to_parameters(
+        ask(tools=(LOOK,), tool_choice=choice, settings={"tool_choice": {"disable_parallel_tool_use": True}})
+    )
+    assert both["tool_choice"] == (
+        {"type": "none"} if kind == "none" else {"type": kind, "disable_parallel_tool_use": True}
+    )
 
 
 def test_server_side_tools_of_the_settings_stand_beside_the_functions():
     search = {"type": "web_search_20250305", "name": "web_search"}
-    assert [one["name"] for one in to_parameters(ask(tools=(LOOK,), settings={"tools": [search]}))["tools"]] == ["look", "web_search"]
+    assert [one["name"] for one in to_parameters(ask(tools=(LOOK,), settings={"tools": [search]}))["tools"]] == [
+        "look",
+        "web_search",
+    ]
     alone = to_parameters(ask(settings={"tools": [search]}))
     assert (alone["tools"], alone["tool_choice"]) == ([search], {"type": "auto"})
 
@@ -298,7 +327,10 @@ def test_thinking_that_is_switched_off_is_not_shown():
     ("options", "said"),
     [
         ({"tool_choice": "required"}, "no tools"),
-        ({"tool_choice": "required", "tools": (LOOK,), "settings": {"thinking": {"type": "enabled"}}}, "while thinking is enabled"),
+        (
+            {"tool_choice": "required", "tools": (LOOK,), "settings": {"thinking": {"type": "enabled"}}},
+            "while thinking is enabled",
+        ),
         ({"settings": {"system": "x"}}, "instructions"),
         ({"settings": {"stream": False}}, "is streamed"),
         ({"settings": {"messages": []}}, "messages"),
@@ -370,19 +402,32 @@ async def test_thinking_ids_and_results_come_back_to_the_service_as_it_gave_them
             *redacted("ZGF0YQ==", index=1),
             *think(signed="b21pdHRlZA==", index=2),
         ],
-        *[*say("One ", "moment.", index=3), *call("look", {"q": "é"}, id="toolu_a", index=4), *call("now", id="toolu_b", index=5)],
+        *[
+            *say("One ", "moment.", index=3),
+            *call("look", {"q": "é"}, id="toolu_a", index=4),
+            *call("now", id="toolu_b", index=5),
+        ],
         *finish("tool_use"),
     ]
     second = [start(), *think("Found.", signed="c2Vjb25k"), *say("Noon.", index=1), *finish()]
     with LocalAnthropic([first, second, [start(), *say("fine"), *finish()]]) as server:
         async with model_on(server, transport) as model:
-            options: dict[str, Any] = {"instructions": "Be brief.", "tools": (LOOK, NOW), "settings": {"extra_body": {"temperature": 0.5}}}
+            options: dict[str, Any] = {
+                "instructions": "Be brief.",
+                "tools": (LOOK, NOW),
+                "settings": {"extra_body": {"temperature": 0.5}},
+            }
             question = user("what time is it?")
             one = await told(model, ask(question, **options), ToolResult("toolu_a", "look", "found"))
             two = await told(model, ask(question, one, **options))
             await told(model, ask(question, one, two, user("thanks"), **options))
         asked, again, last = (request.body for request in server.requests)
-    assert (asked["model"], asked["stream"], asked["max_tokens"], asked["temperature"]) == ("claude-test", True, 32_000, 0.5)
+    assert (asked["model"], asked["stream"], asked["max_tokens"], asked["temperature"]) == (
+        "claude-test",
+        True,
+        32_000,
+        0.5,
+    )
     assert asked["system"] == "Be brief."
     assert asked["messages"] == [{"role": "user", "content": [{"type": "text", "text": "what time is it?"}]}]
     assert [tool["name"] for tool in asked["tools"]] == ["look", "now"]
@@ -409,7 +454,9 @@ async def test_settings_arrive_and_betas_lead_to_the_beta_endpoint():
     with LocalAnthropic([[start(), *say("fine"), *finish()]]) as server:
         async with model_on(server) as model:
             await watched(model, ask(settings=settings))
-            beta = await watched(model, ask(settings=settings | {"betas": ["one-2025-01-01", "two"], "mcp_servers": []}))
+            beta = await watched(
+                model, ask(settings=settings | {"betas": ["one-2025-01-01", "two"], "mcp_servers": []})
+            )
         plain, under_beta = server.requests
     assert (plain.body["stop_sequences"], plain.body["cache_control"]) == (["END"], {"type": "ephemeral"})
     assert plain.headers["x-mine"] == under_beta.headers["x-mine"] == "1"
@@ -432,7 +479,9 @@ async def test_settings_arrive_and_betas_lead_to_the_beta_endpoint():
     ids=str,
 )
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_call_that_fails_while_it_is_opened_is_classed(transport: str, script: list[Any], reason: Reason, kind: ErrorKind):
+async def test_a_call_that_fails_while_it_is_opened_is_classed(
+    transport: str, script: list[Any], reason: Reason, kind: ErrorKind
+):
     with LocalAnthropic([script]) as server:
         async with model_on(server, transport) as model:
             watch = await watched(model, ask())
@@ -443,7 +492,9 @@ async def test_a_call_that_fails_while_it_is_opened_is_classed(transport: str, s
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("script", [[Stall()], [start(), Stall()], [start(), Repeat(text("again and again. "), delay_s=0.001)]])
+@pytest.mark.parametrize(
+    "script", [[Stall()], [start(), Stall()], [start(), Repeat(text("again and again. "), delay_s=0.001)]]
+)
 async def test_a_stream_of_a_model_is_watched_and_closed_like_any_other(script: list[Any]):
     with LocalAnthropic([script]) as server:
         async with model_on(server) as model:
@@ -523,7 +574,13 @@ def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> pytest.MonkeyPatch:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_BASE_URL"):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_PROFILE",
+        "ANTHROPIC_CONFIG_DIR",
+        "ANTHROPIC_BASE_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     return monkeypatch

@@ -1,4 +1,6 @@
-"""Every recorded Anthropic stream, served over HTTP and read through the real SDK: the contract, and what the SDK itself makes of it."""
+"""Every recorded Anthropic stream, served over HTTP and read through the real SDK: the contract,
+and what the SDK itself makes of it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 
 from monitor._util.signatures import REDACTED
 from monitor.adapters.anthropic.stream import AnthropicAdapter
-from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import (
+    Chunk,
+    ReasoningDelta,
+    StreamRetried,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    TurnFinished,
+    UsageReport,
+)
 from monitor.reasons import FinishReason
 from monitor.testing.anthropic_server import LocalAnthropic
 from monitor.testing.anthropic_steps import RecordedMessage, load_recording
@@ -20,7 +31,9 @@ from tests.adapters.anthropic.sdk import ASKED, WAYS, Way, of_type, sdk
 STREAMS = Path(__file__).parents[3] / "fixtures" / "streams" / "anthropic"
 SPLICED = "spliced-message-start.jsonl"
 COMPACTED = "anthropic-compaction.1.jsonl"
-"""The service compacted the history first, and says in the end how much was left: what was read does not become less by that."""
+"""The service compacted the history first, and says in the end how much was left: what was read
+does not become less by that.
+"""
 RECORDED = [(file.name, message) for file in sorted(STREAMS.glob("*.jsonl")) for message in load_recording(file)]
 WHOLE = [(name, message) for name, message in RECORDED if name != SPLICED]
 
@@ -66,7 +79,9 @@ def parts_of_sdk(message: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parts_of_chunks(chunks: list[Chunk]) -> Iterator[tuple[str, Any]]:
-    """The same of the chunks; blocks of text cannot be told apart, so neighbours are joined on both sides."""
+    """The same of the chunks; blocks of text cannot be told apart, so neighbours are joined on both
+    sides.
+    """
     thinking = ""
     for chunk in chunks:
         match chunk:
@@ -95,7 +110,9 @@ def joined(parts: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def total_input(usage: Any) -> int:
-    return sum(getattr(usage, name) or 0 for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"))
+    return sum(
+        getattr(usage, name) or 0 for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    )
 
 
 @pytest.mark.asyncio
@@ -146,7 +163,9 @@ async def test_a_message_that_begins_again_before_its_end_voids_what_came():
     (retried,) = [at for at, chunk in enumerate(chunks) if isinstance(chunk, StreamRetried)]
     assert of_type(ToolCall, chunks[:retried]) == []
     after = chunks[retried + 1 :]
-    assert [(call.id, call.arguments) for call in of_type(ToolCall, after)] == [("toolu_second", {"value": "Sparkle Day"})]
+    assert [(call.id, call.arguments) for call in of_type(ToolCall, after)] == [
+        ("toolu_second", {"value": "Sparkle Day"})
+    ]
     assert of_type(ReasoningDelta, after) == [ReasoningDelta("Let me call the tool.", "sig-second")]
     assert len(of_type(TurnFinished, chunks)) == 1
     assert list(adapter.finish()) == []
@@ -155,7 +174,9 @@ async def test_a_message_that_begins_again_before_its_end_voids_what_came():
 
 @pytest.mark.asyncio
 async def test_recordings_of_several_messages_hold_as_one_stream_too():
-    """Nobody streams like this, but a file of a whole run does; text, calls and the one finish are those of all its messages."""
+    """Nobody streams like this, but a file of a whole run does; text, calls and the one finish are
+    those of all its messages.
+    """
     files = {name: [one for file, one in WHOLE if file == name] for name, _ in WHOLE}
     several = {name: messages for name, messages in files.items() if len(messages) > 1}
     assert len(several) == 4
@@ -166,7 +187,9 @@ async def test_recordings_of_several_messages_hold_as_one_stream_too():
                 adapter = AnthropicAdapter()
                 chunks = [chunk async for item in await WAYS[0](client) for chunk in adapter.decode(item)]
                 assert list(adapter.finish()) == []
-                assert "".join(chunk.text for chunk in of_type(TextDelta, chunks)) == "".join(map(wire_text, messages)), name
+                assert "".join(chunk.text for chunk in of_type(TextDelta, chunks)) == "".join(
+                    map(wire_text, messages)
+                ), name
                 assert [one.finish_reason for one in of_type(TurnFinished, chunks)] == [FinishReason.DONE], name
                 totals = [report.total_tokens or 0 for report in of_type(UsageReport, chunks)]
                 assert totals == sorted(totals), name

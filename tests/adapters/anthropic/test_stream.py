@@ -73,7 +73,9 @@ async def test_a_text_comes_piece_by_piece_and_the_message_closes_it():
 
 @pytest.mark.asyncio
 async def test_the_signature_comes_with_the_last_piece_of_the_thinking_that_it_signs():
-    chunks = await chunks_of([start(), *think("I ", "look", "", " it up.", signed="c2ln"), *say("Paris.", index=1), *finish()])
+    chunks = await chunks_of(
+        [start(), *think("I ", "look", "", " it up.", signed="c2ln"), *say("Paris.", index=1), *finish()]
+    )
     assert said(chunks) == [
         ReasoningDelta("I "),
         ReasoningDelta("look"),
@@ -87,7 +89,12 @@ async def test_the_signature_comes_with_the_last_piece_of_the_thinking_that_it_s
 async def test_thinking_that_is_not_shown_has_its_signature_alone_and_redacted_thinking_its_data():
     omitted, both = think(signed="c2ln"), think("hm", signed="b3RoZXI=", index=2)
     chunks = await chunks_of([start(), *omitted, *redacted("ZGF0YQ==", index=1), *both, *finish()])
-    assert said(chunks) == [ReasoningDelta("", "c2ln"), ReasoningDelta("", REDACTED + "ZGF0YQ=="), ReasoningDelta("hm", "b3RoZXI="), DONE]
+    assert said(chunks) == [
+        ReasoningDelta("", "c2ln"),
+        ReasoningDelta("", REDACTED + "ZGF0YQ=="),
+        ReasoningDelta("hm", "b3RoZXI="),
+        DONE,
+    ]
 
 
 @pytest.mark.asyncio
@@ -99,9 +106,17 @@ async def test_thinking_may_be_unsigned_or_come_with_the_start_of_its_block():
 
 @pytest.mark.asyncio
 async def test_thinking_that_was_cut_off_is_not_lost():
-    script = [start(), block_start({"type": "thinking", "thinking": "", "signature": ""}), thought("one "), thought("two")]
+    script = [
+        start(),
+        block_start({"type": "thinking", "thinking": "", "signature": ""}),
+        thought("one "),
+        thought("two"),
+    ]
     assert said(await chunks_of(script)) == [ReasoningDelta("one "), ReasoningDelta("two")]
-    assert said(await chunks_of([*script, signature("c2ln")])) == [ReasoningDelta("one "), ReasoningDelta("two", "c2ln")]
+    assert said(await chunks_of([*script, signature("c2ln")])) == [
+        ReasoningDelta("one "),
+        ReasoningDelta("two", "c2ln"),
+    ]
 
 
 # --- calls
@@ -109,7 +124,9 @@ async def test_thinking_that_was_cut_off_is_not_lost():
 
 @pytest.mark.asyncio
 async def test_the_pieces_of_a_call_join_to_its_json_text():
-    chunks = said(await chunks_of([start(), *call("look", {"q": "é", "n": [1]}, id="toolu_a", cut=5), *finish("tool_use")]))
+    chunks = said(
+        await chunks_of([start(), *call("look", {"q": "é", "n": [1]}, id="toolu_a", cut=5), *finish("tool_use")])
+    )
     *pieces, made, finished = chunks
     assert pieces[0] == ToolCallDelta("toolu_a", "look", "")
     assert "".join(piece.arguments_text for piece in pieces) == '{"q": "é", "n": [1]}'
@@ -121,8 +138,15 @@ async def test_the_pieces_of_a_call_join_to_its_json_text():
 
 @pytest.mark.asyncio
 async def test_several_calls_may_be_written_at_once():
-    blocks = [block_start({"type": "tool_use", "id": f"toolu_{n}", "name": "look", "input": {}}, index=n) for n in (0, 1)]
-    pieces = [arguments('{"q":', index=0), arguments('{"q":', index=1), arguments("1}", index=1), arguments("0}", index=0)]
+    blocks = [
+        block_start({"type": "tool_use", "id": f"toolu_{n}", "name": "look", "input": {}}, index=n) for n in (0, 1)
+    ]
+    pieces = [
+        arguments('{"q":', index=0),
+        arguments('{"q":', index=1),
+        arguments("1}", index=1),
+        arguments("0}", index=0),
+    ]
     ends = [block_stop(index=1), block_stop(index=0)]
     calls = of_type(ToolCall, await chunks_of([start(), *blocks, *pieces, *ends, *finish("tool_use")]))
     assert [(made.id, made.arguments) for made in calls] == [("toolu_1", {"q": 1}), ("toolu_0", {"q": 0})]
@@ -146,9 +170,14 @@ async def test_a_call_without_arguments_has_an_empty_object():
 @pytest.mark.asyncio
 async def test_arguments_may_come_whole_with_the_start_of_the_call():
     block = {"type": "tool_use", "id": "toolu_a", "name": "roll", "input": {"player": 1}}
-    assert said(await chunks_of([start(), *whole(block), *finish("tool_use")]))[:-1] == [ToolCall("toolu_a", "roll", {"player": 1})]
+    assert said(await chunks_of([start(), *whole(block), *finish("tool_use")]))[:-1] == [
+        ToolCall("toolu_a", "roll", {"player": 1})
+    ]
     replaced = said(await chunks_of([start(), *whole(block, arguments('{"player": 2}')), *finish("tool_use")]))
-    assert replaced[:-1] == [ToolCallDelta("toolu_a", "roll", '{"player": 2}'), ToolCall("toolu_a", "roll", {"player": 2})]
+    assert replaced[:-1] == [
+        ToolCallDelta("toolu_a", "roll", '{"player": 2}'),
+        ToolCall("toolu_a", "roll", {"player": 2}),
+    ]
 
 
 HALF = block_start({"type": "tool_use", "id": "toolu_a", "name": "look", "input": {}})
@@ -157,7 +186,13 @@ HALF = block_start({"type": "tool_use", "id": "toolu_a", "name": "look", "input"
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     "ending",
-    [[], [Cut()], [block_stop(), *finish("max_tokens")], finish("max_tokens"), [block_stop(), *finish("model_context_window_exceeded")]],
+    [
+        [],
+        [Cut()],
+        [block_stop(), *finish("max_tokens")],
+        finish("max_tokens"),
+        [block_stop(), *finish("model_context_window_exceeded")],
+    ],
     ids=["end", "cut", "max_tokens", "no stop of the block", "window"],
 )
 @pytest.mark.parametrize("written", [[], [arguments("")], [arguments('{"q": "ha')]], ids=["nothing", "empty", "half"])
@@ -177,7 +212,9 @@ async def test_a_call_that_was_cut_off_does_not_look_like_a_whole_one(written: l
 @pytest.mark.asyncio
 @pytest.mark.parametrize("words", ['{"q": }', "[1, 2]", "null", '"text"', "{" * 5000, "1" * 5000])
 async def test_what_is_no_json_object_is_kept_as_text(words: str):
-    (made,) = of_type(ToolCall, await chunks_of([start(), *whole(HALF["content_block"], arguments(words)), *finish("tool_use")]))
+    (made,) = of_type(
+        ToolCall, await chunks_of([start(), *whole(HALF["content_block"], arguments(words)), *finish("tool_use")])
+    )
     assert made.arguments == words
 
 
@@ -231,9 +268,16 @@ ONLY_BETA = {"compaction"}  # the plain helper does not know it
 )
 async def test_blocks_that_the_service_fills_are_passed_over(block: dict[str, Any], way: Way):
     pieces = [arguments('{"q": "ha')] if "input" in block else []
-    pieces += [block_delta({"type": "compaction_delta", "content": "the summary"})] if block["type"] == "compaction" else []
+    pieces += (
+        [block_delta({"type": "compaction_delta", "content": "the summary"})] if block["type"] == "compaction" else []
+    )
     cited = block_delta({"type": "citations_delta", "citation": {"type": "char_location"}})
-    script = [start(), *whole(block, *pieces), *whole({"type": "text", "text": ""}, cited, text("So."), index=1), *finish()]
+    script = [
+        start(),
+        *whole(block, *pieces),
+        *whole({"type": "text", "text": ""}, cited, text("So."), index=1),
+        *finish(),
+    ]
     assert said(await chunks_of(script, way=way)) == [TextDelta("So."), DONE]
 
 
@@ -254,7 +298,14 @@ async def test_a_message_may_bring_its_content_and_its_end_at_once():
 @pytest.mark.asyncio
 async def test_a_message_after_another_goes_on_with_the_turn_and_finishes_it_again_only_in_another_way():
     adapter = AnthropicAdapter()
-    script = [start(10), *say("one "), *finish("tool_use", output_tokens=5), start(20), *say("two"), *finish(output_tokens=6)]
+    script = [
+        start(10),
+        *say("one "),
+        *finish("tool_use", output_tokens=5),
+        start(20),
+        *say("two"),
+        *finish(output_tokens=6),
+    ]
     assert said(await chunks_of(script, adapter=adapter)) == [
         TextDelta("one "),
         TurnFinished(FinishReason.DONE, "tool_use"),
@@ -265,7 +316,16 @@ async def test_a_message_after_another_goes_on_with_the_turn_and_finishes_it_aga
 
 @pytest.mark.asyncio
 async def test_what_is_void_is_so_with_all_that_came_before_it():
-    script = [start(10), *say("one"), *finish(output_tokens=5), start(20), text("tw"), start(30), *say("all"), *finish(output_tokens=6)]
+    script = [
+        start(10),
+        *say("one"),
+        *finish(output_tokens=5),
+        start(20),
+        text("tw"),
+        start(30),
+        *say("all"),
+        *finish(output_tokens=6),
+    ]
     chunks = await chunks_of(script)
     (retried,) = [at for at, chunk in enumerate(chunks) if isinstance(chunk, StreamRetried)]
     assert said(chunks[retried + 1 :]) == [TextDelta("all"), DONE]
@@ -275,7 +335,14 @@ async def test_what_is_void_is_so_with_all_that_came_before_it():
 @pytest.mark.asyncio
 async def test_the_tokens_of_the_messages_of_a_stream_are_added():
     adapter = AnthropicAdapter()
-    script = [start(10), *say("one "), *finish(output_tokens=5), start(20), *say("two"), *finish("max_tokens", output_tokens=6)]
+    script = [
+        start(10),
+        *say("one "),
+        *finish(output_tokens=5),
+        start(20),
+        *say("two"),
+        *finish("max_tokens", output_tokens=6),
+    ]
     chunks = await chunks_of(script, adapter=adapter)
     assert adapter.requests == 2
     assert said(chunks) == [TextDelta("one "), DONE, TextDelta("two"), TurnFinished(FinishReason.LENGTH, "max_tokens")]
@@ -285,7 +352,13 @@ async def test_the_tokens_of_the_messages_of_a_stream_are_added():
 @pytest.mark.asyncio
 @pytest.mark.parametrize("way", WAYS[1:], ids=lambda way: way.__name__)
 async def test_every_way_to_stream_gives_the_same_chunks_and_nothing_twice(way: Way):
-    script = [start(), *think("a", "b"), *say("c", "d", index=1), *call("f", {"x": 1}, index=2), *finish("tool_use", output_tokens=9)]
+    script = [
+        start(),
+        *think("a", "b"),
+        *say("c", "d", index=1),
+        *call("f", {"x": 1}, index=2),
+        *finish("tool_use", output_tokens=9),
+    ]
     assert await chunks_of(script, way=way) == await chunks_of(script)
 
 
@@ -315,7 +388,16 @@ async def test_plain_text_is_told_without_a_second_look_and_only_where_nothing_e
 # --- whatever comes
 
 EVENT_TYPES = st.sampled_from(
-    ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop", "error", "ping"]
+    [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "error",
+        "ping",
+    ]
 )
 KINDS = st.sampled_from(
     [
@@ -324,7 +406,14 @@ KINDS = st.sampled_from(
     ]
 )
 VALUES: st.SearchStrategy[Any] = st.one_of(
-    st.none(), st.text(max_size=3), st.integers(-1, 3), st.booleans(), st.just({"q": 1}), st.just("max_tokens"), st.just([]), st.floats()
+    st.none(),
+    st.text(max_size=3),
+    st.integers(-1, 3),
+    st.booleans(),
+    st.just({"q": 1}),
+    st.just("max_tokens"),
+    st.just([]),
+    st.floats(),
 )
 FIELDS = st.sampled_from(
     [
@@ -342,10 +431,21 @@ FIELDS = st.sampled_from(
             "usage",
             "content",
         ),
-        *("input_tokens", "output_tokens", "cache_read_input_tokens", "output_tokens_details", "message", "explanation"),
+        *(
+            "input_tokens",
+            "output_tokens",
+            "cache_read_input_tokens",
+            "output_tokens_details",
+            "message",
+            "explanation",
+        ),
     ]
 )
-PARTS = st.builds(lambda kind, fields: SimpleNamespace(**({"type": kind} | fields)), KINDS, st.dictionaries(FIELDS, VALUES, max_size=4))
+PARTS = st.builds(
+    lambda kind, fields: SimpleNamespace(**({"type": kind} | fields)),
+    KINDS,
+    st.dictionaries(FIELDS, VALUES, max_size=4),
+)
 EVENTS = st.builds(
     lambda kind, index, part, usage: SimpleNamespace(
         type=kind, index=index, delta=part, content_block=part, message=part, error=part, usage=usage
@@ -463,7 +563,12 @@ FILTERED = "Output blocked by content filtering policy"
             400,
             "invalid_request_error",
         ),
-        ([error_reply(400, "max_tokens: 32000 > 8192, which is the maximum allowed")], ErrorKind.REQUEST, 400, "invalid_request_error"),
+        (
+            [error_reply(400, "max_tokens: 32000 > 8192, which is the maximum allowed")],
+            ErrorKind.REQUEST,
+            400,
+            "invalid_request_error",
+        ),
         ([error_reply(401, WRONG_KEY)], ErrorKind.AUTH, 401, "authentication_error"),
         ([error_reply(402)], ErrorKind.REQUEST, 402, "billing_error"),
         ([error_reply(403)], ErrorKind.AUTH, 403, "permission_error"),
@@ -480,8 +585,18 @@ FILTERED = "Output blocked by content filtering policy"
         ([midstream_error()], ErrorKind.SERVER, 200, "overloaded_error"),
         ([start(), *say("a"), midstream_error()], ErrorKind.SERVER, 200, "overloaded_error"),
         ([start(), midstream_error("rate_limit_error")], ErrorKind.RATE_LIMITED, 200, "rate_limit_error"),
-        ([start(), midstream_error("invalid_request_error", FILTERED)], ErrorKind.BLOCKED, 200, "invalid_request_error"),
-        ([start(), midstream_error("invalid_request_error", "prompt is too long")], ErrorKind.OVERFLOW, 200, "invalid_request_error"),
+        (
+            [start(), midstream_error("invalid_request_error", FILTERED)],
+            ErrorKind.BLOCKED,
+            200,
+            "invalid_request_error",
+        ),
+        (
+            [start(), midstream_error("invalid_request_error", "prompt is too long")],
+            ErrorKind.OVERFLOW,
+            200,
+            "invalid_request_error",
+        ),
         ([start(), midstream_error("an_error_of_tomorrow")], ErrorKind.UNKNOWN, 200, "an_error_of_tomorrow"),
         ([start(), text("a"), Cut()], ErrorKind.NETWORK, None, None),
         ([start(), text("a"), Reset()], ErrorKind.NETWORK, None, None),
@@ -490,7 +605,9 @@ FILTERED = "Output blocked by content filtering policy"
     ],
     ids=str,
 )
-async def test_every_failure_has_its_kind(script: list[Any], kind: ErrorKind, status: int | None, code: str | None, transport: str):
+async def test_every_failure_has_its_kind(
+    script: list[Any], kind: ErrorKind, status: int | None, code: str | None, transport: str
+):
     found = await failure(script, transport=transport)
     assert (found.kind, found.status, found.code) == (kind, status, code), found
 
@@ -501,7 +618,9 @@ async def test_the_message_is_the_services_own_and_the_delay_that_of_the_header(
     found = await failure([Pause(0.001), rate_limited(7)], transport=transport)
     assert found.retry_after_s == 7
     assert found.message.startswith("This request would exceed your organization's rate limit")
-    assert (await failure([error_reply(529, headers={"Retry-After-Ms": "250"})], transport=transport)).retry_after_s == 0.25
+    assert (
+        await failure([error_reply(529, headers={"Retry-After-Ms": "250"})], transport=transport)
+    ).retry_after_s == 0.25
     assert (await failure([rate_limited(None)], transport=transport)).retry_after_s is None
 
 
@@ -520,7 +639,12 @@ async def test_a_timeout_of_the_client_and_a_refused_connection_are_the_networks
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    "script", [[start(), *whole(HALF["content_block"], arguments('{"q": }'))], [start(), midstream_error("api_error"), *finish()]], ids=str
+    "script",
+    [
+        [start(), *whole(HALF["content_block"], arguments('{"q": }'))],
+        [start(), midstream_error("api_error"), *finish()],
+    ],
+    ids=str,
 )
 async def test_what_the_helper_cannot_put_together_is_classed_as_well(script: list[Any]):
     for way in WAYS[2:]:

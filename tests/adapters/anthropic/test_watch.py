@@ -1,4 +1,6 @@
-"""The whole way: a server, the real anthropic, its transports, the guard, a typed reason, and a connection that is gone."""
+"""The whole way: a server, the real anthropic, its transports, the guard, a typed reason, and a
+connection that is gone.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ from tests.adapters.anthropic.sdk import ASKED, TRANSPORTS, WAYS, Way, received,
 Reason = monitor.TerminateReason
 SENTENCE = "I will now check the configuration file again to be sure. "
 CLOSE_S = 0.5
-"""Far above the 50 ms that bench.close measures: a busy test machine is no bug, a connection that stays open is."""
+"""Far above the 50 ms that bench.close measures: a busy test machine is no bug, a connection that
+stays open is.
+"""
 FINE = [start(), *say("fine"), *finish()]
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -69,8 +73,12 @@ def _fine(items: list[Any]) -> bool:
 @sdk_test
 @each_transport
 @each_way
-async def test_a_stream_that_chants_is_stopped_and_the_server_sees_the_connection_gone(transport: str, way: Way) -> None:
-    with LocalAnthropic([[start(), block_start({"type": "text", "text": ""}), Repeat(text(SENTENCE), delay_s=0.001)], FINE]) as server:
+async def test_a_stream_that_chants_is_stopped_and_the_server_sees_the_connection_gone(
+    transport: str, way: Way
+) -> None:
+    with LocalAnthropic(
+        [[start(), block_start({"type": "text", "text": ""}), Repeat(text(SENTENCE), delay_s=0.001)], FINE]
+    ) as server:
         async with sdk(server, transport) as client:
             outcome = (await _watch(client, way)).outcome
             assert outcome.reason is Reason.LOOP_DETECTED
@@ -141,7 +149,9 @@ async def test_a_break_closes_the_connection(transport: str, way: Way) -> None:
 @sdk_test
 @each_transport
 @pytest.mark.parametrize("found", [True, False], ids=["by its response", "drained"])
-async def test_the_helpers_stream_of_plain_text_is_closed_too(transport: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_helpers_stream_of_plain_text_is_closed_too(
+    transport: str, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not found:
         monkeypatch.setattr(AnthropicAdapter, "responses", lambda *_: ())
     script: list[Any] = [start(), block_start({"type": "text", "text": ""}), Repeat(text(SENTENCE), delay_s=0.001)]
@@ -178,7 +188,9 @@ async def test_a_break_of_a_generator_around_the_sdks_stream_closes_the_connecti
 @sdk_test
 @each_transport
 async def test_a_stream_inside_the_helpers_own_block_is_closed_and_the_helper_does_not_mind(transport: str) -> None:
-    with LocalAnthropic([[start(), block_start({"type": "text", "text": ""}), Repeat(text(SENTENCE), delay_s=0.001)]]) as server:
+    with LocalAnthropic(
+        [[start(), block_start({"type": "text", "text": ""}), Repeat(text(SENTENCE), delay_s=0.001)]]
+    ) as server:
         async with sdk(server, transport) as client, client.messages.stream(**ASKED) as helper:
             async with monitor.watch(helper) as watched:
                 async for _ in watched:
@@ -243,7 +255,14 @@ async def test_a_tool_call_repeated_over_turns_is_a_loop_and_its_result_may_be_n
 @sdk_test
 @each_way
 async def test_a_guarded_stream_gives_what_the_bare_one_gives(way: Way) -> None:
-    script: list[Any] = [start(), *think("hm"), *say("Hello ", "there", index=1), Pause(0.001), *call("f", {"x": 1}, index=2), *finish()]
+    script: list[Any] = [
+        start(),
+        *think("hm"),
+        *say("Hello ", "there", index=1),
+        Pause(0.001),
+        *call("f", {"x": 1}, index=2),
+        *finish(),
+    ]
     with LocalAnthropic([script]) as server:
         async with sdk(server) as client:
             bare = await received(client, way)

@@ -18,8 +18,11 @@ from monitor.testing.gemini_server import LocalGemini
 
 TRANSPORTS = ["aiohttp", "httpx2"]
 
-# The SDK subclasses aiohttp's session each time a client is used first; aiohttp discourages that, and nobody here can change it.
-sdk_warnings = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning")
+# The SDK subclasses aiohttp's session each time a client is used first; aiohttp discourages that,
+# and nobody here can change it.
+sdk_warnings = pytest.mark.filterwarnings(
+    "ignore:Inheritance class AiohttpClientSession from ClientSession:DeprecationWarning"
+)
 
 PLAIN = types.GenerateContentConfig(automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True))
 
@@ -37,15 +40,21 @@ async def sdk(server: LocalGemini, transport: str = "httpx2") -> AsyncIterator[A
         client.close()
 
 
-async def stream(client: AsyncClient, config: types.GenerateContentConfig = PLAIN) -> AsyncIterator[types.GenerateContentResponse]:
+async def stream(
+    client: AsyncClient, config: types.GenerateContentConfig = PLAIN
+) -> AsyncIterator[types.GenerateContentResponse]:
     return await client.models.generate_content_stream(model="gemini-test", contents="hello", config=config)
 
 
-async def received(client: AsyncClient, config: types.GenerateContentConfig = PLAIN) -> list[types.GenerateContentResponse]:
+async def received(
+    client: AsyncClient, config: types.GenerateContentConfig = PLAIN
+) -> list[types.GenerateContentResponse]:
     return [item async for item in await stream(client, config)]
 
 
-async def decoded(client: AsyncClient, config: types.GenerateContentConfig = PLAIN, adapter: GoogleAdapter | None = None) -> list[Chunk]:
+async def decoded(
+    client: AsyncClient, config: types.GenerateContentConfig = PLAIN, adapter: GoogleAdapter | None = None
+) -> list[Chunk]:
     adapter = adapter or GoogleAdapter()
     chunks: list[Chunk] = []
     async for item in await stream(client, config):

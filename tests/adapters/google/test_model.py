@@ -1,4 +1,6 @@
-"""Requests in nobody's dialect, as google-genai says them, and what comes back: on the wire, with the real SDK."""
+"""Requests in nobody's dialect, as google-genai says them, and what comes back: on the wire, with
+the real SDK.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,18 @@ from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 from monitor.models import ErrorKind, Model, ModelRequest, ToolSpec
 from monitor.testing.gemini_server import LocalGemini
-from monitor.testing.gemini_steps import Repeat, Stall, call, chunk, error_reply, finish, overflow, rate_limited, text, thought
+from monitor.testing.gemini_steps import (
+    Repeat,
+    Stall,
+    call,
+    chunk,
+    error_reply,
+    finish,
+    overflow,
+    rate_limited,
+    text,
+    thought,
+)
 from tests.adapters.google.sdk import TRANSPORTS, sdk, sdk_warnings
 
 Reason = monitor.TerminateReason
@@ -107,8 +120,14 @@ def test_neighbours_of_one_role_are_one_content_and_what_is_empty_is_left_away()
     ]
     assert to_contents(history) == [
         {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]},
-        {"role": "model", "parts": [{"text": "c"}, {"text": "d"}, {"function_call": {"id": "x", "name": "now", "args": {}}}]},
-        {"role": "user", "parts": [{"function_response": {"id": "x", "name": "now", "response": {"output": ""}}}, {"text": "go on"}]},
+        {
+            "role": "model",
+            "parts": [{"text": "c"}, {"text": "d"}, {"function_call": {"id": "x", "name": "now", "args": {}}}],
+        },
+        {
+            "role": "user",
+            "parts": [{"function_response": {"id": "x", "name": "now", "response": {"output": ""}}}, {"text": "go on"}],
+        },
     ]
     assert to_contents([user(""), AssistantMessage(())]) == []
 
@@ -117,7 +136,10 @@ def test_a_signature_without_a_thought_signs_what_follows():
     signed, other = base64.b64decode(SIGNATURE), base64.b64decode(OTHER)
     made = ToolCall("a", "now", {})
     function = {"id": "a", "name": "now", "args": {}}
-    assert parts_of(Reasoning("", SIGNATURE), Text("a"), Text("b")) == [{"text": "a", "thought_signature": signed}, {"text": "b"}]
+    assert parts_of(Reasoning("", SIGNATURE), Text("a"), Text("b")) == [
+        {"text": "a", "thought_signature": signed},
+        {"text": "b"},
+    ]
     assert parts_of(Reasoning("hm"), Reasoning("", SIGNATURE), made) == [
         {"text": "hm", "thought": True},
         {"function_call": function, "thought_signature": signed},
@@ -131,7 +153,10 @@ def test_a_signature_without_a_thought_signs_what_follows():
 
 @pytest.mark.parametrize("foreign", ["not base64!", "", "é", "abc"])
 def test_a_signature_that_is_no_base64_is_anothers_and_is_left_away(foreign: str):
-    assert parts_of(Reasoning("hm", foreign), Reasoning("", foreign), Text("a")) == [{"text": "hm", "thought": True}, {"text": "a"}]
+    assert parts_of(Reasoning("hm", foreign), Reasoning("", foreign), Text("a")) == [
+        {"text": "hm", "thought": True},
+        {"text": "a"},
+    ]
 
 
 def test_a_call_without_a_result_is_answered_by_an_error_because_no_history_may_leave_it_open():
@@ -146,7 +171,9 @@ def test_a_call_that_was_cut_off_has_no_arguments_and_says_so():
     cut_off = ToolCall("a", "look", '{"q": "hal')
     assert parts_of(cut_off) == [{"function_call": {"id": "a", "name": "look", "args": {}}}]
     assert answers(cut_off, results=[]) == [("a", {"error": CUT_OFF})]
-    assert answers(cut_off, results=[ToolResult("a", "look", "no JSON", is_error=True)]) == [("a", {"error": "no JSON"})]
+    assert answers(cut_off, results=[ToolResult("a", "look", "no JSON", is_error=True)]) == [
+        ("a", {"error": "no JSON"})
+    ]
 
 
 def test_calls_of_one_id_are_answered_one_by_one_and_a_result_of_no_call_is_left_away():
@@ -156,7 +183,10 @@ def test_calls_of_one_id_are_answered_one_by_one_and_a_result_of_no_call_is_left
 
 
 def test_media_go_by_their_bytes_or_by_their_address():
-    image, document = Media("image/png", base64_of(b"\x89PNG"), name="a.png"), Media("application/pdf", uri="https://example.com/a.pdf")
+    image, document = (
+        Media("image/png", base64_of(b"\x89PNG"), name="a.png"),
+        Media("application/pdf", uri="https://example.com/a.pdf"),
+    )
     assert to_contents([UserMessage((image, document))])[0]["parts"] == [
         {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}},
         {"file_data": {"mime_type": "application/pdf", "file_uri": "https://example.com/a.pdf"}},
@@ -164,7 +194,8 @@ def test_media_go_by_their_bytes_or_by_their_address():
 
 
 @pytest.mark.parametrize(
-    ("media", "said"), [(Media("image/png", "%%%", name="a.png"), "a.png is not base64"), (Media("image/png"), "image/png has neither")]
+    ("media", "said"),
+    [(Media("image/png", "%%%", name="a.png"), "a.png is not base64"), (Media("image/png"), "image/png has neither")],
 )
 def test_media_that_cannot_be_sent_are_refused_by_name(media: Media, said: str):
     with pytest.raises(ConfigError, match=said):
@@ -175,7 +206,10 @@ def test_half_a_surrogate_pair_is_replaced_wherever_it_stands():
     odd = "a\ud800b"
     history: list[Message] = [
         user(odd),
-        AssistantMessage((Text(odd), Reasoning(odd), ToolCall("a", "look", {odd: [odd, {"x": odd}]})), (ToolResult("a", "look", odd),)),
+        AssistantMessage(
+            (Text(odd), Reasoning(odd), ToolCall("a", "look", {odd: [odd, {"x": odd}]})),
+            (ToolResult("a", "look", odd),),
+        ),
     ]
     said = json.dumps(to_contents(history), ensure_ascii=False)
     said.encode()
@@ -185,7 +219,12 @@ def test_half_a_surrogate_pair_is_replaced_wherever_it_stands():
 PIECES = st.one_of(
     st.builds(Text, st.text(max_size=3)),
     st.builds(Reasoning, st.text(max_size=3), st.none() | st.binary(max_size=3).map(base64_of) | st.text(max_size=3)),
-    st.builds(ToolCall, st.sampled_from("abc"), st.sampled_from(["look", "now"]), st.dictionaries(st.text(), st.integers()) | st.text()),
+    st.builds(
+        ToolCall,
+        st.sampled_from("abc"),
+        st.sampled_from(["look", "now"]),
+        st.dictionaries(st.text(), st.integers()) | st.text(),
+    ),
 )
 RESULTS = st.builds(ToolResult, st.sampled_from("abcd"), st.just("look"), st.text(max_size=3), st.booleans())
 HISTORIES = st.lists(
@@ -199,7 +238,9 @@ HISTORIES = st.lists(
 
 @given(HISTORIES)
 def test_any_history_becomes_one_that_the_service_takes(history: list[Message]):
-    """Roles alternate, nothing is empty, the SDK reads every content, and each call is answered in the next one, in its order."""
+    """Roles alternate, nothing is empty, the SDK reads every content, and each call is answered in
+    the next one, in its order.
+    """
     contents = to_contents(history)
     assert all(one["role"] != other["role"] for one, other in pairwise(contents))
     for one, following in pairwise([*contents, {"parts": []}]):
@@ -213,7 +254,9 @@ def test_any_history_becomes_one_that_the_service_takes(history: list[Message]):
 
 
 def test_the_request_says_instructions_tools_and_how_they_are_chosen():
-    config = to_config(ask(instructions="Be brief.", tools=(LOOK, NOW), tool_choice="required", settings={"temperature": 0}))
+    config = to_config(
+        ask(instructions="Be brief.", tools=(LOOK, NOW), tool_choice="required", settings={"temperature": 0})
+    )
     assert config == {
         "temperature": 0,
         "automatic_function_calling": {"disable": True},
@@ -247,7 +290,9 @@ def test_a_schema_in_the_settings_goes_before_that_of_the_request(name: str) -> 
 
 
 @pytest.mark.parametrize(("choice", "mode"), [("auto", "AUTO"), ("required", "ANY"), ("none", "NONE")])
-@pytest.mark.parametrize("given", [None, {"function_calling_config": {"allowed_function_names": ["look"]}}, types.ToolConfig()])
+@pytest.mark.parametrize(
+    "given", [None, {"function_calling_config": {"allowed_function_names": ["look"]}}, types.ToolConfig()]
+)
 def test_tool_choice_is_the_mode_whatever_else_the_settings_say(choice: Any, mode: str, given: Any):
     config = to_config(ask(tools=(LOOK,), tool_choice=choice, settings={} if given is None else {"tool_config": given}))
     assert config["tool_config"]["function_calling_config"]["mode"] == mode
@@ -286,7 +331,9 @@ def test_a_request_that_contradicts_itself_is_refused(options: dict[str, Any], s
         ({"tools": 5}, "tools"),
     ],
 )
-def test_a_setting_that_the_sdk_does_not_have_or_take_is_named_before_anything_is_sent(settings: dict[str, Any], said: str):
+def test_a_setting_that_the_sdk_does_not_have_or_take_is_named_before_anything_is_sent(
+    settings: dict[str, Any], said: str
+):
     model = GoogleModel("m", client=genai.Client(api_key="x"))
     with pytest.raises(ConfigError, match=said):
         model.stream(ask(settings=settings))
@@ -315,7 +362,9 @@ async def chunks_of(model: GoogleModel, request: ModelRequest, turn: int) -> lis
 
 
 def told(chunks: Sequence[Chunk], results: Sequence[ToolResult] = ()) -> AssistantMessage:
-    """A turn as it stands in the history: pieces of one kind joined, a signature ends a thought, one without a thought stands alone."""
+    """A turn as it stands in the history: pieces of one kind joined, a signature ends a thought,
+    one without a thought stands alone.
+    """
     content: list[Text | Reasoning | ToolCall] = []
     for one in chunks:
         last = content[-1] if content else None
@@ -355,7 +404,11 @@ async def test_signatures_and_ids_come_back_to_the_service_as_it_gave_them(trans
     closing = [text("Noon."), chunk([{"text": "", "thoughtSignature": OTHER}]), finish()]
     with LocalGemini([said, closing, [text("fine"), finish()]]) as server:
         async with model_on(server, transport) as model:
-            options: dict[str, Any] = {"instructions": "Be brief.", "tools": (LOOK, NOW), "settings": {"temperature": 0.5}}
+            options: dict[str, Any] = {
+                "instructions": "Be brief.",
+                "tools": (LOOK, NOW),
+                "settings": {"temperature": 0.5},
+            }
             question = user("what time is it?")
             first = told(
                 await chunks_of(model, ask(question, **options), 0),
@@ -382,7 +435,10 @@ async def test_signatures_and_ids_come_back_to_the_service_as_it_gave_them(trans
         {"functionResponse": {"id": "call_0_1", "name": "now", "response": {"error": NOT_CARRIED_OUT}}},
     ]
     assert again["contents"] == last["contents"][:3], "what was sent is sent again byte for byte, or no cache can help"
-    assert [decoded(part) for part in last["contents"][3]["parts"]] == [{"text": "Noon."}, {"text": "", "thoughtSignature": OTHER}]
+    assert [decoded(part) for part in last["contents"][3]["parts"]] == [
+        {"text": "Noon."},
+        {"text": "", "thoughtSignature": OTHER},
+    ]
 
 
 @sdk_warnings
@@ -403,7 +459,9 @@ async def test_a_file_a_schema_and_settings_of_any_form_arrive():
             image = UserMessage((Text("see"), Media("image/png", SIGNATURE)))
             await watched(model, ask(image, tools=(LOOK,), tool_choice="none", settings=settings))
         body = server.requests[0].body
-    assert base64.urlsafe_b64decode(body["contents"][0]["parts"][1]["inlineData"]["data"]) == base64.b64decode(SIGNATURE)
+    assert base64.urlsafe_b64decode(body["contents"][0]["parts"][1]["inlineData"]["data"]) == base64.b64decode(
+        SIGNATURE
+    )
     assert body["generationConfig"]["maxOutputTokens"] == 99
     assert body["generationConfig"]["thinkingConfig"] == {"include_thoughts": True}
     assert list(body["generationConfig"]["responseSchema"]["properties"]) == ["words"]
@@ -425,7 +483,9 @@ async def test_a_file_a_schema_and_settings_of_any_form_arrive():
     ids=str,
 )
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_call_that_fails_while_it_is_opened_is_classed(transport: str, script: list[Any], reason: Reason, kind: ErrorKind):
+async def test_a_call_that_fails_while_it_is_opened_is_classed(
+    transport: str, script: list[Any], reason: Reason, kind: ErrorKind
+):
     with LocalGemini([script]) as server:
         async with model_on(server, transport) as model:
             watch = await watched(model, ask())
@@ -438,7 +498,9 @@ async def test_a_call_that_fails_while_it_is_opened_is_classed(transport: str, s
 
 @sdk_warnings
 @pytest.mark.asyncio
-@pytest.mark.parametrize("script", [[Stall()], [text("a"), Stall()], [Repeat(text("again and again. "), delay_s=0.001)]])
+@pytest.mark.parametrize(
+    "script", [[Stall()], [text("a"), Stall()], [Repeat(text("again and again. "), delay_s=0.001)]]
+)
 async def test_a_stream_of_a_model_is_watched_and_closed_like_any_other(script: list[Any]):
     with LocalGemini([script]) as server:
         async with model_on(server) as model:
@@ -491,7 +553,13 @@ def test_a_model_has_a_name():
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_CLOUD_PROJECT"):
+    for name in (
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+        "GOOGLE_GENAI_USE_ENTERPRISE",
+        "GOOGLE_CLOUD_PROJECT",
+    ):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -542,7 +610,9 @@ async def test_a_client_that_the_model_made_is_closed_by_it_and_the_callers_own_
 
 @sdk_warnings
 @pytest.mark.asyncio
-async def test_a_refused_connection_is_told_at_once_and_not_tried_again_behind_the_runs_back(environment: pytest.MonkeyPatch):
+async def test_a_refused_connection_is_told_at_once_and_not_tried_again_behind_the_runs_back(
+    environment: pytest.MonkeyPatch,
+):
     """The SDK alone sleeps one to ten seconds and tries again."""
     environment.setenv("GEMINI_API_KEY", "x")
     environment.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1")

@@ -17,7 +17,12 @@ pytestmark = sdk_warnings
 
 STREAMS = Path(__file__).parents[3] / "fixtures" / "streams"
 FILES = sorted([*(STREAMS / "google").glob("*.jsonl"), *(STREAMS / "gemini-cli").glob("*.responses")])
-RECORDED = [(file.name, recorded) for file in FILES for recorded in load_recording(file) if recorded.method == "generateContentStream"]
+RECORDED = [
+    (file.name, recorded)
+    for file in FILES
+    for recorded in load_recording(file)
+    if recorded.method == "generateContentStream"
+]
 
 
 def wire_parts(recorded: RecordedCall) -> list[dict[str, Any]]:
@@ -45,7 +50,11 @@ def check(recorded: RecordedCall, chunks: list[Chunk]) -> None:
     assert len(of_type(TurnFinished, chunks)) == bool(wire_finishes(recorded))
     usage = [report.total_tokens or 0 for report in of_type(UsageReport, chunks)]
     assert usage == sorted(usage)
-    totals = [event["usageMetadata"]["totalTokenCount"] for event in recorded.events if "totalTokenCount" in event.get("usageMetadata", {})]
+    totals = [
+        event["usageMetadata"]["totalTokenCount"]
+        for event in recorded.events
+        if "totalTokenCount" in event.get("usageMetadata", {})
+    ]
     assert max(usage, default=0) == max(totals, default=0), "one recording ends with a smaller total than it had"
 
 
@@ -67,7 +76,10 @@ async def test_every_recording_is_read_as_it_stands_on_the_wire():
 
 @pytest.mark.asyncio
 async def test_streamed_arguments_are_put_together():
-    names = ["google-stream-tool-call-arguments.jsonl", "google-stream-tool-call-array-arguments-missing-terminal-function-call.jsonl"]
+    names = [
+        "google-stream-tool-call-arguments.jsonl",
+        "google-stream-tool-call-array-arguments-missing-terminal-function-call.jsonl",
+    ]
     recorded = [load_recording(STREAMS / "google" / name)[0] for name in names]
     found = []
     with LocalGemini([one.events for one in recorded]) as server:

@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 
 from monitor.adapters.base import StreamAdapter
 from monitor.adapters.google.stream import GoogleAdapter
-from monitor.chunks import CHUNK_TYPES, Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import (
+    CHUNK_TYPES,
+    Chunk,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    TurnFinished,
+    UsageReport,
+)
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind
 from monitor.reasons import FinishReason
@@ -79,7 +88,9 @@ def test_it_is_a_stream_adapter():
 @pytest.mark.parametrize("response_id", [None, "r1"])
 def test_text_and_thoughts_come_in_order(response_id: str | None):
     options: dict[str, Any] = {"response_id": response_id}
-    chunks = read(thought("hm", **options), text("a", **options), text("b", **options), text("", **options), finish(**options))
+    chunks = read(
+        thought("hm", **options), text("a", **options), text("b", **options), text("", **options), finish(**options)
+    )
     assert chunks == [
         ReasoningDelta("hm"),
         TextDelta("a"),
@@ -171,7 +182,12 @@ def test_usage_is_a_running_total_merged_field_by_field():
 
 
 @given(
-    st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(["prompt", "output", "thoughts", "cached"], st.integers(0, 9))), max_size=9)
+    st.lists(
+        st.fixed_dictionaries(
+            {}, optional=dict.fromkeys(["prompt", "output", "thoughts", "cached"], st.integers(0, 9))
+        ),
+        max_size=9,
+    )
 )
 def test_usage_never_decreases(counts: list[dict[str, int]]):
     events = [text("a", usage=usage(one.pop("prompt", 0), **one), response_id="r") for one in counts]
@@ -206,7 +222,8 @@ def test_finish_reasons_have_a_class_and_keep_their_word(word: str, finish_reaso
     assert read(finish(word, usage=None, message="why")) == [TurnFinished(finish_reason, f"{word}: why")]
 
 
-@pytest.mark.filterwarnings("ignore:BRAND_NEW is not a valid FinishReason:UserWarning")  # the SDK's own, for the word that is the test
+# the SDK's own, for the word that is the test
+@pytest.mark.filterwarnings("ignore:BRAND_NEW is not a valid FinishReason:UserWarning")
 def test_an_unknown_finish_reason_is_a_filters():
     assert read(finish("BRAND_NEW", usage=None)) == [TurnFinished(FinishReason.BLOCKED, "BRAND_NEW")]
 
@@ -225,7 +242,9 @@ def test_a_finish_reason_on_every_chunk_ends_the_turn_once():
     events = [text(word, finish_reason="STOP", response_id="r") for word in "ab"]
     assert read(*events) == [TextDelta("a"), TurnFinished(FinishReason.DONE, "STOP"), TextDelta("b")]
     calls = [call("look", finish_reason="STOP"), call("see", finish_reason="STOP")]
-    assert [type(one) for one in read(*calls)] == [ToolCall, TurnFinished, ToolCall], "some gateways send no response id"
+    assert [type(one) for one in read(*calls)] == [ToolCall, TurnFinished, ToolCall], (
+        "some gateways send no response id"
+    )
     last = of_type(TurnFinished, read(*events, finish("SAFETY", response_id="r")))
     assert [one.finish_reason for one in last] == [FinishReason.DONE, FinishReason.BLOCKED], "another word is said"
 
@@ -243,7 +262,10 @@ def test_a_streamed_call_comes_in_pieces_and_then_whole():
         partial_call(pieces=[piece("$.path", "/tm", more=True)], more=True),
         partial_call(pieces=[piece("$.path", 'p/"x"', more=True)], more=True),
         partial_call(pieces=[piece("$.path", "")], more=True),
-        partial_call(pieces=[piece("$.n", 3), piece("$.ratio", 0.5), piece("$.flag", value=True), piece("$.gone", None)], more=True),
+        partial_call(
+            pieces=[piece("$.n", 3), piece("$.ratio", 0.5), piece("$.flag", value=True), piece("$.gone", None)],
+            more=True,
+        ),
         partial_call(),
         finish(usage=None),
     )
@@ -280,7 +302,9 @@ _scalars = st.one_of(st.none(), st.booleans(), st.integers(-99, 99), st.floats(-
 _keys = st.text('ab\u00e9 .["', min_size=1, max_size=4)
 _values = st.recursive(
     _scalars,
-    lambda inner: st.one_of(st.lists(inner, min_size=1, max_size=3), st.dictionaries(_keys, inner, min_size=1, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3), st.dictionaries(_keys, inner, min_size=1, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -289,7 +313,9 @@ _values = st.recursive(
 def test_nested_arguments_are_put_together_from_their_paths(arguments: dict[str, Any], together: int):
     pieces = list(leaves(arguments, "$"))
     groups = [pieces[at : at + together] for at in range(0, len(pieces), together)]
-    chunks = read(partial_call("write", more=True), *[partial_call(pieces=group, more=True) for group in groups], partial_call())
+    chunks = read(
+        partial_call("write", more=True), *[partial_call(pieces=group, more=True) for group in groups], partial_call()
+    )
     assert of_type(ToolCall, chunks) == [ToolCall("call_0_0", "write", arguments)]
     assert json.loads(call_text(chunks)) == arguments
 
@@ -312,14 +338,18 @@ def test_arguments_that_come_back_to_an_open_object_are_still_right():
     assert of_type(ToolCall, read(partial_call("f", pieces)))[0].arguments == {"a": {"x": 1, "y": 3}, "b": 4}
 
 
-@pytest.mark.parametrize("path", [None, "", "a", "$", "$[0].a", "$.", "$.a[", "$.a[x]", "$.a]", "$" + ".a" * 101, "$.a[9999]"])
+@pytest.mark.parametrize(
+    "path", [None, "", "a", "$", "$[0].a", "$.", "$.a[", "$.a[x]", "$.a]", "$" + ".a" * 101, "$.a[9999]"]
+)
 def test_json_paths_that_cannot_be_right_are_refused(path: str | None):
     bad = piece("$.a", 1) | {"jsonPath": path}
     with pytest.raises(AdapterError, match="argument"):
         read(partial_call("f", [bad]))
 
 
-@pytest.mark.parametrize(("one", "other"), [("$.a", "$.a.b"), ("$.a", "$.a[0]"), ("$.a[0]", "$.a.b.c"), ("$.a.b", "$.a[0].b")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("$.a", "$.a.b"), ("$.a", "$.a[0]"), ("$.a[0]", "$.a.b.c"), ("$.a.b", "$.a[0].b")]
+)
 def test_arguments_that_contradict_one_another_are_refused(one: str, other: str):
     with pytest.raises(AdapterError, match="contradict"):
         read(partial_call("f", [piece(one, 1), piece(other, 2)]))
@@ -332,7 +362,9 @@ def test_a_call_that_the_stream_cuts_off_is_no_whole_call():
         ToolCall("call_0_0", "delete", '{"path":"/tmp/'),
         TurnFinished(FinishReason.LENGTH, "MAX_TOKENS"),
     ]
-    assert read(*cut_off, finish(usage=None))[-2] == ToolCall("call_0_0", "delete", '{"path":"/tmp/'), "its string was still open"
+    assert read(*cut_off, finish(usage=None))[-2] == ToolCall("call_0_0", "delete", '{"path":"/tmp/'), (
+        "its string was still open"
+    )
     assert read(*cut_off, partial_call("next", more=True))[2] == ToolCall("call_0_0", "delete", '{"path":"/tmp/')
 
 
@@ -344,7 +376,10 @@ def test_a_call_whose_end_is_missing_is_whole_where_the_turn_is_done():
 
 
 def test_a_streamed_call_may_name_itself_in_every_piece():
-    begun = [partial_call("look", [piece("$.q", "x", more=True)], more=True, id="c1"), partial_call("look", [piece("$.q", "y")], id="c1")]
+    begun = [
+        partial_call("look", [piece("$.q", "x", more=True)], more=True, id="c1"),
+        partial_call("look", [piece("$.q", "y")], id="c1"),
+    ]
     assert of_type(ToolCall, read(*begun)) == [ToolCall("c1", "look", {"q": "xy"})]
 
 
@@ -397,14 +432,23 @@ def holder(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 _piece = holder(
-    json_path=st.sampled_from(["$.a", "$.a.b", "$.a[0]", "$.b[2]", "$"]), string_value=st.just("x"), will_continue=st.booleans()
+    json_path=st.sampled_from(["$.a", "$.a.b", "$.a[0]", "$.b[2]", "$"]),
+    string_value=st.just("x"),
+    will_continue=st.booleans(),
 )
 _call = holder(
-    name=st.just("f"), id=st.just("c"), args=st.just({"a": 1}), will_continue=st.booleans(), partial_args=st.lists(_piece, max_size=2)
+    name=st.just("f"),
+    id=st.just("c"),
+    args=st.just({"a": 1}),
+    will_continue=st.booleans(),
+    partial_args=st.lists(_piece, max_size=2),
 )
 _part = holder(text=st.just("x"), thought=st.booleans(), thought_signature=st.just(b"s"), function_call=_call)
 _candidate = holder(
-    content=holder(parts=st.lists(_part, max_size=2)), finish_reason=st.just("STOP"), index=st.just(0), continuation_token=st.just(b"t")
+    content=holder(parts=st.lists(_part, max_size=2)),
+    finish_reason=st.just("STOP"),
+    index=st.just(0),
+    continuation_token=st.just(b"t"),
 )
 _item = holder(
     candidates=st.lists(_candidate, max_size=2),
@@ -455,7 +499,9 @@ def add(a: int, b: int) -> int:
 
 
 def with_tools(**automatic: bool) -> types.GenerateContentConfig:
-    return types.GenerateContentConfig(tools=[add], automatic_function_calling=types.AutomaticFunctionCallingConfig(**automatic))
+    return types.GenerateContentConfig(
+        tools=[add], automatic_function_calling=types.AutomaticFunctionCallingConfig(**automatic)
+    )
 
 
 @pytest.mark.asyncio
@@ -481,7 +527,8 @@ async def test_automatic_function_calling_is_refused_with_the_line_to_set(
     with LocalGemini(scripts) as server:
         async with sdk(server, transport) as client:
             items = await stream(client, config)
-            with pytest.raises(AdapterError, match=r"automatic_function_calling=types\.AutomaticFunctionCallingConfig\(disable=True\)"):  # noqa: PT012 - which chunk raises is the claim below
+            disable = r"automatic_function_calling=types\.AutomaticFunctionCallingConfig\(disable=True\)"
+            with pytest.raises(AdapterError, match=disable):  # noqa: PT012
                 async for item in items:
                     chunks += adapter.decode(item)
             assert [item async for item in items], "the rest, so that the SDK closes its connection"
@@ -502,12 +549,18 @@ TOKEN = b64encode(b"checkpoint").decode()
 CONTINUED: list[Script] = [
     [
         text("one ", response_id="r1"),
-        text("two ", finish_reason="CONTINUATION", continuation_token=TOKEN, usage=usage(5, output=2), response_id="r1"),
+        text(
+            "two ", finish_reason="CONTINUATION", continuation_token=TOKEN, usage=usage(5, output=2), response_id="r1"
+        ),
     ],
     [text("three", response_id="r2"), finish(usage=usage(7, output=1), response_id="r2")],
 ]
 RESUMED: list[Script] = [
-    [text("one ", continuation_token=TOKEN, usage=usage(5, output=2), response_id="r1"), text("two ", response_id="r1"), Cut()],
+    [
+        text("one ", continuation_token=TOKEN, usage=usage(5, output=2), response_id="r1"),
+        text("two ", response_id="r1"),
+        Cut(),
+    ],
     [text("three", response_id="r2"), finish(usage=usage(7, output=1), response_id="r2")],
 ]
 
@@ -523,7 +576,9 @@ async def test_automatic_continuation_is_one_answer_of_several_requests(transpor
         assert adapter.requests == len(server.requests) == 2
     assert "".join(one.text for one in of_type(TextDelta, chunks)) == "one two three"
     assert of_type(TurnFinished, chunks) == [TurnFinished(FinishReason.DONE, "STOP")]
-    assert of_type(UsageReport, chunks)[-1] == UsageReport(input_tokens=12, output_tokens=3, total_tokens=15), "both requests"
+    assert of_type(UsageReport, chunks)[-1] == UsageReport(input_tokens=12, output_tokens=3, total_tokens=15), (
+        "both requests"
+    )
 
 
 @pytest.mark.asyncio
@@ -583,7 +638,12 @@ async def test_failures_are_classed_alike_on_both_transports(transport: str):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_refusal_keeps_what_the_provider_said(transport: str):
     headers = {"retry-after": "2.5"}
-    scripts = [[rate_limited(7)], [Reply(429, b"{}", headers)], [error_reply(503, headers=headers)], [rate_limited(None)]]
+    scripts = [
+        [rate_limited(7)],
+        [Reply(429, b"{}", headers)],
+        [error_reply(503, headers=headers)],
+        [rate_limited(None)],
+    ]
     found = []
     with LocalGemini(scripts) as server:
         async with sdk(server, transport) as client:
@@ -685,7 +745,9 @@ def test_a_date_to_retry_at_is_a_wait():
     waits_s = GoogleAdapter().classify(limited([], {"retry-after": at})).retry_after_s
     assert waits_s is not None
     assert 60 < waits_s <= 90
-    assert GoogleAdapter().classify(limited([], {"retry-after": "Fri, 20 Nov 2026 09:00:00"})).retry_after_s is None, "no time zone"
+    assert GoogleAdapter().classify(limited([], {"retry-after": "Fri, 20 Nov 2026 09:00:00"})).retry_after_s is None, (
+        "no time zone"
+    )
 
 
 @given(_junk, _junk, _junk, _junk)

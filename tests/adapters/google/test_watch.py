@@ -1,4 +1,6 @@
-"""The whole way: a server, the real google-genai, its transports, the guard, a typed reason, and a connection that is gone."""
+"""The whole way: a server, the real google-genai, its transports, the guard, a typed reason, and a
+connection that is gone.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ pytestmark = [pytest.mark.asyncio, sdk_warnings]
 Reason = monitor.TerminateReason
 SENTENCE = "I will now check the configuration file again to be sure. "
 CLOSE_S = 0.5
-"""Far above the 50 ms that bench.close measures: a busy test machine is no bug, a connection that stays open is."""
+"""Far above the 50 ms that bench.close measures: a busy test machine is no bug, a connection that
+stays open is.
+"""
 
 
 async def _watch(client: AsyncClient, **options: Any) -> monitor.harness.Watch[types.GenerateContentResponse]:

@@ -33,7 +33,9 @@ async def sdk(server: LocalOpenAI, transport: str = "httpx2", *, retries: int = 
 
 async def stream(client: AsyncOpenAI, api: str = "chat", **options: Any) -> Any:
     if api == "chat":
-        return await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}], stream=True, **options)
+        return await client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "hello"}], stream=True, **options
+        )
     return await client.responses.create(model="m", input="hello", stream=True, **options)
 
 

@@ -1,4 +1,6 @@
-"""Every failure of the OpenAI SDK, as it raises it, and every one that a service reports in its stream, has its kind."""
+"""Every failure of the OpenAI SDK, as it raises it, and every one that a service reports in its
+stream, has its kind.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,18 @@ from tests.adapters.openai.sdk import APIS, TRANSPORTS, aiohttp_warnings, sdk, s
 
 pytestmark = aiohttp_warnings
 
-TPM = "Request too large for model in organization on tokens per minute (TPM): Limit {limit}, Requested {requested}, please reduce."
+TPM = (
+    "Request too large for model in organization on tokens per minute (TPM): Limit {limit}, Requested {requested},"
+    " please reduce."
+)
 
 
 def azure(code: str) -> Reply:
     inner = {"code": code, "content_filter_result": {}}
-    return Reply(400, to_json({"error": {"message": "The response was filtered.", "code": "content_filter", "innererror": inner}}))
+    return Reply(
+        400,
+        to_json({"error": {"message": "The response was filtered.", "code": "content_filter", "innererror": inner}}),
+    )
 
 
 STATUS: list[tuple[Script, ErrorKind]] = [
@@ -46,7 +54,10 @@ STATUS: list[tuple[Script, ErrorKind]] = [
     ([error_reply(400, "Invalid schema.", code="invalid_function_parameters")], ErrorKind.REQUEST),
     ([overflow()], ErrorKind.OVERFLOW),
     ([error_reply(400, "too long", code="context_length_exceeded")], ErrorKind.OVERFLOW),
-    ([error_reply(400, "This model's maximum prompt length is 131072 but the request contains 200000 tokens.")], ErrorKind.OVERFLOW),
+    (
+        [error_reply(400, "This model's maximum prompt length is 131072 but the request contains 200000 tokens.")],
+        ErrorKind.OVERFLOW,
+    ),
     ([error_reply(400, "the request exceeds the available context size. try increasing it")], ErrorKind.OVERFLOW),
     ([error_reply(401, code="invalid_api_key")], ErrorKind.AUTH),
     ([error_reply(402, "Insufficient Balance")], ErrorKind.AUTH),
@@ -60,8 +71,14 @@ STATUS: list[tuple[Script, ErrorKind]] = [
     ([error_reply(413, TPM.format(limit=6000, requested=9000), code="rate_limit_exceeded")], ErrorKind.OVERFLOW),
     ([error_reply(422)], ErrorKind.REQUEST),
     ([rate_limited()], ErrorKind.RATE_LIMITED),
-    ([error_reply(429, "Request too large: maximum context length", code="context_length_exceeded")], ErrorKind.RATE_LIMITED),
-    ([error_reply(429, "You exceeded your current quota.", code="insufficient_quota", kind="insufficient_quota")], ErrorKind.AUTH),
+    (
+        [error_reply(429, "Request too large: maximum context length", code="context_length_exceeded")],
+        ErrorKind.RATE_LIMITED,
+    ),
+    (
+        [error_reply(429, "You exceeded your current quota.", code="insufficient_quota", kind="insufficient_quota")],
+        ErrorKind.AUTH,
+    ),
     ([azure("ResponsibleAIPolicyViolation")], ErrorKind.BLOCKED),
     ([error_reply(400, "flagged", code="invalid_prompt")], ErrorKind.BLOCKED),
     ([error_reply(400, "inappropriate", code="data_inspection_failed")], ErrorKind.BLOCKED),
@@ -162,7 +179,10 @@ async def test_the_services_own_words_are_kept():
         async with sdk(server) as client:
             found = await failure(client)
             assert (found.status, found.code) == (400, "context_length_exceeded")
-            assert found.message == "This model's maximum context length is 8 tokens. However, your messages resulted in 9 tokens."
+            assert (
+                found.message
+                == "This model's maximum context length is 8 tokens. However, your messages resulted in 9 tokens."
+            )
             assert (await failure(client)).code == "invalid_request_error"
 
 
@@ -200,7 +220,9 @@ def test_a_reported_failure_is_classed_as_reported_and_survives_a_pickle():
     error = ReportedFailure(reported("rate_limit_exceeded", "Please try again in 2s."))
     again = pickle.loads(pickle.dumps(error))
     assert again.model_error == OpenAIAdapter().classify(error)
-    assert again.model_error == ModelError(ErrorKind.RATE_LIMITED, "Please try again in 2s.", 2.0, None, "rate_limit_exceeded")
+    assert again.model_error == ModelError(
+        ErrorKind.RATE_LIMITED, "Please try again in 2s.", 2.0, None, "rate_limit_exceeded"
+    )
     assert str(again) == "Please try again in 2s."
 
 

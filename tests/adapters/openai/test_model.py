@@ -1,4 +1,6 @@
-"""Requests in nobody's dialect, as the OpenAI SDK says them on both of its APIs, and what comes back: on the wire, with the real SDK."""
+"""Requests in nobody's dialect, as the OpenAI SDK says them on both of its APIs, and what comes
+back: on the wire, with the real SDK.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,13 @@ def ask(*messages: Message, **options: Any) -> ModelRequest:
 HISTORY: list[Message] = [
     user("find it"),
     AssistantMessage(
-        (Reasoning("hm"), Reasoning("", ENCRYPTED), Text("I look."), ToolCall("a", "look", {"q": "é"}), ToolCall("b", "now", {})),
+        (
+            Reasoning("hm"),
+            Reasoning("", ENCRYPTED),
+            Text("I look."),
+            ToolCall("a", "look", {"q": "é"}),
+            ToolCall("b", "now", {}),
+        ),
         (ToolResult("b", "now", "noon"), ToolResult("a", "look", "no such thing", is_error=True)),
     ),
     AssistantMessage((Text("It is noon."),)),
@@ -106,7 +114,10 @@ def test_what_is_empty_is_left_away():
     assert to_messages([user("a", "", "b")]) == [
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
     ]
-    assert to_messages([AssistantMessage((ToolCall("a", "now", {}),), (ToolResult("a", "now", ""),))])[0]["content"] is None
+    assert (
+        to_messages([AssistantMessage((ToolCall("a", "now", {}),), (ToolResult("a", "now", ""),))])[0]["content"]
+        is None
+    )
 
 
 def test_the_signature_of_geminis_compatible_endpoint_goes_back_with_its_call():
@@ -123,7 +134,11 @@ def answers(said: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("convert", [to_messages, to_input])
 def test_a_call_without_a_result_is_answered_by_an_error_because_no_history_may_leave_it_open(convert: Any):
-    open_call, done, cut_off = ToolCall("a", "look", {"q": 1}), ToolCall("b", "look", {"q": 2}), ToolCall("c", "look", '{"q": "hal')
+    open_call, done, cut_off = (
+        ToolCall("a", "look", {"q": 1}),
+        ToolCall("b", "look", {"q": 2}),
+        ToolCall("c", "look", '{"q": "hal'),
+    )
     said = convert([AssistantMessage((open_call, done, cut_off), (ToolResult("b", "look", "found"),))])
     assert answers(said) == [("a", f"Error: {NOT_CARRIED_OUT}"), ("b", "found"), ("c", f"Error: {CUT_OFF}")]
     assert '"arguments": "{}"' in json.dumps(said)
@@ -177,7 +192,8 @@ def test_media_go_by_their_bytes_or_by_their_address():
 
 @pytest.mark.parametrize("convert", [to_messages, to_input])
 @pytest.mark.parametrize(
-    ("media", "said"), [(Media("image/png", "%%%", name="a.png"), "a.png is not base64"), (Media("image/png"), "image/png has neither")]
+    ("media", "said"),
+    [(Media("image/png", "%%%", name="a.png"), "a.png is not base64"), (Media("image/png"), "image/png has neither")],
 )
 def test_media_that_cannot_be_sent_are_refused_by_name(convert: Any, media: Media, said: str):
     with pytest.raises(ConfigError, match=said):
@@ -195,7 +211,12 @@ def test_a_chat_completion_takes_documents_by_their_data_only():
 def test_a_run_is_told_in_items_with_its_reasoning_encrypted():
     assert to_input(HISTORY) == [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "find it"}]},
-        {"type": "reasoning", "id": "rs_1", "encrypted_content": "secret", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "encrypted_content": "secret",
+            "summary": [{"type": "summary_text", "text": "hm"}],
+        },
         {"type": "message", "role": "assistant", "content": "I look."},
         {"type": "function_call", "call_id": "a", "name": "look", "arguments": '{"q": "é"}'},
         {"type": "function_call", "call_id": "b", "name": "now", "arguments": "{}"},
@@ -224,7 +245,9 @@ def test_thinking_that_nothing_follows_is_left_away_because_the_service_refuses_
 
 
 def test_a_phase_goes_back_with_its_text():
-    said = to_input([AssistantMessage((Reasoning("", mark({"phase": "commentary"})), Text("a"), ToolCall("c", "now", {})))])
+    said = to_input(
+        [AssistantMessage((Reasoning("", mark({"phase": "commentary"})), Text("a"), ToolCall("c", "now", {})))]
+    )
     assert said[0] == {"type": "message", "role": "assistant", "content": "a", "phase": "commentary"}
 
 
@@ -255,13 +278,21 @@ def test_a_custom_call_goes_back_as_one_with_what_stood_beside_it():
 def test_calls_of_openais_own_tools_go_back_as_they_came(kind: str, output: dict[str, Any]):
     item = {"type": kind, "id": "i", "call_id": "c", "action": {"x": 1}}
     content = (Reasoning("", mark({"item": item})), ToolCall("c", "shell", {"x": 1}))
-    assert to_input([AssistantMessage(content, (ToolResult("c", "shell", "done"),))]) == [item, {"call_id": "c"} | output]
+    assert to_input([AssistantMessage(content, (ToolResult("c", "shell", "done"),))]) == [
+        item,
+        {"call_id": "c"} | output,
+    ]
 
 
 def test_a_call_whose_answer_is_no_text_is_left_away_and_a_hosted_one_is_kept():
     hosted = {"type": "web_search_call", "id": "w", "status": "completed"}
     computer = {"type": "computer_call", "id": "i", "call_id": "c"}
-    content = (Reasoning("", mark({"item": hosted})), Reasoning("", mark({"item": computer})), ToolCall("c", "computer", {}), Text("a"))
+    content = (
+        Reasoning("", mark({"item": hosted})),
+        Reasoning("", mark({"item": computer})),
+        ToolCall("c", "computer", {}),
+        Text("a"),
+    )
     assert items(*content) == ["web_search_call", "message"]
 
 
@@ -270,15 +301,32 @@ MARKS = st.sampled_from(
         None,
         "c2ln",
         ENCRYPTED,
-        *(mark(fields) for fields in ({"phase": "x"}, {"phase": 5}, {"item": {"type": "web_search_call"}}, {"item": 5}, {"reasoning": 5})),
+        *(
+            mark(fields)
+            for fields in (
+                {"phase": "x"},
+                {"phase": 5},
+                {"item": {"type": "web_search_call"}},
+                {"item": 5},
+                {"reasoning": 5},
+            )
+        ),
         *(mark({"item": {"type": kind, "call_id": "a"}}) for kind in ("shell_call", "computer_call")),
-        *(mark(fields) for fields in ({"call": {"type": "custom_tool_call"}}, {"call": 5}, {"extra_content": {"a": 1}})),
+        *(
+            mark(fields)
+            for fields in ({"call": {"type": "custom_tool_call"}}, {"call": 5}, {"extra_content": {"a": 1}})
+        ),
     ]
 )
 PIECES = st.one_of(
     st.builds(Text, st.text(max_size=3)),
     st.builds(Reasoning, st.text(max_size=3), MARKS),
-    st.builds(ToolCall, st.sampled_from("abc"), st.sampled_from(["look", "now"]), st.dictionaries(st.text(), st.integers()) | st.text()),
+    st.builds(
+        ToolCall,
+        st.sampled_from("abc"),
+        st.sampled_from(["look", "now"]),
+        st.dictionaries(st.text(), st.integers()) | st.text(),
+    ),
 )
 RESULTS = st.builds(ToolResult, st.sampled_from("abcd"), st.just("look"), st.text(max_size=3), st.booleans())
 HISTORIES = st.lists(
@@ -316,7 +364,9 @@ def test_any_history_becomes_one_that_responses_take(history: list[Message]):
             assert said[at + 1]["type"] not in {"function_call_output", "custom_tool_call_output"}
             assert said[at + 1].get("role") != "user"
     made = sorted(one["call_id"] for one in said if one["type"] in {"function_call", "custom_tool_call"})
-    answered = sorted(one["call_id"] for one in said if one["type"] in {"function_call_output", "custom_tool_call_output"})
+    answered = sorted(
+        one["call_id"] for one in said if one["type"] in {"function_call_output", "custom_tool_call_output"}
+    )
     assert made == answered
 
 
@@ -324,17 +374,25 @@ def test_any_history_becomes_one_that_responses_take(history: list[Message]):
 
 
 def test_a_chat_request_says_instructions_tools_and_how_they_are_chosen():
-    assert to_chat(ask(instructions="Be brief.", tools=(LOOK, NOW), tool_choice="required", settings={"temperature": 0})) == {
+    assert to_chat(
+        ask(instructions="Be brief.", tools=(LOOK, NOW), tool_choice="required", settings={"temperature": 0})
+    ) == {
         "temperature": 0,
         "stream_options": {"include_usage": True},
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
         "tools": [
-            {"type": "function", "function": {"name": "look", "description": "Look it up.", "parameters": LOOK.parameters}},
+            {
+                "type": "function",
+                "function": {"name": "look", "description": "Look it up.", "parameters": LOOK.parameters},
+            },
             {"type": "function", "function": {"name": "now", "description": "The time.", "parameters": NOW.parameters}},
         ],
         "tool_choice": "required",
     }
-    assert to_chat(ask()) == {"stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": "hello"}]}
+    assert to_chat(ask()) == {
+        "stream_options": {"include_usage": True},
+        "messages": [{"role": "user", "content": "hello"}],
+    }
 
 
 def test_a_response_request_stores_nothing_and_asks_for_its_reasoning():
@@ -344,7 +402,15 @@ def test_a_response_request_stores_nothing_and_asks_for_its_reasoning():
         "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}],
         "include": ["reasoning.encrypted_content"],
         "instructions": "Be brief.",
-        "tools": [{"type": "function", "name": "look", "description": "Look it up.", "parameters": LOOK.parameters, "strict": False}],
+        "tools": [
+            {
+                "type": "function",
+                "name": "look",
+                "description": "Look it up.",
+                "parameters": LOOK.parameters,
+                "strict": False,
+            }
+        ],
         "tool_choice": "none",
     }
     assert "include" not in to_response(ask(), encrypted=False)
@@ -416,7 +482,9 @@ def whole(model_type: type, *words: Any, **options: Any) -> Script:
         ({"zzz": 1, "temperature": 1}, "no such settings: 'zzz'; what"),
     ],
 )
-def test_a_setting_that_the_sdk_does_not_have_is_named_before_anything_is_sent(model_type: Any, settings: dict[str, Any], said: str):
+def test_a_setting_that_the_sdk_does_not_have_is_named_before_anything_is_sent(
+    model_type: Any, settings: dict[str, Any], said: str
+):
     with pytest.raises(ConfigError, match=said):
         model_type("m", client=client()).stream(ask(settings=settings))
 
@@ -448,12 +516,26 @@ async def told(model: Any, request: ModelRequest, *results: ToolResult) -> Assis
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_calls_and_signatures_come_back_to_a_chat_service_as_it_gave_them(transport: str):
     extra = {"google": {"thought_signature": "c2ln"}}
-    fragment = {"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}, "extra_content": extra}
-    said = [thought("I have to look."), text("One "), text("moment."), chunk({"tool_calls": [fragment]}), call("now", id="b", at=1)]
+    fragment = {
+        "index": 0,
+        "id": "a",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"q": 1}'},
+        "extra_content": extra,
+    }
+    said = [
+        thought("I have to look."),
+        text("One "),
+        text("moment."),
+        chunk({"tool_calls": [fragment]}),
+        call("now", id="b", at=1),
+    ]
     with LocalOpenAI([[*said, finish("tool_calls")], events_of("Done.")]) as server:
         async with sdk(server, transport) as given:
             model = OpenAIModel("m", client=given, send_reasoning=True)
-            turn = await told(model, ask(tools=(LOOK,)), ToolResult("a", "look", "found"), ToolResult("b", "now", "noon"))
+            turn = await told(
+                model, ask(tools=(LOOK,)), ToolResult("a", "look", "found"), ToolResult("b", "now", "noon")
+            )
             again = await watched(model, ask(user("hello"), turn, user("go on"), tools=(LOOK,)))
         assert again.turn.text == "Done."
         assert server.requests[0].body["stream_options"] == {"include_usage": True}
@@ -466,7 +548,12 @@ async def test_calls_and_signatures_come_back_to_a_chat_service_as_it_gave_them(
                 "content": "One moment.",
                 "reasoning_content": "I have to look.",
                 "tool_calls": [
-                    {"id": "a", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}, "extra_content": extra},
+                    {
+                        "id": "a",
+                        "type": "function",
+                        "function": {"name": "look", "arguments": '{"q": 1}'},
+                        "extra_content": extra,
+                    },
                     {"id": "b", "type": "function", "function": {"name": "now", "arguments": "{}"}},
                 ],
             },
@@ -508,22 +595,41 @@ async def test_reasoning_and_phases_come_back_to_a_responses_service_as_it_gave_
     ]
 
 
-SENT_BACK = {"reasoning", "function_call", "message", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "program"}
+SENT_BACK = {
+    "reasoning",
+    "function_call",
+    "message",
+    "custom_tool_call",
+    "shell_call",
+    "local_shell_call",
+    "apply_patch_call",
+    "program",
+}
 
 
 @pytest.mark.asyncio
 async def test_the_items_of_every_recorded_response_come_back():
-    """Each output item that the service wants back is in the next request, in its order, its encrypted content whole."""
+    """Each output item that the service wants back is in the next request, in its order, its
+    encrypted content whole.
+    """
     with LocalOpenAI([script for _, script in RESPONSES]) as server:
         async with sdk(server) as given:
             turns = [await told(OpenAIResponsesModel("gpt-5", client=given), ask()) for _ in RESPONSES]
     for (name, script), turn in zip(RESPONSES, turns, strict=True):
-        done = [event["item"] for event in script if event["type"] == "response.output_item.done" and event["item"]["type"] in SENT_BACK]
+        done = [
+            event["item"]
+            for event in script
+            if event["type"] == "response.output_item.done" and event["item"]["type"] in SENT_BACK
+        ]
         back = [item for item in to_input([turn], stored=True) if item["type"] in SENT_BACK]
         assert [item["type"] for item in back] == [item["type"] for item in done], name
         for field in ("encrypted_content", "phase", "arguments", "caller"):
-            plain = [json.loads(item[field]) if field == "arguments" else item[field] for item in back if item.get(field)]
-            assert plain == [json.loads(item[field]) if field == "arguments" else item[field] for item in done if item.get(field)], name
+            plain = [
+                json.loads(item[field]) if field == "arguments" else item[field] for item in back if item.get(field)
+            ]
+            assert plain == [
+                json.loads(item[field]) if field == "arguments" else item[field] for item in done if item.get(field)
+            ], name
 
 
 @pytest.mark.parametrize(
@@ -558,7 +664,9 @@ FAILING: list[tuple[Script, Reason, ErrorKind]] = [
 @each_model
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("script", "reason", "kind"), FAILING)
-async def test_a_call_that_fails_while_it_is_opened_is_classed(model_type: Any, script: Script, reason: Reason, kind: ErrorKind):
+async def test_a_call_that_fails_while_it_is_opened_is_classed(
+    model_type: Any, script: Script, reason: Reason, kind: ErrorKind
+):
     with LocalOpenAI([script]) as server:
         async with sdk(server) as given:
             watch = await watched(model_type("m", client=given), ask())
@@ -570,7 +678,9 @@ async def test_a_call_that_fails_while_it_is_opened_is_classed(model_type: Any, 
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("script", [[Stall()], [text("a"), Stall()], [Repeat(text("again and again. "), delay_s=0.001)]])
+@pytest.mark.parametrize(
+    "script", [[Stall()], [text("a"), Stall()], [Repeat(text("again and again. "), delay_s=0.001)]]
+)
 async def test_a_stream_of_a_model_is_watched_and_closed_like_any_other(script: list[Any]):
     with LocalOpenAI([script]) as server:
         async with sdk(server) as given:
@@ -680,7 +790,9 @@ async def test_a_client_that_the_model_made_is_closed_by_it_and_the_callers_own_
 
 
 @pytest.mark.asyncio
-async def test_a_refused_connection_is_told_at_once_and_not_tried_again_behind_the_runs_back(environment: pytest.MonkeyPatch):
+async def test_a_refused_connection_is_told_at_once_and_not_tried_again_behind_the_runs_back(
+    environment: pytest.MonkeyPatch,
+):
     environment.setenv("OPENAI_API_KEY", "x")
     environment.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
     model = OpenAIModel("m")

@@ -1,6 +1,8 @@
-"""Every recorded stream of OpenAI and of compatible services, served over HTTP and read through the real SDK.
+"""Every recorded stream of OpenAI and of compatible services, served over HTTP and read through the
+real SDK.
 
-What the adapter makes of it is compared with the wire, and with what the SDK's own accumulation makes of the same objects.
+What the adapter makes of it is compared with the wire, and with what the SDK's own accumulation
+makes of the same objects.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ RESPONSES = [
 ]
 
 CHANGING_IDS = {"github-copilot-id-rotation.1.jsonl[0]", "openai-client-tool-search.1.jsonl[0]"}
-"""Items have other ids when they are done than when they began: the SDK's accumulation refuses that, the adapter goes by places."""
+"""Items have other ids when they are done than when they began: the SDK's accumulation refuses
+that, the adapter goes by places.
+"""
 ABRIDGED = {"openai-phase.1.jsonl[0]", "openai-shell-container.1.jsonl[0]"}
 """Whoever recorded them left most deltas away, and the whole text in the final response."""
 
@@ -104,7 +108,9 @@ async def test_a_chat_completion_is_what_the_sdk_accumulates(name: str, script: 
     message = state.current_completion_snapshot.choices[0].message
     assert said(chunks) == (message.content or "")
     calls = [(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
-    assert [(call.name, call.arguments) for call in of_type(ToolCall, chunks)] == [(one, json.loads(text)) for one, text in calls]
+    assert [(call.name, call.arguments) for call in of_type(ToolCall, chunks)] == [
+        (one, json.loads(text)) for one, text in calls
+    ]
 
 
 @pytest.mark.asyncio
@@ -115,7 +121,9 @@ async def test_a_response_is_what_the_sdk_accumulates(name: str, script: Any):
     check(chunks)
     assert [chunk.raw_finish_reason for chunk in of_type(TurnFinished, chunks)] == ["completed"]
     assert said(chunks) == "".join(event["delta"] for event in script if event["type"] == "response.output_text.delta")
-    assert thought(chunks) == "".join(event["delta"] for event in script if event["type"] == "response.reasoning_summary_text.delta")
+    assert thought(chunks) == "".join(
+        event["delta"] for event in script if event["type"] == "response.reasoning_summary_text.delta"
+    )
 
     final = items[-1].response
     if name not in CHANGING_IDS:
@@ -126,9 +134,13 @@ async def test_a_response_is_what_the_sdk_accumulates(name: str, script: Any):
         final = state._completed_response
     if name not in ABRIDGED:
         assert said(chunks) == final.output_text
-    functions = [(item.call_id, item.name, json.loads(item.arguments)) for item in final.output if item.type == "function_call"]
+    functions = [
+        (item.call_id, item.name, json.loads(item.arguments)) for item in final.output if item.type == "function_call"
+    ]
     own = {"apply_patch", "local_shell", "shell", "tool_search", "write_sql"}
-    assert [(call.id, call.name, call.arguments) for call in of_type(ToolCall, chunks) if call.name not in own] == functions
+    assert [
+        (call.id, call.name, call.arguments) for call in of_type(ToolCall, chunks) if call.name not in own
+    ] == functions
     (report,) = of_type(UsageReport, chunks)
     assert (report.input_tokens, report.output_tokens, report.total_tokens) == (
         final.usage.input_tokens,

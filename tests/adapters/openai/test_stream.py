@@ -1,4 +1,6 @@
-"""OpenAIAdapter: the SDK's objects, as it makes them of what services and compatible servers send, and junk."""
+"""OpenAIAdapter: the SDK's objects, as it makes them of what services and compatible servers send,
+and junk.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from hypothesis import strategies as st
 from monitor._util.signatures import mark, read_mark
 from monitor.adapters.base import ReportedFailure, StreamAdapter
 from monitor.adapters.openai.stream import OpenAIAdapter
-from monitor.chunks import CHUNK_TYPES, Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.chunks import (
+    CHUNK_TYPES,
+    Chunk,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    TurnFinished,
+    UsageReport,
+)
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind
 from monitor.reasons import FinishReason
@@ -67,7 +78,9 @@ def test_it_is_a_stream_adapter():
 
 
 def test_text_and_thinking_come_in_order():
-    chunks = read(chunk({"role": "assistant", "content": ""}), thought("hm "), text("Hel"), text("lo"), finish(usage=None))
+    chunks = read(
+        chunk({"role": "assistant", "content": ""}), thought("hm "), text("Hel"), text("lo"), finish(usage=None)
+    )
     assert chunks == [ReasoningDelta("hm "), TextDelta("Hel"), TextDelta("lo"), TurnFinished(FinishReason.DONE, "stop")]
 
 
@@ -77,7 +90,10 @@ def test_thinking_stands_in_either_field_of_compatible_servers(field: str):
 
 
 def test_thinking_that_a_server_says_in_both_fields_is_read_once():
-    assert read(chunk({"reasoning": "hm", "reasoning_content": "hm", "content": "x"})) == [ReasoningDelta("hm"), TextDelta("x")]
+    assert read(chunk({"reasoning": "hm", "reasoning_content": "hm", "content": "x"})) == [
+        ReasoningDelta("hm"),
+        TextDelta("x"),
+    ]
 
 
 def test_content_in_parts_is_read_as_mistral_writes_it():
@@ -97,7 +113,9 @@ def test_a_refusal_is_text_and_blocks_the_turn():
 
 def test_only_the_first_choice_is_read():
     both = [{"index": at, "delta": {"content": f"{at}"}, "finish_reason": None} for at in (1, 0)]
-    chunks = read(text("b", index=1), chunk(choices=both), finish(index=1, usage=None), finish(usage=None), text("c", index=2))
+    chunks = read(
+        text("b", index=1), chunk(choices=both), finish(index=1, usage=None), finish(usage=None), text("c", index=2)
+    )
     assert chunks == [TextDelta("0"), TurnFinished(FinishReason.DONE, "stop")]
 
 
@@ -106,7 +124,9 @@ def test_a_chunk_without_a_choice_says_nothing(choices: Any):
     assert read(chunk(choices=choices)) == []
 
 
-@pytest.mark.parametrize("delta", [None, {}, {"content": None}, {"content": ""}, {"tool_calls": None}, {"tool_calls": []}])
+@pytest.mark.parametrize(
+    "delta", [None, {}, {"content": None}, {"content": ""}, {"tool_calls": None}, {"tool_calls": []}]
+)
 def test_an_empty_delta_says_nothing(delta: Any):
     event = chunk()
     event["choices"][0]["delta"] = delta
@@ -195,7 +215,9 @@ def test_a_server_that_numbers_every_call_0_or_none_is_told_by_ids():
 
 
 def test_whole_calls_without_ids_are_told_apart_and_get_ids():
-    chunks = read(call("look", {"q": 1}, id=None), call("look", {"q": 2}, id=None), call("now", id=None, at=None), turn=3)
+    chunks = read(
+        call("look", {"q": 1}, id=None), call("look", {"q": 2}, id=None), call("now", id=None, at=None), turn=3
+    )
     assert calls(chunks) == [("call_3_0", "look", {"q": 1}), ("call_3_1", "look", {"q": 2}), ("call_3_2", "now", {})]
 
 
@@ -282,7 +304,12 @@ def test_usage_may_come_alone_with_the_finish_or_all_the_time_and_never_shrinks(
             usage_only(5, output=4),
         ),
     )
-    assert [(one.input_tokens, one.output_tokens, one.total_tokens) for one in reports] == [(5, 1, 6), (5, 2, 7), (5, 2, 7), (5, 4, 9)]
+    assert [(one.input_tokens, one.output_tokens, one.total_tokens) for one in reports] == [
+        (5, 1, 6),
+        (5, 2, 7),
+        (5, 2, 7),
+        (5, 4, 9),
+    ]
     assert reports[-1] == UsageReport(5, 4, 1, 3, 9)
 
 
@@ -293,7 +320,15 @@ def test_thinking_that_a_server_counts_beside_the_output_is_part_of_it():
 
 
 @pytest.mark.parametrize(
-    "counts", [{}, {"prompt_tokens": None}, {"prompt_tokens": "5"}, {"prompt_tokens": -1}, {"prompt_tokens": True}, {"prompt_tokens": 1.5}]
+    "counts",
+    [
+        {},
+        {"prompt_tokens": None},
+        {"prompt_tokens": "5"},
+        {"prompt_tokens": -1},
+        {"prompt_tokens": True},
+        {"prompt_tokens": 1.5},
+    ],
 )
 def test_counts_that_are_none_are_left_away(counts: Any):
     assert read(text("x", usage=counts)) == [TextDelta("x")]
@@ -324,7 +359,9 @@ def test_a_response_is_read_by_the_types_of_its_events():
         response_finish(usage=response_usage(5, output=4, reasoning=2, cached=1)),
     )
     assert chunks[0] == ReasoningDelta("I look.")
-    assert read_mark(of_type(ReasoningDelta, chunks)[1].signature) == {"reasoning": {"id": "rs_0", "encrypted_content": "secret"}}
+    assert read_mark(of_type(ReasoningDelta, chunks)[1].signature) == {
+        "reasoning": {"id": "rs_0", "encrypted_content": "secret"}
+    }
     assert "".join(one.text for one in of_type(TextDelta, chunks)) == "Hello"
     assert [one.name for one in of_type(ToolCallDelta, chunks)] == ["look", None, None]
     assert written(chunks) == {"c": '{"q": 1}'}
@@ -340,7 +377,11 @@ def test_the_call_knows_the_sdks_own_item():
 
 
 def test_an_event_that_nobody_knows_is_passed_over_whatever_class_the_sdk_gives_it():
-    events = [{"type": "response.brand_new_event", "delta": "x"}, {"type": "keepalive"}, {"type": "response.output_text.annotation.added"}]
+    events = [
+        {"type": "response.brand_new_event", "delta": "x"},
+        {"type": "keepalive"},
+        {"type": "response.output_text.annotation.added"},
+    ]
     assert read(*events) == []
 
 
@@ -355,7 +396,10 @@ def test_items_are_known_by_their_place_because_some_services_change_their_ids()
 
 
 def test_a_service_without_places_is_read_by_ids_and_without_deltas_by_what_is_done():
-    events = [{key: value for key, value in event.items() if key != "output_index"} for event in response_call("look", {"q": 1}, id="c")]
+    events = [
+        {key: value for key, value in event.items() if key != "output_index"}
+        for event in response_call("look", {"q": 1}, id="c")
+    ]
     assert calls(read(*events)) == [("c", "look", {"q": 1})]
     for some in (events[:1] + events[-1:], events[-1:]):
         chunks = read(*some)
@@ -395,17 +439,31 @@ def test_a_custom_tool_has_its_input_as_an_argument():
 @pytest.mark.parametrize(
     ("item", "made"),
     [
-        ({"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}}, [("c", "local_shell", {"command": ["ls"]})]),
-        ({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}, [("c", "shell", {"commands": ["ls"]})]),
+        (
+            {"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}},
+            [("c", "local_shell", {"command": ["ls"]})],
+        ),
+        (
+            {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
+            [("c", "shell", {"commands": ["ls"]})],
+        ),
         ({"type": "shell_call", "call_id": "c", "action": {}, "environment": {"type": "container_reference"}}, []),
-        ({"type": "apply_patch_call", "call_id": "c", "operation": {"path": "a"}}, [("c", "apply_patch", {"path": "a"})]),
+        (
+            {"type": "apply_patch_call", "call_id": "c", "operation": {"path": "a"}},
+            [("c", "apply_patch", {"path": "a"})],
+        ),
         ({"type": "tool_search_call", "call_id": "c", "execution": "server", "arguments": {}}, []),
-        ({"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": "x"}, [("c", "tool_search", {"input": "x"})]),
+        (
+            {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": "x"},
+            [("c", "tool_search", {"input": "x"})],
+        ),
         ({"type": "web_search_call", "id": "w", "status": "completed"}, []),
     ],
 )
 def test_openais_own_tools_are_calls_where_the_caller_carries_them_out(item: dict[str, Any], made: list[Any]):
-    chunks = read({"type": "response.output_item.done", "output_index": 0, "item": {"id": "i", "status": "completed"} | item})
+    chunks = read(
+        {"type": "response.output_item.done", "output_index": 0, "item": {"id": "i", "status": "completed"} | item}
+    )
     assert calls(chunks) == made
     marked = read_mark(of_type(ReasoningDelta, chunks)[0].signature)
     assert marked is not None
@@ -414,14 +472,17 @@ def test_openais_own_tools_are_calls_where_the_caller_carries_them_out(item: dic
 
 @pytest.mark.parametrize("half", ["", '{"q": "ha'])
 def test_a_response_that_is_incomplete_leaves_half_a_call(half: str):
-    chunks = read(*response_call("look", half, id="c", whole=False), response_finish("incomplete", reason="max_output_tokens"))
+    chunks = read(
+        *response_call("look", half, id="c", whole=False), response_finish("incomplete", reason="max_output_tokens")
+    )
     assert calls(chunks) == [("c", "look", half)]
     assert chunks[-1] == TurnFinished(FinishReason.LENGTH, "incomplete: max_output_tokens")
     assert calls(read(*response_call("look", half, id="c", whole=False))) == [("c", "look", half)]
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish_reason"), [("content_filter", FinishReason.BLOCKED), ("steered", FinishReason.LENGTH), (None, FinishReason.LENGTH)]
+    ("reason", "finish_reason"),
+    [("content_filter", FinishReason.BLOCKED), ("steered", FinishReason.LENGTH), (None, FinishReason.LENGTH)],
 )
 def test_why_a_response_is_incomplete(reason: str | None, finish_reason: FinishReason):
     (finished,) = of_type(TurnFinished, read(response_finish("incomplete", reason=reason)))
@@ -516,7 +577,10 @@ PIECES = st.one_of(
     st.text(max_size=3).map(thought),
     st.text(max_size=3).map(refusal),
     st.builds(
-        call_piece, st.sampled_from(["", "{", "}", '{"a":1}']), name=st.sampled_from([None, "look"]), id=st.sampled_from([None, "a"])
+        call_piece,
+        st.sampled_from(["", "{", "}", '{"a":1}']),
+        name=st.sampled_from([None, "look"]),
+        id=st.sampled_from([None, "a"]),
     ),
     st.sampled_from(["stop", "length", "tool_calls"]).map(finish),
 )
@@ -546,12 +610,19 @@ def test_the_quick_way_and_the_long_way_give_the_same(events: list[Any]):
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["text", "type", "id", "name", "arguments"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["text", "type", "id", "name", "arguments"]), inner)
+    ),
     max_leaves=5,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["content", "refusal", "tool_calls", "function_call", "reasoning_content"]), JSON), JSON, JSON)
+@given(
+    st.dictionaries(st.sampled_from(["content", "refusal", "tool_calls", "function_call", "reasoning_content"]), JSON),
+    JSON,
+    JSON,
+)
 def test_whatever_a_server_puts_into_a_chunk_gives_chunks_or_an_adapter_error(delta: Any, reason: Any, counts: Any):
     adapter = OpenAIAdapter()
     for item in (chunk_of(chunk(delta, usage=counts)), chunk_of(chunk(delta, finish_reason=reason))):
@@ -565,15 +636,22 @@ def test_whatever_a_server_puts_into_a_chunk_gives_chunks_or_an_adapter_error(de
 
 TYPES = st.sampled_from(
     [
-        *("response.output_item.added", "response.output_item.done", "response.output_text.delta", "response.output_text.done"),
+        *(
+            "response.output_item.added",
+            "response.output_item.done",
+            "response.output_text.delta",
+            "response.output_text.done",
+        ),
         *("response.function_call_arguments.delta", "response.refusal.delta"),
         *("response.completed", "response.incomplete", "response.failed", "error"),
     ]
 )
-ITEMS = st.dictionaries(st.sampled_from(["id", "name", "call_id", "arguments", "summary", "action", "phase"]), JSON).flatmap(
-    lambda fields: st.sampled_from(["function_call", "reasoning", "message", "shell_call", "custom_tool_call", "mcp_call"]).map(
-        lambda kind: fields | {"type": kind}
-    )
+ITEMS = st.dictionaries(
+    st.sampled_from(["id", "name", "call_id", "arguments", "summary", "action", "phase"]), JSON
+).flatmap(
+    lambda fields: st.sampled_from(
+        ["function_call", "reasoning", "message", "shell_call", "custom_tool_call", "mcp_call"]
+    ).map(lambda kind: fields | {"type": kind})
 )
 
 
@@ -602,5 +680,14 @@ def test_a_mark_is_read_back_and_another_signature_is_none():
     fields = {"reasoning": {"id": "é", "encrypted_content": None}}
     assert read_mark(mark(fields)) == fields
     assert mark(fields).isascii()
-    for other in (None, "", "c2lnbmF0dXJl", "openai:", "openai:[1]", "openai:{", "openai:" + "[" * 100_000, json.dumps(fields)):
+    for other in (
+        None,
+        "",
+        "c2lnbmF0dXJl",
+        "openai:",
+        "openai:[1]",
+        "openai:{",
+        "openai:" + "[" * 100_000,
+        json.dumps(fields),
+    ):
         assert read_mark(other) is None

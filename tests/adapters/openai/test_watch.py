@@ -1,4 +1,6 @@
-"""The whole way: a server, the real OpenAI SDK, both APIs and transports, the guard, a typed reason, and a connection that is gone."""
+"""The whole way: a server, the real OpenAI SDK, both APIs and transports, the guard, a typed
+reason, and a connection that is gone.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ pytestmark = [pytest.mark.asyncio, aiohttp_warnings]
 Reason = monitor.TerminateReason
 SENTENCE = "I will now check the configuration file again to be sure. "
 CLOSE_S = 0.5
-"""Far above the 50 ms that bench.close measures: a busy test machine is no bug, a connection that stays open is."""
+"""Far above the 50 ms that bench.close measures: a busy test machine is no bug, a connection that
+stays open is.
+"""
 
 
 @dataclass
@@ -80,7 +84,9 @@ def _outcome(watch: monitor.harness.Watch[Any]) -> monitor.Outcome:
 
 @each_api
 @each_transport
-async def test_a_stream_that_chants_is_stopped_and_the_server_sees_the_connection_gone(api: Api, transport: str) -> None:
+async def test_a_stream_that_chants_is_stopped_and_the_server_sees_the_connection_gone(
+    api: Api, transport: str
+) -> None:
     with LocalOpenAI([[Repeat(api.text(SENTENCE), delay_s=0.001)], api.whole("fine")]) as server:
         async with sdk(server, transport) as client:
             outcome = _outcome(await _watch(client, api.name))
@@ -129,7 +135,9 @@ async def test_a_deadline_holds_on_a_busy_stream_and_while_the_sdk_waits_to_try_
 
 @each_api
 @each_transport
-async def test_a_break_closes_the_connection_also_of_a_generator_around_the_stream_and_under_a_flood(api: Api, transport: str) -> None:
+async def test_a_break_closes_the_connection_also_of_a_generator_around_the_stream_and_under_a_flood(
+    api: Api, transport: str
+) -> None:
     async def wrapped(client: AsyncOpenAI) -> AsyncIterator[Any]:
         async for item in await stream(client, api.name):
             yield item
@@ -221,7 +229,9 @@ async def test_every_way_a_stream_can_end_has_its_reason(api: str, script: Scrip
 
 async def test_a_failure_that_the_sdk_does_not_raise_is_an_error_of_the_call_and_its_object_is_delivered() -> None:
     sink = monitor.sinks.MemorySink()
-    with LocalOpenAI([[response_text("a"), response_failed("server_error", "It broke."), Stall()], response_events_of("fine")]) as server:
+    with LocalOpenAI(
+        [[response_text("a"), response_failed("server_error", "It broke."), Stall()], response_events_of("fine")]
+    ) as server:
         async with sdk(server) as client, monitor.Guard(sinks=[sink]) as guard:
             async with guard.watch(partial(stream, client, "responses")) as watched:
                 types = [item.type async for item in watched]
@@ -236,11 +246,15 @@ async def test_a_failure_that_the_sdk_does_not_raise_is_an_error_of_the_call_and
     assert guard.outcome is not None
     assert guard.outcome.reason is Reason.STREAM_ENDED
     assert guard.outcome.turns == 1
-    assert [event.error.kind for event in sink.events if isinstance(event, monitor.events.StreamFailed)] == [ErrorKind.SERVER]
+    assert [event.error.kind for event in sink.events if isinstance(event, monitor.events.StreamFailed)] == [
+        ErrorKind.SERVER
+    ]
 
 
 @each_api
-async def test_a_tool_call_repeated_over_turns_is_a_loop_and_its_result_may_be_named_by_the_sdks_own_call(api: Api) -> None:
+async def test_a_tool_call_repeated_over_turns_is_a_loop_and_its_result_may_be_named_by_the_sdks_own_call(
+    api: Api,
+) -> None:
     def same(call_id: str) -> Script:
         if api is CHAT:
             return [call("search", {"q": "same"}, id=call_id), finish("tool_calls")]
@@ -258,7 +272,10 @@ async def test_a_tool_call_repeated_over_turns_is_a_loop_and_its_result_may_be_n
                     items = [item async for item in watched]
                 if isinstance(guard.check(), monitor.Stop):
                     break
-                guard.tool_result(items[0].choices[0].delta.tool_calls[0] if api is CHAT else items[-1].response.output[0], {"found": []})
+                guard.tool_result(
+                    items[0].choices[0].delta.tool_calls[0] if api is CHAT else items[-1].response.output[0],
+                    {"found": []},
+                )
     assert turns == 5
     assert guard.outcome is not None
     assert guard.outcome.reason is Reason.LOOP_DETECTED
@@ -296,5 +313,7 @@ async def test_it_runs_on_trio_as_well() -> None:
                 assert outcome.reason is Reason.IDLE_TIMEOUT
                 await server.wait_closed_async(timeout_s=CLOSE_S)
 
-    with LocalOpenAI(lambda request: [text("a") if "messages" in request.body else response_text("a"), Stall()]) as server:
+    with LocalOpenAI(
+        lambda request: [text("a") if "messages" in request.body else response_text("a"), Stall()]
+    ) as server:
         await asyncio.to_thread(partial(anyio.run, run, backend="trio"))

@@ -26,7 +26,13 @@ SUBAGENT_RUN = Path(str(files("monitor.cli").joinpath("data", "subagent_run.json
 
 @pytest.fixture
 def two_turns(tmp_path: Path) -> Path:
-    first: Sequence[Chunk] = [TextDelta("one "), TextDelta("turn"), ToolCall("a", "look", {"q": 1}), DONE, ToolResult("a", "look", "then")]
+    first: Sequence[Chunk] = [
+        TextDelta("one "),
+        TextDelta("turn"),
+        ToolCall("a", "look", {"q": 1}),
+        DONE,
+        ToolResult("a", "look", "then"),
+    ]
     path = tmp_path / "run.jsonl"
     write_chunks(path, [RecordedChunk(0.5, one) for one in [*first, TextDelta("two"), DONE]])
     return path
@@ -46,7 +52,11 @@ async def test_each_call_is_answered_by_the_next_recorded_turn(two_turns: Path):
         first = await asked(model, guard)
         guard.tool_result(first.tool_calls[0], "now")
         second = await asked(model, guard)
-    assert (first.text, first.tool_calls, first.finish_reason) == ("one turn", (ToolCall("a", "look", {"q": 1}),), FinishReason.DONE)
+    assert (first.text, first.tool_calls, first.finish_reason) == (
+        "one turn",
+        (ToolCall("a", "look", {"q": 1}),),
+        FinishReason.DONE,
+    )
     assert (second.text, second.tool_calls) == ("two", ())
 
 
@@ -57,7 +67,9 @@ async def test_the_run_makes_its_own_tool_results_so_recorded_ones_are_left_out(
     assert chunks[-2:] == [TextDelta("two"), DONE]
 
 
-async def test_a_call_for_which_nothing_was_recorded_is_a_model_error_that_says_so_and_that_no_retry_helps(two_turns: Path):
+async def test_a_call_for_which_nothing_was_recorded_is_a_model_error_that_says_so_and_that_no_retry_helps(
+    two_turns: Path,
+):
     model = ReplayModel(two_turns)
     async with monitor.Guard() as guard:
         for _ in range(2):

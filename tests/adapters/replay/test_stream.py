@@ -40,7 +40,11 @@ def joined(chunks: Sequence[Chunk]) -> list[Any]:
     def channel(chunk: Chunk) -> Any:
         return (
             type(chunk),
-            chunk.id if isinstance(chunk, ToolCallDelta) else chunk if not isinstance(chunk, TextDelta | ReasoningDelta) else 0,
+            chunk.id
+            if isinstance(chunk, ToolCallDelta)
+            else chunk
+            if not isinstance(chunk, TextDelta | ReasoningDelta)
+            else 0,
         )
 
     said: list[Any] = []
@@ -49,7 +53,9 @@ def joined(chunks: Sequence[Chunk]) -> list[Any]:
         text = "".join(getattr(piece, "text", getattr(piece, "arguments_text", "")) for piece in pieces)
         names = [piece.name for piece in pieces if isinstance(piece, ToolCallDelta) and piece.name]
         signatures = [piece.signature for piece in pieces if isinstance(piece, ReasoningDelta) and piece.signature]
-        said.append((key[0], text, names, signatures) if key[0] in {TextDelta, ReasoningDelta, ToolCallDelta} else pieces)
+        said.append(
+            (key[0], text, names, signatures) if key[0] in {TextDelta, ReasoningDelta, ToolCallDelta} else pieces
+        )
     return said
 
 
@@ -66,7 +72,10 @@ async def test_a_file_is_read_as_it_was_written(tmp_path: Path):
     path = tmp_path / "run.jsonl"
     write_chunks(path, [*RECORDS, odd])
     assert read_chunks(path) == [*RECORDS, odd]
-    assert json.loads(path.read_text().splitlines()[2]) == {"at": 0.2, "chunk": {"type": "text_delta", "text": "hello "}}
+    assert json.loads(path.read_text().splitlines()[2]) == {
+        "at": 0.2,
+        "chunk": {"type": "text_delta", "text": "hello "},
+    }
     before = path.read_bytes()
     write_chunks(path, read_chunks(path))
     assert path.read_bytes() == before
@@ -127,7 +136,9 @@ def test_a_chunk_written_by_hand_without_a_time_came_with_the_one_before(tmp_pat
         ("| |", ["", ""]),
     ],
 )
-def test_a_turn_ends_where_it_is_finished_unless_the_file_says_where_turns_begin(tmp_path: Path, lines: str, turns: list[str]):
+def test_a_turn_ends_where_it_is_finished_unless_the_file_says_where_turns_begin(
+    tmp_path: Path, lines: str, turns: list[str]
+):
     """`a`: text, `u`: usage, `!`: the turn is finished, `|`: a turn begins."""
     said = {
         "!": '{"type": "turn_finished", "finish_reason": "done"}',
@@ -135,10 +146,14 @@ def test_a_turn_ends_where_it_is_finished_unless_the_file_says_where_turns_begin
         "u": '{"type": "usage_report", "output_tokens": 1}',
     }
     path = tmp_path / "run.jsonl"
-    path.write_text("".join(said.get(one, f'{{"type": "text_delta", "text": "{one}"}}') + "\n" for one in lines.replace(" ", "")))
+    path.write_text(
+        "".join(said.get(one, f'{{"type": "text_delta", "text": "{one}"}}') + "\n" for one in lines.replace(" ", ""))
+    )
     letters = {TurnFinished: "!", UsageReport: "u"}
     read = read_turns(path)
-    assert ["".join(letters.get(type(one.chunk), getattr(one.chunk, "text", "")) for one in turn) for turn in read] == turns
+    assert [
+        "".join(letters.get(type(one.chunk), getattr(one.chunk, "text", "")) for one in turn) for turn in read
+    ] == turns
     assert [one for turn in read for one in turn] == read_chunks(path)
 
 

@@ -1,4 +1,6 @@
-"""What the tables of the peers are written in: one row is a run, told in a line, and whether our default detectors call it a loop."""
+"""What the tables of the peers are written in: one row is a run, told in a line, and whether our
+default detectors call it a loop.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ Call: TypeAlias = tuple[Any, ...]
 LOST = "the stream is lost, and starts again"
 """In a script: what stands before it in its turn is void."""
 Step: TypeAlias = Call | list[Call] | str | TextDelta | ReasoningDelta
-"""A turn with one call, a turn with several, a turn without, or what is said before the next call."""
+"""A turn with one call, a turn with several, a turn without, or what is said before the next
+call.
+"""
 CUTS = (1, 7, 64, 4096)
 """A text is fed in pieces of each size: a row holds for all."""
 
 
 def row(id: str, script: Any, ours: bool, *, theirs: bool | None = None, why: str = "", **options: Any) -> Any:
-    """One row of a table. `theirs` is what the peer says where that is not what we say, and then `why` says why."""
+    """One row of a table. `theirs` is what the peer says where that is not what we say, and then
+    `why` says why.
+    """
     assert (theirs is not None) == bool(why), f"{id}: say why we differ, or do not"
     assert theirs is not ours, f"{id}: this is no difference"
     return pytest.param(script, ours, options, id=id)
@@ -57,11 +63,17 @@ def loops(script: Iterable[Step], **options: Any) -> bool:
 
 
 def numbered(
-    tool: str, count: int, result: str | None = "same", arguments: Mapping[str, Any] | None = None, *, error: bool = False
+    tool: str,
+    count: int,
+    result: str | None = "same",
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    error: bool = False,
 ) -> list[Call]:
     """`count` calls; `{n}` in the result is their number; without `arguments` these differ."""
     return [
-        (tool, {"n": n} if arguments is None else dict(arguments), result and result.replace("{n}", str(n)), error) for n in range(count)
+        (tool, {"n": n} if arguments is None else dict(arguments), result and result.replace("{n}", str(n)), error)
+        for n in range(count)
     ]
 
 
@@ -74,7 +86,9 @@ def in_pieces(text: str, size: int, *, thinking: bool = False) -> list[tuple[str
 
 
 def chants(text: str) -> bool:
-    """Whether a sure loop was found in `text`, the same in every cut. What is none is not even suspected."""
+    """Whether a sure loop was found in `text`, the same in every cut. What is none is not even
+    suspected.
+    """
     (found,) = {tuple(in_pieces(text, size)) for size in CUTS}
     sure = any(level == "loop" for _, level in found)
     assert sure or not found

@@ -1,4 +1,6 @@
-"""Gemini CLI's LoopDetectionService: its test cases (L) and what it was seen to do (P), restated. Its judge is no detector of ours."""
+"""Gemini CLI's LoopDetectionService: its test cases (L) and what it was seen to do (P), restated.
+Its judge is no detector of ours.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ BEFORE = "the run ends before five rounds do, and three never were a good run's"
         row("L1 four identical calls", [READ] * 4, False),
         row("L2 the fifth", [READ] * 5, True),
         row("L3 the sixth is still one", [READ] * 6, True),
-        row("L3 three calls in turn, three times, none like another", [(tool, {"n": n}) for n in range(3) for tool in "abc"], False),
+        row(
+            "L3 three calls in turn, three times, none like another",
+            [(tool, {"n": n}) for n in range(3) for tool in "abc"],
+            False,
+        ),
         row("L4 three rounds of A-A-B", letters("AAB" * 3), True, theirs=False, why=BEFORE),
         row("L4 two rounds of A-A-B", letters("AAB" * 2), False),
         row("L5 four, a thought, the fifth", [*[READ] * 4, THOUGHT, READ], True),
@@ -36,7 +42,13 @@ BEFORE = "the run ends before five rounds do, and three never were a good run's"
         row("P k=2 at the tenth", letters("AB" * 3), True, theirs=False, why=BEFORE),
         row("P k=3 at the fifteenth", letters("ABC" * 3), True, theirs=False, why=BEFORE),
         row("P k=5 at the twenty-fifth", letters("ABCDE" * 3), True, theirs=False, why=BEFORE),
-        row("P k=6 never", letters("ABCDEF" * 3), True, theirs=False, why="few calls again and again are seen in any order"),
+        row(
+            "P k=6 never",
+            letters("ABCDEF" * 3),
+            True,
+            theirs=False,
+            why="few calls again and again are seen in any order",
+        ),
         row(
             "P key order alternates: at ten",
             [("read", {"a": 1, "b": 2}), ("read", {"b": 2, "a": 1})] * 3,
@@ -129,17 +141,32 @@ ONE_LINE = "code breaks its lines; the same fifty characters over and over in on
         row("L17 150 characters, twelve times", piece(1, 150) * 12, True),
         row(
             "L18 five short lines",
-            "I say no more.\n  I only end this turn.\n  I am finished.\n  Nothing is left.\n  I wait for the user.\n" * 15,
+            "I say no more.\n  I only end this turn.\n  I am finished.\n  Nothing is left.\n  I wait for the user.\n"
+            * 15,
             True,
         ),
-        row("L19 a claim to be done, 15 times", "All logs are in and the test file is right. I mark the task as finished.\n  " * 15, True),
+        row(
+            "L19 a claim to be done, 15 times",
+            "All logs are in and the test file is right. I mark the task as finished.\n  " * 15,
+            True,
+        ),
         row("L20 two short phrases in turn, 30 times", "Pondering. Ready. " * 30, True),
-        row("L21 three thoughts", "I have to look at the file. There is no such file. I am going to make the file. " * 15, True),
+        row(
+            "L21 three thoughts",
+            "I have to look at the file. There is no such file. I am going to make the file. " * 15,
+            True,
+        ),
         row("L22 ten times in a fence, in one line", f"```\n{U * 10}\n```", True, theirs=False, why=ONE_LINE),
         row("L22 ten times in a fence, in ten lines", "```\n" + f"{U}\n" * 10 + "```", False),
         row("L23 eight times, then a fence", U * 8 + "```javascript\n" + U * 10, True, theirs=False, why=ENOUGH),
         row("L23 three times, then a fence", U * 3 + "\n```javascript\n" + f"{U}\n" * 10, False),
-        row("L25 five times in a fence, in one line", f"Normal text\n```\n{U * 5}\n```\n```python\n", True, theirs=False, why=ONE_LINE),
+        row(
+            "L25 five times in a fence, in one line",
+            f"Normal text\n```\n{U * 5}\n```\n```python\n",
+            True,
+            theirs=False,
+            why=ONE_LINE,
+        ),
         row("L25 five times in a fence, in lines", "Normal text\n```\n" + f"{U}\n" * 5 + "```\n```python\n", False),
         row("L26 ten times behind a fence", f"```\nsome code\n```\n{U * 10}", True),
         row("L27 two fences", "```\ncode1\n```\nsome text\n```\ncode2\n```", False),
@@ -148,12 +175,25 @@ ONE_LINE = "code breaks its lines; the same fifty characters over and over in on
             "```\n" + "for (let n = 0; n < 9; n++) { print(n); }\n" * 20 + "```",
             True,
             theirs=False,
-            why="people write ten equal lines of code, not twenty, and a fence that is never closed must not blind the rest",
+            why=(
+                "people write ten equal lines of code, not twenty, and a fence that is never closed must not blind the"
+                " rest"
+            ),
         ),
-        row("L28 ten times the same line of code", "```\n" + "for (let n = 0; n < 9; n++) { print(n); }\n" * 10 + "```", False),
+        row(
+            "L28 ten times the same line of code",
+            "```\n" + "for (let n = 0; n < 9; n++) { print(n); }\n" * 10 + "```",
+            False,
+        ),
         row("L29 nine times, a fence, ten times", f"{U * 9}```{U * 10}", True, theirs=False, why=ENOUGH),
         *(
-            row(f"L34 nine times, {marker}, nine others", f"{U * 9}\n{marker} item{piece(100) * 9}", True, theirs=False, why=ENOUGH)
+            row(
+                f"L34 nine times, {marker}, nine others",
+                f"{U * 9}\n{marker} item{piece(100) * 9}",
+                True,
+                theirs=False,
+                why=ENOUGH,
+            )
             for marker in ("*", "-", "+", "1.", "42.")
         ),
         *(
@@ -206,10 +246,16 @@ FILL = "sixty characters of fill are padding"
     ("text", "ours", "options"),
     [
         *(row(f"P a period of {period}", noise(period) * (9 + 600 // period), True) for period in (5, 50, 250)),
-        *(row(f"P a period of {period}", noise(period) * 9, True, theirs=False, why=LATE) for period in (251, 600, 1000)),
+        *(
+            row(f"P a period of {period}", noise(period) * 9, True, theirs=False, why=LATE)
+            for period in (251, 600, 1000)
+        ),
         row(
             "P six variants in turn",
-            "".join(f"The {word} try has failed, so I take the next one. " for word in ("first", "next", "third", "last", "fifth", "sixth"))
+            "".join(
+                f"The {word} try has failed, so I take the next one. "
+                for word in ("first", "next", "third", "last", "fifth", "sixth")
+            )
             * 10,
             True,
             theirs=False,
@@ -230,9 +276,17 @@ FILL = "sixty characters of fill are padding"
             theirs=False,
             why=TOKENS,
         ),
-        row("P a word in capitals", "SELECT " * 100, True, theirs=False, why="their class of dividers holds all capitals and digits"),
+        row(
+            "P a word in capitals",
+            "SELECT " * 100,
+            True,
+            theirs=False,
+            why="their class of dividers holds all capitals and digits",
+        ),
         row("P digits", "12345" * 100, True, theirs=False, why="their class of dividers holds all capitals and digits"),
-        row("P one digit", "7" * 2_000, True, theirs=False, why="their class of dividers holds all capitals and digits"),
+        row(
+            "P one digit", "7" * 2_000, True, theirs=False, why="their class of dividers holds all capitals and digits"
+        ),
         row("P 60 blanks", " " * 60, False, theirs=True, why=FILL),
         row("P 60 line breaks", "\n" * 60, False, theirs=True, why=FILL),
         row("P 60 blocks", "\u2588" * 60, False, theirs=True, why=FILL),
@@ -244,12 +298,39 @@ FILL = "sixty characters of fill are padding"
             theirs=True,
             why="rows of data differ in one place each",
         ),
-        row("P code in tildes", "~~~\n" + 'print("x")\n' * 20 + "~~~\n", False, theirs=True, why="tildes are a fence as well"),
-        row("P a fence that comes in two pieces", "```\n" + "x = compute(x)\n" * 10 + "```\n", False, theirs=True, why=TOKENS),
-        row("P a table, in any pieces", "".join(f"| {n} | yes | no |\n" for n in range(40)), False, theirs=True, why=TOKENS),
+        row(
+            "P code in tildes",
+            "~~~\n" + 'print("x")\n' * 20 + "~~~\n",
+            False,
+            theirs=True,
+            why="tildes are a fence as well",
+        ),
+        row(
+            "P a fence that comes in two pieces",
+            "```\n" + "x = compute(x)\n" * 10 + "```\n",
+            False,
+            theirs=True,
+            why=TOKENS,
+        ),
+        row(
+            "P a table, in any pieces",
+            "".join(f"| {n} | yes | no |\n" for n in range(40)),
+            False,
+            theirs=True,
+            why=TOKENS,
+        ),
         *(
-            row(f"P equal lines with {marker}", f"{marker} I will check the configuration file again.\n" * 20, True, theirs=theirs, why=why)
-            for marker, theirs, why in (("-", None, ""), ("*", False, "a bullet makes no list of a line that is said twenty times"))
+            row(
+                f"P equal lines with {marker}",
+                f"{marker} I will check the configuration file again.\n" * 20,
+                True,
+                theirs=theirs,
+                why=why,
+            )
+            for marker, theirs, why in (
+                ("-", None, ""),
+                ("*", False, "a bullet makes no list of a line that is said twenty times"),
+            )
         ),
         row(
             "P a heading in each period",

@@ -1,4 +1,6 @@
-"""Hermes: what its guard of tool loops tests, restated. There hard stops are on for unattended runs only, here always."""
+"""Hermes: what its guard of tool loops tests, restated. There hard stops are on for unattended runs
+only, here always.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from tests.detectors.peers.scripts import loops, numbered, row
 
 PYTEST = ("terminal", {"command": "pytest -q"}, '{"output": "1 failed", "exit_code": 1}', True)
 RECORD = (
-    '{"status": "success", "output": "", "exit_code": 0, "duration_seconds": 1.{n}, "kernel": {"reused": true, "execution_count": 10{n}}}'
+    '{"status": "success", "output": "", "exit_code": 0, "duration_seconds": 1.{n}, "kernel": {"reused": true,'
+    ' "execution_count": 10{n}}}'
 )
 TURN = "two calls that get the same two answers eight times are turning in circles, though one of them is a click"
 
@@ -28,8 +31,16 @@ def patch(number: int) -> tuple[Any, ...]:
         row("the same call fails, five times", [PYTEST] * 5, True),
         row("the same success, five times", numbered("terminal", 5, "local\n", {"command": "config get"}), True),
         row("four", numbered("terminal", 4, "local\n", {"command": "config get"}), False),
-        row("an unchanged poll, six times", numbered("process_manage", 6, "running", {"action": "poll", "session_id": "p1"}), False),
-        row("an unchanged poll, twenty times", numbered("process_manage", 20, "running", {"action": "poll", "session_id": "p1"}), True),
+        row(
+            "an unchanged poll, six times",
+            numbered("process_manage", 6, "running", {"action": "poll", "session_id": "p1"}),
+            False,
+        ),
+        row(
+            "an unchanged poll, twenty times",
+            numbered("process_manage", 20, "running", {"action": "poll", "session_id": "p1"}),
+            True,
+        ),
         row("a changed result", numbered("terminal", 6, "t{n}", {"command": "date"}), False),
         row("fix and test, twelve times", [step for n in range(12) for step in (PYTEST, patch(n))], False),
         row(
@@ -41,19 +52,34 @@ def patch(number: int) -> tuple[Any, ...]:
         row("four, an edit, five", [*[PYTEST] * 4, patch(1), *[PYTEST] * 5], True),
         row(
             "a sweep of commands that print nothing and fail",
-            [("terminal", {"command": f"grep -q needle{n} hay.txt"}, '{"output": "", "exit_code": 1}', True) for n in range(12)],
+            [
+                ("terminal", {"command": f"grep -q needle{n} hay.txt"}, '{"output": "", "exit_code": 1}', True)
+                for n in range(12)
+            ],
             False,
         ),
-        row("one message to eight people, no route", numbered("send_message", 8, '{"error": "no route"}', error=True), True),
+        row(
+            "one message to eight people, no route",
+            numbered("send_message", 8, '{"error": "no route"}', error=True),
+            True,
+        ),
         row(
             "a page that times out, and a click on retry",
-            [("browser_navigate", {"url": "app"}, '{"error": "timeout"}', True), ("browser_click", {"at": "#retry"}, '{"ok": true}')] * 8,
+            [
+                ("browser_navigate", {"url": "app"}, '{"error": "timeout"}', True),
+                ("browser_click", {"at": "#retry"}, '{"ok": true}'),
+            ]
+            * 8,
             True,
             theirs=False,
             why=TURN,
         ),
         row("records that differ by time and counter", numbered("execute_code", 5, RECORD, {"code": "pass"}), True),
-        row("records whose output differs", numbered("execute_code", 9, RECORD.replace('""', '"line {n}"'), {"code": "pass"}), False),
+        row(
+            "records whose output differs",
+            numbered("execute_code", 9, RECORD.replace('""', '"line {n}"'), {"code": "pass"}),
+            False,
+        ),
         row(
             "a job whose duration is the answer",
             numbered("ci_job_status", 9, '{"status": "done", "duration_seconds": 1{n}}', {"job": 1}),
@@ -63,16 +89,26 @@ def patch(number: int) -> tuple[Any, ...]:
         row("other arguments, a short receipt", numbered("execute_code", 9, "done"), False),
         row(
             "one check in three phrasings, a counter in its answer",
-            [("terminal", {"command": ["check", "sh check", "bash check"][n % 3]}, f"CHANGED:{n}/{n}") for n in range(30)],
+            [
+                ("terminal", {"command": ["check", "sh check", "bash check"][n % 3]}, f"CHANGED:{n}/{n}")
+                for n in range(30)
+            ],
             False,
             theirs=True,
             why="a changed answer is progress, until somebody says that it is not",
         ),
         row(
             "the same, said so",
-            [("terminal", {"command": ["check", "sh check", "bash check"][n % 3]}, f"CHANGED:{n}/{n}") for n in range(30)],
+            [
+                ("terminal", {"command": ["check", "sh check", "bash check"][n % 3]}, f"CHANGED:{n}/{n}")
+                for n in range(30)
+            ],
             True,
-            tools={"terminal": ToolPolicy(loop_key=lambda arguments: arguments["command"].split()[-1], volatile=("CHANGED",))},
+            tools={
+                "terminal": ToolPolicy(
+                    loop_key=lambda arguments: arguments["command"].split()[-1], volatile=("CHANGED",)
+                )
+            },
         ),
     ],
 )

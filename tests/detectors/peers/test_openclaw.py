@@ -1,7 +1,8 @@
-"""OpenClaw's detector of tool loops, restated (L: its conformance rows; without a letter: more of its test cases).
+"""OpenClaw's detector of tool loops, restated (L: its conformance rows; without a letter: more of
+its test cases).
 
-There everything is off by default, ten times is a warning and twenty critical; here three times is a suspicion and five a loop. Its rows
-are run with as many calls as it takes there.
+There everything is off by default, ten times is a warning and twenty critical; here three times is
+a suspicion and five a loop. Its rows are run with as many calls as it takes there.
 """
 
 from __future__ import annotations
@@ -46,9 +47,15 @@ def writes(*paths: object, result: str = "wrote {path}") -> list[Any]:
         row("ten equal calls, no results known", numbered("read", 10, None, SAME), True),
         row("L6 twenty equal calls, equal results", numbered("read", 20, "same output", SAME), True),
         row(
-            "L7 a poll ten times, unchanged: a warning", numbered("process", 10, "(no new output) still running", {"action": "poll"}), False
+            "L7 a poll ten times, unchanged: a warning",
+            numbered("process", 10, "(no new output) still running", {"action": "poll"}),
+            False,
         ),
-        row("L7 a poll twenty times, unchanged", numbered("process", 20, "(no new output) still running", {"action": "poll"}), True),
+        row(
+            "L7 a poll twenty times, unchanged",
+            numbered("process", 20, "(no new output) still running", {"action": "poll"}),
+            True,
+        ),
         row("a poll that gets on, 25 times", numbered("process", 25, "line {n}", {"action": "poll"}), False),
         row("L9 thirty, whatever the tool", numbered("anything", 30, "same", SAME), True),
         row("churn: a, b, a, a, b", writes(*"ABAAB" * 6), True),
@@ -56,7 +63,11 @@ def writes(*paths: object, result: str = "wrote {path}") -> list[Any]:
         row("thirty different files, one receipt", writes(*range(30), result="write complete"), False),
         row("two passes over 15 files", writes(*[*range(15)] * 2), False),
         row("two paths in turn, a revision counter", writes(*"AB" * 15, result="wrote {path} revision {n}"), False),
-        row("L10 a command that is done: equal output", numbered("exec", 20, "Loki\nPrometheus", {"command": "api"}), True),
+        row(
+            "L10 a command that is done: equal output",
+            numbered("exec", 20, "Loki\nPrometheus", {"command": "api"}),
+            True,
+        ),
         row(
             "L10 a command that runs: pid and session differ",
             numbered("exec", 20, "still running (session s-{n}, pid 10{n})", {"command": "tail -f log"}),
@@ -65,17 +76,37 @@ def writes(*paths: object, result: str = "wrote {path}") -> list[Any]:
         ),
         row(
             "L10 as a record",
-            numbered("exec", 20, '{"tail": "nothing new", "pid": 10{n}, "duration_ms": {n}}', {"command": "tail -f log"}),
+            numbered(
+                "exec", 20, '{"tail": "nothing new", "pid": 10{n}, "duration_ms": {n}}', {"command": "tail -f log"}
+            ),
             True,
             tools=EXEC,
         ),
-        row("date: thirty times, changing", numbered("exec", 30, "tick {n}", {"command": "date"}), False, theirs=True, why=CHANGES),
         row(
-            "failing in new words, not marked as an error", numbered("exec", 30, "runtime failed: {n}", {}), False, theirs=True, why=CHANGES
+            "date: thirty times, changing",
+            numbered("exec", 30, "tick {n}", {"command": "date"}),
+            False,
+            theirs=True,
+            why=CHANGES,
         ),
-        row("failing, but for the number of the attempt", numbered("exec", 30, "failed (attempt {n} after 0.{n} s)", {}, error=True), True),
+        row(
+            "failing in new words, not marked as an error",
+            numbered("exec", 30, "runtime failed: {n}", {}),
+            False,
+            theirs=True,
+            why=CHANGES,
+        ),
+        row(
+            "failing, but for the number of the attempt",
+            numbered("exec", 30, "failed (attempt {n} after 0.{n} s)", {}, error=True),
+            True,
+        ),
         row("L12 an unknown tool, four times", numbered("exec", 4, "Tool exec not found", error=True), False),
-        row("L12 an unknown tool, twenty, always other arguments", numbered("exec", 20, "Tool exec not found", error=True), True),
+        row(
+            "L12 an unknown tool, twenty, always other arguments",
+            numbered("exec", 20, "Tool exec not found", error=True),
+            True,
+        ),
         row(
             "L12 nine times, below its threshold",
             numbered("exec", 9, "Tool exec not found", error=True),
@@ -86,11 +117,21 @@ def writes(*paths: object, result: str = "wrote {path}") -> list[Any]:
         row("L13 A-B in turn, ten", letters("AB" * 5), True),
         row("L13 A-B in turn, twenty", letters("AB" * 10), True),
         row("L13 A-B in turn, no results", letters("AB" * 5, [None] * 10), True),
-        row("L13 A-B in turn, both get on", letters("AB" * 10, [f"{n}" for n in range(20)]), False, theirs=True, why=CHANGES),
+        row(
+            "L13 A-B in turn, both get on",
+            letters("AB" * 10, [f"{n}" for n in range(20)]),
+            False,
+            theirs=True,
+            why=CHANGES,
+        ),
         row("A-B-A, then C", letters("ABACB"), False),
         row("L18 the same message, fresh ids", numbered("message", 20, RECEIPT, PING), True),
         row("L18 reply", numbered("message", 20, RECEIPT, {**PING, "action": "reply"}), True),
-        row("L18 a tool of sessions that sends", numbered("sessions_send", 20, '{"ok": true, "runId": "run_{n}"}', {"text": "ping"}), True),
+        row(
+            "L18 a tool of sessions that sends",
+            numbered("sessions_send", 20, '{"ok": true, "runId": "run_{n}"}', {"text": "ping"}),
+            True,
+        ),
         row(
             "L18 a tool of another name that sends",
             numbered("telegram", 20, RECEIPT, {"to": "1", "text": "ping"}),
@@ -125,9 +166,21 @@ def writes(*paths: object, result: str = "wrote {path}") -> list[Any]:
             numbered("message", 20, '{"messageId": "m_{n}", "ts": {n}}', {"action": "read"}),
             False,
         ),
-        row("administration: a channel made, ids differ", numbered("message", 20, RECEIPT, {"action": "channel-create"}), False),
-        row("L22 refused again and again", numbered("message", 20, "blocked: approval denied", {"action": "read"}, error=True), True),
-        row("L24 text between the calls", [step for n in range(5) for step in (f"Now for the {n}th time.", ("read", SAME))], True),
+        row(
+            "administration: a channel made, ids differ",
+            numbered("message", 20, RECEIPT, {"action": "channel-create"}),
+            False,
+        ),
+        row(
+            "L22 refused again and again",
+            numbered("message", 20, "blocked: approval denied", {"action": "read"}, error=True),
+            True,
+        ),
+        row(
+            "L24 text between the calls",
+            [step for n in range(5) for step in (f"Now for the {n}th time.", ("read", SAME))],
+            True,
+        ),
         row("L24 across messages", [[("read", SAME)]] * 5, True),
         row("L24 key order", [("t", {"a": 1, "b": 2}), ("t", {"b": 2, "a": 1})] * 3, True),
         row("L24 small changes of the arguments", numbered("sql", 5, "Error: no such table"), True),

@@ -1,6 +1,7 @@
 """OpenHands: the stuck detector of its SDK and of the version before it, restated.
 
-A run of ours is one task: a message of the user that begins another begins another run, so its rows about old history are about a reset.
+A run of ours is one task: a message of the user that begins another begins another run, so its rows
+about old history are about a reset.
 """
 
 from __future__ import annotations
@@ -35,29 +36,65 @@ def errors(*texts: str) -> list[Any]:
         row("four", [LS] * 4, False, theirs=True, why=FIVE),
         row("five", [LS] * 5, True),
         row("five, words of the agent between", ["Hello.", LS, LS, "Let me see.", LS, LS, LS], True),
-        row("five, a different thought beside each", [step for n in range(5) for step in (ReasoningDelta(f"Idea {n}."), LS)], True),
+        row(
+            "five, a different thought beside each",
+            [step for n in range(5) for step in (ReasoningDelta(f"Idea {n}."), LS)],
+            True,
+        ),
         row("twenty other calls before", [*numbered("read", 20, "text {n}"), *[LS] * 5], True),
         row("two identical calls that fail", errors("not found", "not found"), False),
         row("three", errors(*["not found"] * 3), False),
         row("four that fail alike", errors(*["not found"] * 4), False, theirs=True, why=FIVE),
         row("five that fail alike", errors(*["not found"] * 5), True),
-        row("five that fail, in other words each", errors("not found", "still not found", "another error", "not found", "no"), True),
-        row("five that fail, then one that works, and again", [*errors("a", "b", "c", "d"), LS, *errors("a", "b", "c", "d")], False),
-        row("the same syntax error at the same line", numbered("edit", 5, "SyntaxError: invalid syntax (line 7)"), True),
+        row(
+            "five that fail, in other words each",
+            errors("not found", "still not found", "another error", "not found", "no"),
+            True,
+        ),
+        row(
+            "five that fail, then one that works, and again",
+            [*errors("a", "b", "c", "d"), LS, *errors("a", "b", "c", "d")],
+            False,
+        ),
+        row(
+            "the same syntax error at the same line", numbered("edit", 5, "SyntaxError: invalid syntax (line 7)"), True
+        ),
         row("at another line each time", numbered("edit", 9, "SyntaxError: invalid syntax (line {n})"), False),
-        row("at another line each time, the same edit", numbered("edit", 9, "print('\nSyntaxError: line {n}", {"code": "print('"}), False),
+        row(
+            "at another line each time, the same edit",
+            numbered("edit", 9, "print('\nSyntaxError: line {n}", {"code": "print('"}),
+            False,
+        ),
         row("two incidents", numbered("edit", 2, "SyntaxError: invalid syntax (line 7)"), False),
         row("three incidents", numbered("edit", 3, "SyntaxError: invalid syntax (line 7)"), False),
-        row("the error is not the last that was printed", numbered("run", 4, "SyntaxError: line 1\nthen {n}", {"code": "x"}), False),
+        row(
+            "the error is not the last that was printed",
+            numbered("run", 4, "SyntaxError: line 1\nthen {n}", {"code": "x"}),
+            False,
+        ),
         row("ls and read in turn, three times", [LS, ("read", {"path": "a.txt"}, "text")] * 3, True),
         row("ls and read in turn, twice", [LS, ("read", {"path": "a.txt"}, "text")] * 2, False),
-        row("ls, read, pwd, read another", [LS, ("read", {"path": "a"}, "1"), ("pwd", {}), ("read", {"path": "b"}, "2")] * 2, False),
+        row(
+            "ls, read, pwd, read another",
+            [LS, ("read", {"path": "a"}, "1"), ("pwd", {}), ("read", {"path": "b"}, "2")] * 2,
+            False,
+        ),
         row("four different actions", letters("ABCD"), False),
         row("six in turn", letters("ABABAB"), True),
         row("three equal messages", [SAID] * 3, True),
         row("two", [SAID] * 2, False),
-        row("three equal messages, work between", [SAID, LS, SAID, ("read", {"n": 1}, "1"), SAID, ("read", {"n": 2}, "2")], False),
-        row("three messages, each its own", ["I begin.", "I have a plan now.", "Which file do you mean?"], False, theirs=True, why=TASK),
+        row(
+            "three equal messages, work between",
+            [SAID, LS, SAID, ("read", {"n": 1}, "1"), SAID, ("read", {"n": 2}, "2")],
+            False,
+        ),
+        row(
+            "three messages, each its own",
+            ["I begin.", "I have a plan now.", "Which file do you mean?"],
+            False,
+            theirs=True,
+            why=TASK,
+        ),
     ],
 )
 def test_rows(script: list[Any], ours: bool, options: dict[str, Any]):
