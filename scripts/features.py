@@ -1,7 +1,7 @@
 """Which rows of docs/features.md are proven, by which tests.
 
 python scripts/features.py                  run the tests marked `feature`, print the table
-python scripts/features.py --collect-only   without running: do the table, the lists and the tests agree?
+python scripts/features.py --collect-only   only check that the table, the lists and tests agree
 """
 
 from __future__ import annotations

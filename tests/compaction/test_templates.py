@@ -157,8 +157,10 @@ def test_the_agent_itself_is_told_to_stop_and_not_of_a_record() -> None:
         f"<analysis>\n## Goal\nLet me think.\n</analysis>\n\n<summary>\n{GOOD}\n</summary>",
         f"<think>So.</think>{GOOD}",
         f"Let me go through it.\n\n{GOOD}",
-        "## Goal\nShip it; see\n```md\n## Goal\n```\n## Key Decisions\n"
-        "- **Goal:** moved\n**Goal:** moved\n## Next Steps\nTest.",
+        (
+            "## Goal\nShip it; see\n```md\n## Goal\n```\n## Key Decisions\n"
+            "- **Goal:** moved\n**Goal:** moved\n## Next Steps\nTest."
+        ),
         "## Goal\nThe Goal is:\nGoal\n## Key Decisions\n(none)\n## Next Steps\nTest.",
     ],
 )
