@@ -9,6 +9,8 @@ from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Met, Stop
 
+__all__ = ["Budget"]
+
 
 class Budget:
     """At most so many tokens (input and output together) and US dollars, over all runs that it is

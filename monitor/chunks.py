@@ -7,11 +7,25 @@ and freezing costs three times the construction; treat them as values all the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from monitor._util.codec import Codec
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
+
+__all__ = [
+    "CHUNK_TYPES",
+    "Chunk",
+    "ReasoningDelta",
+    "StreamRetried",
+    "TextDelta",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolResult",
+    "TurnFinished",
+    "UsageReport",
+    "chunk_codec",
+]
 
 
 @dataclass(slots=True)
@@ -110,8 +124,10 @@ class StreamRetried:
 Chunk: TypeAlias = (
     TextDelta | ReasoningDelta | ToolCallDelta | ToolCall | ToolResult | UsageReport | TurnFinished | StreamRetried
 )
+"""One piece of what a stream says, or of what a tool answered."""
 
-CHUNK_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolCall, ToolResult, UsageReport, TurnFinished, StreamRetried)
+CHUNK_TYPES: tuple[type[Chunk], ...] = get_args(Chunk)
+"""The classes of `Chunk`."""
 
 chunk_codec: Codec[Chunk] = Codec(*CHUNK_TYPES)
 """JSON form of a chunk: `chunk_codec.dumps(chunk)`, `chunk_codec.loads(line)`."""

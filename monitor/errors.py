@@ -14,6 +14,8 @@ A run that ends is an `Outcome`, not an exception.
 
 from __future__ import annotations
 
+__all__ = ["AdapterError", "ConfigError", "MissingExtra", "MonitorError", "RecordedError", "StoreError", "ToolError"]
+
 
 def message_of(error: BaseException) -> str:
     """What `str(error)` says, also if the exception's own `__str__` is broken."""

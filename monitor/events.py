@@ -6,7 +6,7 @@ Events mark transitions; a chunk by itself is none. `at_s` is seconds since the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from monitor._util.codec import Codec
 from monitor.chunks import Chunk, ToolCall, ToolResult
@@ -16,6 +16,51 @@ from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Fact, Judgement, Stop
+
+__all__ = [
+    "EVENT_TYPES",
+    "AbortRequested",
+    "AttemptRetried",
+    "ChunkReceived",
+    "CompactionFailed",
+    "CompactionFinished",
+    "CompactionProgressed",
+    "CompactionSkipped",
+    "CompactionStarted",
+    "ContextFull",
+    "ContextNearlyFull",
+    "DetectionRaised",
+    "Event",
+    "FirstChunk",
+    "HistoryReduced",
+    "HistoryRepaired",
+    "JudgeAnswered",
+    "JudgeAsked",
+    "JudgeFailed",
+    "LastTurnStarted",
+    "LimitWarning",
+    "Nudged",
+    "OutputEmitted",
+    "Paused",
+    "PlanUpdated",
+    "ResultUnmatched",
+    "Resumed",
+    "RetryScheduled",
+    "RunStarted",
+    "RunTerminated",
+    "SinkFailed",
+    "StopDecided",
+    "StreamClosed",
+    "StreamContinued",
+    "StreamFailed",
+    "ToolFinished",
+    "ToolStarted",
+    "ToolWithdrawn",
+    "TurnEnded",
+    "TurnStarted",
+    "WindowWarning",
+    "event_codec",
+]
 
 
 @dataclass(slots=True, frozen=True)
@@ -519,48 +564,10 @@ Event: TypeAlias = (
     | SinkFailed
     | RunTerminated
 )
+"""What happened in a run: what sinks are given, and what iterating over a `Run` yields."""
 
-EVENT_TYPES = (
-    RunStarted,
-    TurnStarted,
-    FirstChunk,
-    AttemptRetried,
-    StreamContinued,
-    ResultUnmatched,
-    DetectionRaised,
-    StreamFailed,
-    ChunkReceived,
-    RetryScheduled,
-    ToolStarted,
-    ToolFinished,
-    OutputEmitted,
-    PlanUpdated,
-    Nudged,
-    ToolWithdrawn,
-    LastTurnStarted,
-    JudgeAsked,
-    JudgeAnswered,
-    JudgeFailed,
-    Paused,
-    Resumed,
-    LimitWarning,
-    WindowWarning,
-    ContextFull,
-    ContextNearlyFull,
-    HistoryReduced,
-    CompactionStarted,
-    CompactionProgressed,
-    CompactionFinished,
-    CompactionSkipped,
-    CompactionFailed,
-    HistoryRepaired,
-    AbortRequested,
-    StopDecided,
-    StreamClosed,
-    TurnEnded,
-    SinkFailed,
-    RunTerminated,
-)
+EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
+"""The classes of `Event`."""
 
 event_codec: Codec[Event] = Codec(*EVENT_TYPES)
 """JSON form of an event: `event_codec.dumps(event)` is one line, the same bytes for the same

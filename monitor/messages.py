@@ -16,6 +16,19 @@ from monitor._util.codec import Codec
 from monitor.chunks import ToolCall, ToolResult
 from monitor.reasons import FinishReason
 
+__all__ = [
+    "AssistantMessage",
+    "Media",
+    "Message",
+    "Reasoning",
+    "Repair",
+    "RepairKind",
+    "RepairReport",
+    "Text",
+    "UserMessage",
+    "message_codec",
+]
+
 NOT_CARRIED_OUT = "The call was not carried out."
 """The result of a call that has none: no provider takes a history that leaves a call open."""
 CUT_OFF = "The call was cut off while its arguments were being written, and was not carried out."
@@ -68,6 +81,7 @@ class AssistantMessage:
 
 
 Message: TypeAlias = UserMessage | AssistantMessage
+"""One entry of a history."""
 
 message_codec: Codec[Message] = Codec(UserMessage, AssistantMessage)
 """JSON form of a message."""

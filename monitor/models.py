@@ -11,7 +11,10 @@ from monitor.errors import ConfigError
 from monitor.messages import Message
 from monitor.reasons import TerminateReason
 
+__all__ = ["ErrorKind", "Model", "ModelError", "ModelRequest", "Retries", "ToolChoice", "ToolSpec"]
+
 ToolChoice: TypeAlias = Literal["auto", "required", "none"]
+"""Whether the model may, must or must not call a tool."""
 
 
 class ErrorKind(StrEnum):

@@ -16,6 +16,8 @@ from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.usage import Usage
 from monitor.verdicts import Detection, Met, Stop
 
+__all__ = ["Outcome", "RunFailed", "Turn", "outcome_codec", "turn_codec"]
+
 
 class RunFailed(MonitorError):
     """A run did not succeed. Raised by `Outcome.raise_for_reason()`; `outcome` says the rest."""
@@ -146,7 +148,9 @@ class Outcome:
 
 
 outcome_codec: Codec[Outcome] = Codec(Outcome)
+"""JSON form of an outcome."""
 turn_codec: Codec[Turn] = Codec(Turn)
+"""JSON form of a turn."""
 
 
 def succeeded(reason: TerminateReason) -> bool:

@@ -15,6 +15,8 @@ from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.verdicts import VETO, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
+__all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]
+
 JUDGE_PATIENCE = 3
 """A judge looks only now and then, every 5 or 6 turns where it is sure: its findings are forgiven
 after so many times `clean_turns`.

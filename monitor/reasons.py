@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+__all__ = ["CompactionFailure", "CompactionReason", "FinishReason", "TerminateReason"]
+
 
 class FinishReason(StrEnum):
     """Why the model stopped writing one turn, in four classes that hold for every provider.

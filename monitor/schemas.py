@@ -11,7 +11,10 @@ from typing import Any, Literal, TypeAlias
 from monitor.errors import ConfigError
 from monitor.models import ToolSpec
 
+__all__ = ["Sdk", "declare"]
+
 Sdk: TypeAlias = Literal["google", "openai", "openai-responses", "anthropic"]
+"""The SDKs that a tool can be declared for."""
 
 
 def declare(specs: Iterable[ToolSpec], sdk: Sdk) -> list[dict[str, Any]]:

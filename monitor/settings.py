@@ -48,6 +48,8 @@ from monitor.errors import ConfigError
 from monitor.harness.compaction import Compaction
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
 
+__all__ = ["Settings", "load_settings"]
+
 T = TypeVar("T")
 PathLike: TypeAlias = str | os.PathLike[str]
 

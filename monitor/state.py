@@ -7,7 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 from monitor.usage import Usage
 
+__all__ = ["Phase", "RunState"]
+
 Phase: TypeAlias = Literal["before_call", "streaming", "after_call"]
+"""Where in a turn the run is."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -12,6 +12,8 @@ from monitor._util.checks import is_finite
 from monitor.chunks import UsageReport
 from monitor.errors import ConfigError
 
+__all__ = ["AskCost", "Price", "Usage"]
+
 
 @dataclass(slots=True, frozen=True)
 class Usage:

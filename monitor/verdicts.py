@@ -13,6 +13,25 @@ from typing import Literal, TypeAlias
 from monitor._util.codec import Codec
 from monitor.reasons import TerminateReason
 
+__all__ = [
+    "Channel",
+    "Compact",
+    "Continue",
+    "Detection",
+    "Evidence",
+    "Fact",
+    "Judgement",
+    "LastTurn",
+    "Level",
+    "Met",
+    "Nudge",
+    "Stop",
+    "Verdict",
+    "WithdrawTool",
+    "detection_codec",
+    "verdict_codec",
+]
+
 Fact: TypeAlias = Literal["loop", "done"]
 """What a judge's answer is about: the run is stuck, or the task is complete."""
 
@@ -34,7 +53,9 @@ class Judgement:
 
 
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
+"""Where a detector looked."""
 Level: TypeAlias = Literal["suspect", "loop"]
+"""How sure a detection is: `suspect` may be chance, `loop` is not."""
 
 VETO = "[agent-monitor]"
 """How every text of ours begins that stands where a tool's answer would stand. Such a text is no
@@ -192,7 +213,9 @@ class LastTurn:
 
 
 Verdict: TypeAlias = Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop
+"""What the policy answers to what was found: the run goes on, is helped, or ends."""
 
 detection_codec: Codec[Detection] = Codec(Detection)
+"""JSON form of a detection."""
 verdict_codec: Codec[Verdict] = Codec(Continue, Nudge, WithdrawTool, Compact, LastTurn, Stop)
 """JSON form of a verdict."""

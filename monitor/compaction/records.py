@@ -112,6 +112,7 @@ class CompactionRecord:
 
 
 record_codec: Codec[CompactionRecord] = Codec(CompactionRecord)
+"""JSON form of the record of a compaction."""
 
 
 class CompactionStore(Protocol):

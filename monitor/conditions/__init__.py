@@ -19,3 +19,25 @@ from monitor.conditions.limits import MaxModelCalls as MaxModelCalls
 from monitor.conditions.limits import MaxToolCalls as MaxToolCalls
 from monitor.conditions.limits import MaxTurns as MaxTurns
 from monitor.conditions.limits import TokenLimit as TokenLimit
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Condition",
+    "CostLimit",
+    "FirstChunkTimeout",
+    "IdleTimeout",
+    "MaxConsecutiveErrors",
+    "MaxModelCalls",
+    "MaxToolCalls",
+    "MaxTurns",
+    "Not",
+    "OutputsComplete",
+    "PlanComplete",
+    "Predicate",
+    "TaskDone",
+    "Timeout",
+    "TokenLimit",
+    "ToolCalled",
+    "condition_from_dict",
+]

@@ -13,6 +13,7 @@ from monitor.context.turns import user_turns
 from monitor.errors import ConfigError
 
 SessionKind: TypeAlias = Literal["direct", "channel", "group"]
+"""Whom a session talks with: that decides how many turns are kept."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,6 +20,7 @@ class Unread:
 
 
 RawPart: TypeAlias = Text | Reasoning | Media | ToolCall | ToolResult | Unread
+"""One piece of a message that is not repaired yet."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,7 +4,8 @@ from monitor.judges.base import Judge as Judge
 from monitor.judges.base import JudgeInput as JudgeInput
 from monitor.judges.base import JudgeSchedule as JudgeSchedule
 from monitor.judges.base import as_judges as as_judges
+from monitor.judges.digest import Digest as Digest
 from monitor.judges.done import DoneJudge as DoneJudge
 from monitor.judges.loop import LoopJudge as LoopJudge
 
-__all__ = ["DoneJudge", "Judge", "JudgeInput", "JudgeSchedule", "LoopJudge", "as_judges"]
+__all__ = ["Digest", "DoneJudge", "Judge", "JudgeInput", "JudgeSchedule", "LoopJudge", "as_judges"]

@@ -20,3 +20,24 @@ from monitor.testing.scripted import ScriptedStream as ScriptedStream
 from monitor.testing.scripted import Stall as Stall
 from monitor.testing.scripted_model import ScriptedModel as ScriptedModel
 from monitor.testing.scripted_model import call as call
+
+__all__ = [
+    "CapturedEvents",
+    "Do",
+    "FakeAlarm",
+    "FakeClock",
+    "LocalAnthropic",
+    "LocalGemini",
+    "LocalOpenAI",
+    "Pause",
+    "ScriptedModel",
+    "ScriptedStream",
+    "Stall",
+    "anthropic_steps",
+    "call",
+    "capture_events",
+    "cut",
+    "gemini_steps",
+    "openai_steps",
+    "rechunk",
+]

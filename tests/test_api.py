@@ -1,0 +1,62 @@
+"""What is public stands in a page for users, and what the pages name is there."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import monitor
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
+ROOMS = {f"monitor.{room}": importlib.import_module(f"monitor.{room}") for room in monitor._ROOMS}
+PUBLIC = {"monitor": monitor, **ROOMS}
+DOTTED = re.compile(r"(?<![\w./-])monitor((?:\.[A-Za-z_]\w*)+)(?![\w/]|\.py)")
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("api_script", ROOT / "scripts" / "api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_public_names_is_up_to_date():
+    page = load_script().page()
+    assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == page, "run: python scripts/api.py"
+
+
+def test_every_public_name_is_said_in_a_sentence():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \| +\|$", page, re.MULTILINE) == []
+    for module in PUBLIC.values():
+        assert {name for name in module.__all__ if not name.startswith("__")} <= set(
+            re.findall(r"^\| `(\w+)`", page, re.MULTILINE)
+        )
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_module_lists_its_names_and_has_them(name: str):
+    module = PUBLIC[name]
+    assert len(module.__all__) == len(set(module.__all__))
+    assert [missing for missing in module.__all__ if not hasattr(module, missing)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_names_of_a_page_are_there_and_public(page: Path):
+    """`monitor.events.Nudged` is a public name, `monitor.Guard.watch` an attribute of one."""
+    wrong = []
+    for dotted in DOTTED.findall(page.read_text(encoding="utf-8")):
+        first, *rest = dotted[1:].split(".")
+        if first in monitor._ROOMS and rest:
+            wrong += [dotted] * (rest[0] not in PUBLIC[f"monitor.{first}"].__all__)
+        elif first not in monitor._ROOMS:
+            wrong += [dotted] * (first not in monitor.__all__)
+    assert wrong == []
