@@ -2,6 +2,7 @@
 out.
 """
 
+from monitor.core.run import Companion as Companion
 from monitor.core.run import RunCore as RunCore
 
-__all__ = ["RunCore"]
+__all__ = ["Companion", "RunCore"]

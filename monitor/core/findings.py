@@ -13,8 +13,8 @@ from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 
-class DetectorCrash(Exception):
-    """A detector raised `error`, or answered what is no list of detections."""
+class PartCrash(Exception):
+    """The detector or policy `name` raised `error`, or answered something of the wrong type."""
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(name)
@@ -26,7 +26,7 @@ class DetectorBank:
     """Detectors of characters are fed text directly; of the others, only those that want deltas are
     shown them.
 
-    All methods raise `DetectorCrash` for the first detector that fails.
+    All methods raise `PartCrash` for the first detector that fails.
     """
 
     __slots__ = ("_all", "_of_characters", "_of_deltas", "_reasoning_feeds", "_text_feeds", "names")
@@ -49,7 +49,7 @@ class DetectorBank:
             try:
                 detector.reset()
             except Exception as error:
-                raise DetectorCrash(detector.name, error) from error
+                raise PartCrash(detector.name, error) from error
 
     @property
     def need(self) -> int:
@@ -85,7 +85,7 @@ class DetectorBank:
                 if seen := feed.feed(text):
                     found = (*found, *_checked(seen))
             except Exception as error:
-                raise DetectorCrash(name, error) from error
+                raise PartCrash(name, error) from error
         return found
 
     def _shown_to(self, detectors: Sequence[Detector], chunk: Chunk) -> Sequence[Detection]:
@@ -95,7 +95,7 @@ class DetectorBank:
                 if seen := detector.observe(chunk):
                     found = (*found, *_checked(seen))
             except Exception as error:
-                raise DetectorCrash(detector.name, error) from error
+                raise PartCrash(detector.name, error) from error
         return found
 
     def _feeds(self, channel: Channel) -> list[tuple[str, TextFeed]]:
@@ -123,20 +123,11 @@ def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
     return found
 
 
-class PolicyCrash(Exception):
-    """A policy raised `error`, or answered what is no verdict."""
-
-    def __init__(self, policy: Policy, error: Exception) -> None:
-        super().__init__(type(policy).__name__)
-        self.name = type(policy).__name__
-        self.error = error
-
-
 class VerdictQueue:
     """The policy of one run, and those of its verdicts that the harness has not performed yet,
     oldest first.
 
-    All methods that ask the policy raise `PolicyCrash`.
+    All methods that ask the policy raise `PartCrash`.
     """
 
     __slots__ = ("_before", "_policy", "_turn_policy", "_waiting", "loop")
@@ -155,7 +146,7 @@ class VerdictQueue:
         try:
             self._policy.reset()
         except Exception as error:
-            raise PolicyCrash(self._policy, error) from error
+            raise PartCrash(type(self._policy).__name__, error) from error
 
     def turn_started(self) -> None:
         """The model answers again, and has been told what was decided before."""
@@ -164,7 +155,7 @@ class VerdictQueue:
             try:
                 self._turn_policy.turn_started()
             except Exception as error:
-                raise PolicyCrash(self._policy, error) from error
+                raise PartCrash(type(self._policy).__name__, error) from error
 
     def verdict_on(self, detection: Detection) -> Verdict:
         """What the policy makes of a finding."""
@@ -176,7 +167,7 @@ class VerdictQueue:
             if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
                 raise TypeError(f"expected a verdict, got {verdict!r}")
         except Exception as error:
-            raise PolicyCrash(self._policy, error) from error
+            raise PartCrash(type(self._policy).__name__, error) from error
         return verdict
 
     def add(self, verdict: Verdict, detection: Detection | None = None) -> None:
@@ -209,7 +200,7 @@ class VerdictQueue:
                 if state is not None:
                     self._policy.restore(state)
             except Exception as error:
-                raise PolicyCrash(self._policy, error) from error
+                raise PartCrash(type(self._policy).__name__, error) from error
 
 
 def _suspects(verdict: Verdict, suspicion: Detection | None, loop: Detection) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from monitor import events
 from monitor.budget import Budget
@@ -44,7 +44,7 @@ from monitor.conditions.deadlines import Timeout
 from monitor.context.window import TOO_SMALL_TOKENS, Window
 from monitor.core.counters import Counters
 from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
-from monitor.core.findings import DetectorBank, DetectorCrash, PolicyCrash, VerdictQueue
+from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue
 from monitor.core.limits import NOTHING, Limits
 from monitor.core.reply import LoopedText, Part
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
@@ -76,6 +76,24 @@ to its end: a second a megabyte.
 
 SAME_MOMENT_S = 0.001
 """Looks with nothing between them, and no more time than this, in seconds, are one."""
+
+
+class Companion(Protocol):
+    """What works beside a run, such as its judges and its compactions. A harness adds it to
+    `RunCore.companions`.
+    """
+
+    def turn_began(self) -> None:
+        """A model call is about to be made."""
+
+    def busy_with(self) -> str | None:
+        """What is at work now, for people: "a compaction was at work". `None`: nothing is.
+
+        It is added to the detail of a run that ran out of time.
+        """
+
+    def cancel(self) -> None:
+        """It is decided that the run ends: no answer and no summary is wanted any more."""
 
 
 class RunCore:
@@ -118,19 +136,9 @@ class RunCore:
         self.turn: Turn | None = None
         """The last turn that ended."""
         self.replanned: Callable[[], None] = _nothing
-        """Called when `deadline` may have come closer; the harness moves its alarm."""
-        self.turn_began: Callable[[], None] = _nothing
-        """Called when a model call is about to be made; the harness asks the judges that are
-        due.
-        """
-        self.stopped: Callable[[], None] = _nothing
-        """Called when it is decided that the run ends; nobody waits for a judge or a summary any
-        more.
-        """
-        self.besides: Callable[[], str | None] = _nothing
-        """What the harness does just now besides the model's own work, for people: it is said of a
-        run that ran out of time.
-        """
+        """Called when `deadline` may have come closer. Whoever waits sets it, to move its alarm."""
+        self.companions: list[Companion] = []
+        """What works beside the run."""
 
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
@@ -168,11 +176,8 @@ class RunCore:
         """The run starts; all times in events and reasons count from here."""
         self._counters.began = now
         self._emit(events.RunStarted(0.0, self._bank.names, self._limits.condition_name))
-        try:
-            self._verdicts.reset()
-            self._bank.reset()
-        except (DetectorCrash, PolicyCrash) as crash:
-            self.fail(crash.error, crash.name, now)
+        self._tell(self._verdicts.reset, now)
+        self._tell(self._bank.reset, now)
         self._measure(now)
 
     def _measure(self, now: float) -> None:
@@ -200,14 +205,14 @@ class RunCore:
         self.ends_stream = False
         if before is not None and before.void and before.failure is not None:
             counters.tool_calls -= len(self._running.tally.calls)
-            self._take_back(now)
+            self._tell(self._verdicts.take_back, now)
             self._find(self._bank.fact, StreamRetried(before.failure.reason.value), now)
             self._emit(events.AttemptRetried(self.at(now), counters.turns, before.failure.detail))
             offsets = self._running.offsets
         else:
             counters.turns += 1
             offsets = self._running.next_offsets if before is not None else self._running.offsets
-            self._tell_policy(now)
+            self._tell(self._verdicts.turn_started, now)
         counters.model_calls += 1
         counters.errors.turn_started()
         counters.phase = "streaming"
@@ -216,7 +221,8 @@ class RunCore:
         self.waiting_since = now
         self._look(now, waiting=True, warn=True)
         if self.stop is None:
-            self.turn_began()
+            for companion in self.companions:
+                companion.turn_began()
         return True
 
     def _another_turn(self, offsets: dict[Channel, int], now: float) -> RunningTurn:
@@ -464,7 +470,7 @@ class RunCore:
         if judge.fact == "done":
             self._counters.task_done = judgement.found
         elif judgement.found and self._recovery.cause is None:
-            self._take(detection_of(judge, told, judgement, self.turns), now)
+            self.found(detection_of(judge, told, judgement, self.turns), now)
         self._charge(judge, cost, now)
 
     def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
@@ -490,7 +496,7 @@ class RunCore:
 
     def found(self, detection: Detection, now: float) -> None:
         """The harness itself saw something repeat."""
-        self._take(detection, now)
+        self._tell(lambda: self._take(detection, now), now)
 
     def check(self, now: float) -> Verdict:
         """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may
@@ -700,13 +706,16 @@ class RunCore:
 
     def _decide(self, stop: Stop, now: float) -> None:
         if self.stop is None:
-            besides = self.besides() if stop.reason is TerminateReason.TIMEOUT else None
-            self.stop = stop = replace(stop, detail=f"{stop.detail}; {besides}") if besides else stop
+            if stop.reason is TerminateReason.TIMEOUT:
+                busy = [work for companion in self.companions if (work := companion.busy_with()) is not None]
+                stop = replace(stop, detail="; ".join((stop.detail, *busy)))
+            self.stop = stop
             self.ends_stream = True
             self.deadline = -math.inf
             self._decided_at = now
             self._emit(events.StopDecided(self.at(now), stop))
-            self.stopped()
+            for companion in self.companions:
+                companion.cancel()
 
     # ------------------------------------------------------------------ chunks
 
@@ -724,7 +733,7 @@ class RunCore:
         elif isinstance(chunk, StreamRetried):
             self._counters.tool_calls -= len(tally.calls)
             running.restart()
-            self._take_back(now)
+            self._tell(self._verdicts.take_back, now)
             self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
         # void: what comes next takes it back
         if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:
@@ -743,25 +752,26 @@ class RunCore:
         them.
         """
         try:
-            found = ask(what)
-        except DetectorCrash as crash:
+            for detection in ask(what):
+                if self.ends_stream and detection.channel in WRITTEN:
+                    break  # in smaller pieces it would not have come any more
+                self._take(detection, now)
+        except PartCrash as crash:
             self.fail(crash.error, crash.name, now)
-            return
-        for detection in found:
-            if self.ends_stream and detection.channel in WRITTEN:
-                break  # in smaller pieces it would not have come any more
-            self._take(detection, now)
 
     def _take(self, detection: Detection, now: float) -> None:
+        """What follows from one finding. Raises `PartCrash` if the policy fails."""
         self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
         if is_written_loop(detection):
             self._running.loop = detection
+        self._follow(self._verdicts.verdict_on(detection), now, detection)
+
+    def _tell(self, part: Callable[[], None], now: float) -> None:
+        """Tell detectors or the policy what happened; a part that fails ends the run."""
         try:
-            verdict = self._verdicts.verdict_on(detection)
-        except PolicyCrash as crash:
+            part()
+        except PartCrash as crash:
             self.fail(crash.error, crash.name, now)
-        else:
-            self._follow(verdict, now, detection)
 
     def _follow(self, verdict: Verdict, now: float, detection: Detection | None = None) -> None:
         if isinstance(verdict, Stop):
@@ -777,18 +787,6 @@ class RunCore:
             ):
                 self._running.cut = detection
                 self.ends_stream = True
-
-    def _take_back(self, now: float) -> None:
-        try:
-            self._verdicts.take_back()
-        except PolicyCrash as crash:
-            self.fail(crash.error, crash.name, now)
-
-    def _tell_policy(self, now: float) -> None:
-        try:
-            self._verdicts.turn_started()
-        except PolicyCrash as crash:
-            self.fail(crash.error, crash.name, now)
 
     def _take_text(self, now: float) -> None:
         """Visible text is held back until somebody needs it: a detector, a token limit, or the next

@@ -310,8 +310,10 @@ class RunContext:
         if self._compactor is not None:
             self._compactor.turn_ended()
 
-    def busy(self) -> str | None:
-        """What is done just now, for people."""
+    def turn_began(self) -> None:
+        """A summary that is being made goes on beside the turn."""
+
+    def busy_with(self) -> str | None:
         return "a compaction was at work" if self._compactor is not None and self._compactor.busy else None
 
     # --- the end

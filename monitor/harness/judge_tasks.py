@@ -35,8 +35,7 @@ class JudgeTasks:
         self._close_grace_s = min(close_grace_s, MOST_GRACE_S)
         self._wake = wake
         self._open: dict[_Question, Background] = {}
-        core.turn_began = self._ask_due
-        core.stopped = self.cancel
+        core.companions.append(self)
 
     async def close(self) -> None:
         """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded
@@ -57,10 +56,15 @@ class JudgeTasks:
             for question in tuple(self._open):
                 self._failed(question, _CANCELLED)  # it never began, or it does not let itself be cancelled
 
-    def _ask_due(self) -> None:
+    def turn_began(self) -> None:
+        """Ask the judges that are due."""
         for judge, told in self._core.judges_due(self._clock.now()):
             question = _Question(judge, told)
             self._open[question] = Background(partial(self._put, question), f"agent-monitor {judge.name}")
+
+    def busy_with(self) -> str | None:
+        """A judge never holds up the run."""
+        return None
 
     def cancel(self) -> None:
         """No answer is wanted any more."""

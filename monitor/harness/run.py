@@ -155,8 +155,7 @@ class Run:
             wake=self._wake,
             form=supervisor.form,
         )
-        self._core.stopped = self._let_go
-        self._core.besides = self._context.busy
+        self._core.companions.append(self._context)
         self._retried_inside = False  # the provider's count of the turn is of several attempts
         if plan is not None and (step := self._goal.first_step()) is not None:
             self._say(step)
@@ -491,11 +490,6 @@ class Run:
         due = self._now() + delay_s
         yield
         tries.again = self._now() >= due or await self._under_deadlines(lambda: _sleep(self._clock, due))
-
-    def _let_go(self) -> None:
-        """It is decided that the run ends: nobody waits for a judge or a summary any more."""
-        self._judges.cancel()
-        self._context.cancel()
 
     # ------------------------------------------------------------------ tools and history
 

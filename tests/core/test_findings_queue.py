@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from monitor.core.findings import PolicyCrash, VerdictQueue
+from monitor.core.findings import PartCrash, VerdictQueue
 from monitor.policy import Ladder, StopAtFirstLoop
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Continue, Detection, Evidence, Nudge, Stop, Verdict
@@ -88,7 +88,7 @@ def test_a_turn_without_a_finding_has_nothing_to_take_back():
 
 @pytest.mark.parametrize("ask", [VerdictQueue.reset, VerdictQueue.turn_started, lambda queue: queue.verdict_on(LOOP)])
 def test_a_policy_that_fails_is_named(ask: Callable[[VerdictQueue], object]):
-    with pytest.raises(PolicyCrash) as crash:
+    with pytest.raises(PartCrash) as crash:
         ask(VerdictQueue(_Broken()))
     assert crash.value.name == "_Broken"
     assert isinstance(crash.value.error, ValueError)
@@ -99,5 +99,5 @@ def test_what_is_no_verdict_is_a_crash():
         def decide(self, detection: Detection) -> Stop | Continue:
             return "stop"  # type: ignore[return-value]
 
-    with pytest.raises(PolicyCrash, match="Mute"):
+    with pytest.raises(PartCrash, match="Mute"):
         VerdictQueue(Mute()).verdict_on(LOOP)
