@@ -1,4 +1,4 @@
-"""Laws 7 to 10 of docs/design.md, as far as compaction could break them."""
+"""Laws 7 to 10 of docs/laws.md, as far as compaction could break them."""
 
 from __future__ import annotations
 
