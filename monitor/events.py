@@ -152,7 +152,7 @@ class ChunkReceived:
     chunk: Chunk
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class RetryScheduled:
     """The model call failed, and will be made again."""
 
@@ -186,7 +186,7 @@ class ToolFinished:
     """Since it was started."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class OutputEmitted:
     """The model has emitted a declared output."""
 
@@ -249,7 +249,7 @@ class JudgeAsked:
     judge: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class JudgeAnswered:
     """What it answered. If it found the run stuck, a `DetectionRaised` follows."""
 
@@ -262,7 +262,7 @@ class JudgeAnswered:
     cost: AskCost = field(default_factory=AskCost)
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class JudgeFailed:
     """It gave no answer. The run goes on, and the judge is asked less often; or the run ended
     first.
@@ -315,7 +315,7 @@ class WindowWarning:
     """Where the number is from and what to do, for people."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class ContextFull:
     """The context has come to what may be used of the model's window. Told once, until it has been
     made smaller.
@@ -344,7 +344,7 @@ class ContextNearlyFull:
     """The mark."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class HistoryReduced:
     """Old results, arguments or media are shown in short from now on. No model was asked; the
     originals are kept.
@@ -362,7 +362,7 @@ class HistoryReduced:
     """How many were shortened."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionStarted:
     """A summary is being made of old messages. One of `CompactionFinished` and `CompactionFailed`
     follows.
@@ -382,7 +382,7 @@ class CompactionStarted:
     """What filled the context again so soon after the last one, for people; `None`: nothing did."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionProgressed:
     """A part of the old messages is in the summary."""
 
@@ -393,7 +393,7 @@ class CompactionProgressed:
     of_messages: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionFinished:
     """The summary stands in the place of the old messages."""
 
@@ -424,7 +424,7 @@ class CompactionFinished:
     """What was done instead of what was wanted."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionSkipped:
     """A compaction was due, or asked for, and was not begun. The history is as it was."""
 
@@ -436,7 +436,7 @@ class CompactionSkipped:
     """For people."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionFailed:
     """A compaction that was begun came to nothing. The history is as it was."""
 
@@ -484,7 +484,7 @@ class StopDecided:
     stop: Stop
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class StreamClosed:
     """A source that had not ended by itself was closed."""
 

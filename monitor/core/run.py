@@ -357,7 +357,12 @@ class RunCore:
         """
         since = self._decided_at if self.stop is not None else since
         self._closing = events.StreamClosed(
-            self.at(now), self._counters.turns, closed, now - since, chunks_dropped, note
+            at_s=self.at(now),
+            turn=self._counters.turns,
+            closed=closed,
+            after_s=now - since,
+            chunks_dropped=chunks_dropped,
+            note=note,
         )
         self._emit(self._closing)
 
@@ -466,7 +471,11 @@ class RunCore:
         if self._outcome is not None:
             return
         self._panel.answered(judge, judgement)
-        self._emit(events.JudgeAnswered(self.at(now), told.turn, judge.name, judge.fact, judgement, cost))
+        self._emit(
+            events.JudgeAnswered(
+                at_s=self.at(now), turn=told.turn, judge=judge.name, fact=judge.fact, judgement=judgement, cost=cost
+            )
+        )
         if judge.fact == "done":
             self._counters.task_done = judgement.found
         elif judgement.found and self._recovery.cause is None:
@@ -477,7 +486,7 @@ class RunCore:
         """A judge gave no answer. That is no reason to end a run."""
         if self._outcome is None:
             self._panel.failed(judge)
-            self._emit(events.JudgeFailed(self.at(now), told.turn, judge.name, why, cost))
+            self._emit(events.JudgeFailed(at_s=self.at(now), turn=told.turn, judge=judge.name, why=why, cost=cost))
             self._charge(judge, cost, now)
 
     def _charge(self, judge: Judge, cost: AskCost, now: float) -> None:

@@ -70,7 +70,7 @@ class Goal:
     def news(self, call: ToolCall, at_s: float, turn: int) -> Event | None:
         """What is to be told of a call that was answered, and not by an error."""
         if self.outputs is not None and call.name == self.outputs.spec.name and (last := self.outputs.last) is not None:
-            return OutputEmitted(at_s, turn, last.name, last.json, last.overwritten)
+            return OutputEmitted(at_s=at_s, turn=turn, name=last.name, value=last.json, overwritten=last.overwritten)
         if self.plan is not None and call.name == self.plan.spec.name:
             return PlanUpdated(at_s, turn, self.plan.render())
         return None

@@ -367,7 +367,11 @@ class Compactor:
             self._checkpoint = progress.checkpoint
         self._emit(
             events.CompactionProgressed(
-                self._at(), self._run.turns, job.number, progress.done_messages, progress.of_messages
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                done_messages=progress.done_messages,
+                of_messages=progress.of_messages,
             )
         )
 
@@ -385,12 +389,12 @@ class Compactor:
         situation = job.situation
         self._emit(
             events.CompactionStarted(
-                self._at(),
-                self._run.turns,
-                job.number,
-                job.reason,
-                self.preset.name,
-                situation.tokens,
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                reason=job.reason,
+                preset=self.preset.name,
+                tokens=situation.tokens,
                 background=not job.waited_for,
                 refill=job.refill,
             )
@@ -431,21 +435,21 @@ class Compactor:
         )
         self._emit(
             events.CompactionFinished(
-                self._at(),
-                self._run.turns,
-                job.number,
-                job.reason,
-                result.tokens_before,
-                result.tokens_after,
-                "reported" if result.reported else "estimated",
-                result.kept_messages,
-                result.kept_tokens,
-                result.summarised_by,
-                job.cost,
-                result.reread_tokens,
-                result.replayed,
-                self._clock.now() - job.started_at,
-                warnings,
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                reason=job.reason,
+                tokens_before=result.tokens_before,
+                tokens_after=result.tokens_after,
+                estimator="reported" if result.reported else "estimated",
+                kept_messages=result.kept_messages,
+                kept_tokens=result.kept_tokens,
+                summarised_by=result.summarised_by,
+                cost=job.cost,
+                reread_tokens=result.reread_tokens,
+                replayed=result.replayed,
+                after_s=self._clock.now() - job.started_at,
+                warnings=warnings,
             )
         )
         return result
@@ -483,13 +487,24 @@ class Compactor:
         if error.failure is not CompactionFailure.ABORTED:  # which says nothing of the next one
             self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
         if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
-            self._emit(events.CompactionSkipped(self._at(), self._run.turns, job.reason, error.failure, str(error)))
+            self._emit(
+                events.CompactionSkipped(
+                    at_s=self._at(), turn=self._run.turns, reason=job.reason, why=error.failure, detail=str(error)
+                )
+            )
             return
         self._begun(job)
         after_s = self._clock.now() - job.started_at
         self._emit(
             events.CompactionFailed(
-                self._at(), self._run.turns, job.number, error.failure, error.retryable, str(error), job.cost, after_s
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                failure=error.failure,
+                retryable=error.retryable,
+                detail=str(error),
+                cost=job.cost,
+                after_s=after_s,
             )
         )
 
@@ -597,7 +612,12 @@ class Compactor:
         kind = reduction.edit.kind
         self._emit(
             events.HistoryReduced(
-                self._at(), self._run.turns, kind, reduction.saved_tokens, reduction.reread_tokens, reduction.changed
+                at_s=self._at(),
+                turn=self._run.turns,
+                kind=kind,
+                saved_tokens=reduction.saved_tokens,
+                reread_tokens=reduction.reread_tokens,
+                messages=reduction.changed,
             )
         )
 

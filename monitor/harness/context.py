@@ -276,7 +276,15 @@ class RunContext:
     def _tell(self, full: Full | None) -> None:
         if full is not None:
             at = self._run.at(self._clock.now())
-            self._emit(ContextFull(at, self._run.turns, full.tokens, full.usable_tokens, full.detail))
+            self._emit(
+                ContextFull(
+                    at_s=at,
+                    turn=self._run.turns,
+                    tokens=full.tokens,
+                    usable_tokens=full.usable_tokens,
+                    detail=full.detail,
+                )
+            )
 
     # --- besides
 

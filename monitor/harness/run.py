@@ -486,7 +486,9 @@ class Run:
         if core.stop is not None or delay_s is None:
             return
         core.will_retry(delay_s)
-        self._emit(RetryScheduled(self._at(), turn.number, tries.number, delay_s, failure.detail))
+        self._emit(
+            RetryScheduled(at_s=self._at(), turn=turn.number, attempt=tries.number, after_s=delay_s, why=failure.detail)
+        )
         due = self._now() + delay_s
         yield
         tries.again = self._now() >= due or await self._under_deadlines(lambda: _sleep(self._clock, due))

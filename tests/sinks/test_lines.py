@@ -80,49 +80,70 @@ COMPACTIONS = [
         "context nearly full: 77,000 tokens; it is compacted at 85,000",
     ),
     (
-        monitor.events.HistoryReduced(1.0, 3, "prune", 21_000, 60_000, 7),
+        monitor.events.HistoryReduced(
+            at_s=1.0, turn=3, kind="prune", saved_tokens=21_000, reread_tokens=60_000, messages=7
+        ),
         "history reduced: prune in 7 messages, 21,000 tokens less",
     ),
     (
-        monitor.events.CompactionStarted(1.0, 3, 1, HIGH_WATER, "default", 85_000, background=True),
+        monitor.events.CompactionStarted(
+            at_s=1.0, turn=3, compaction=1, reason=HIGH_WATER, preset="default", tokens=85_000, background=True
+        ),
         "compaction begins (high_water) at 85,000 tokens, beside the run",
     ),
     (
         monitor.events.CompactionStarted(
-            1.0, 3, 2, CompactionReason.OVERFLOW, "default", 99_000, background=False, refill="instructions"
+            at_s=1.0,
+            turn=3,
+            compaction=2,
+            reason=CompactionReason.OVERFLOW,
+            preset="default",
+            tokens=99_000,
+            background=False,
+            refill="instructions",
         ),
         "compaction begins (overflow) at 99,000 tokens, the run waits; filled again by instructions",
     ),
-    (monitor.events.CompactionProgressed(1.0, 3, 1, 40, 90), "compaction: 40 of 90 messages are in the summary"),
+    (
+        monitor.events.CompactionProgressed(at_s=1.0, turn=3, compaction=1, done_messages=40, of_messages=90),
+        "compaction: 40 of 90 messages are in the summary",
+    ),
     (
         monitor.events.CompactionFinished(
-            1.0,
-            4,
-            1,
-            HIGH_WATER,
-            85_000,
-            30_000,
-            "reported",
-            12,
-            9_000,
-            "extractive",
-            AskCost(),
-            0,
-            None,
-            0.2,
-            ("no model answered",),
+            at_s=1.0,
+            turn=4,
+            compaction=1,
+            reason=HIGH_WATER,
+            tokens_before=85_000,
+            tokens_after=30_000,
+            estimator="reported",
+            kept_messages=12,
+            kept_tokens=9_000,
+            summarised_by="extractive",
+            cost=AskCost(),
+            reread_tokens=0,
+            replayed=None,
+            after_s=0.2,
+            warnings=("no model answered",),
         ),
         "compacted by extractive: 85,000 -> 30,000 tokens, 12 messages kept; no model answered",
     ),
     (
         monitor.events.CompactionSkipped(
-            1.0, 4, HIGH_WATER, CompactionFailure.CANCELLED, "a hook cancelled it: not now"
+            at_s=1.0, turn=4, reason=HIGH_WATER, why=CompactionFailure.CANCELLED, detail="a hook cancelled it: not now"
         ),
         "no compaction (cancelled): a hook cancelled it: not now",
     ),
     (
         monitor.events.CompactionFailed(
-            1.0, 4, 2, CompactionFailure.TIMEOUT, retryable=True, detail="60 s", cost=AskCost(), after_s=60.0
+            at_s=1.0,
+            turn=4,
+            compaction=2,
+            failure=CompactionFailure.TIMEOUT,
+            retryable=True,
+            detail="60 s",
+            cost=AskCost(),
+            after_s=60.0,
         ),
         "compaction failed (timeout): 60 s",
     ),

@@ -256,7 +256,14 @@ LOOP = DetectionRaised(
     1.0, 1, Detection("c", "chant", "text", "loop", 10, 10, 0, 9, Evidence("x", "0" * 16, 1), "it repeats")
 )
 COMPACTION_FAILED = CompactionFailed(
-    1.0, 3, 1, CompactionFailure.TIMEOUT, retryable=True, detail="no answer", cost=AskCost(), after_s=60.0
+    at_s=1.0,
+    turn=3,
+    compaction=1,
+    failure=CompactionFailure.TIMEOUT,
+    retryable=True,
+    detail="no answer",
+    cost=AskCost(),
+    after_s=60.0,
 )
 LOUDNESS: list[tuple[Event, str, str]] = [
     (STARTED, "run_started", "DEBUG"),
@@ -266,11 +273,17 @@ LOUDNESS: list[tuple[Event, str, str]] = [
     (FAILED, "stream_failed", "WARNING"),
     (LimitWarning(1.0, "max_turns", 24, 30), "limit_warning", "WARNING"),
     (WindowWarning(0.0, 20_000, "the window is small"), "window_warning", "WARNING"),
-    (ContextFull(1.0, 3, 90_000, 85_000, "85,000 may be used"), "context_full", "WARNING"),
+    (
+        ContextFull(at_s=1.0, turn=3, tokens=90_000, usable_tokens=85_000, detail="85,000 may be used"),
+        "context_full",
+        "WARNING",
+    ),
     (ContextNearlyFull(1.0, 3, 77_000, 85_000), "context_nearly_full", "WARNING"),
     (COMPACTION_FAILED, "compaction_failed", "WARNING"),
     (
-        CompactionSkipped(1.0, 3, CompactionReason.MANUAL, CompactionFailure.CANCELLED, "a hook"),
+        CompactionSkipped(
+            at_s=1.0, turn=3, reason=CompactionReason.MANUAL, why=CompactionFailure.CANCELLED, detail="a hook"
+        ),
         "compaction_skipped",
         "DEBUG",
     ),
