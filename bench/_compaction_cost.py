@@ -241,7 +241,7 @@ async def _run(turns: int, chars: int, compaction: monitor.Compaction | None) ->
                 TextDelta(f"I read part {made}."), asked, UsageReport(None, 20), TurnFinished(FinishReason.DONE)
             )
 
-    supervisor = monitor.Supervisor(Script(), tools=[read_file], window=LARGE, compaction=compaction)
+    supervisor = monitor.Supervisor(Script(), tools=[read_file], stop_when=None, window=LARGE, compaction=compaction)
     outcome = await supervisor.run("Read everything.")
     assert outcome.ok, outcome.detail
     assert not outcome.compaction_usage.input_tokens

@@ -120,7 +120,7 @@ class _Model:
 
 
 async def _supervised(turns: int, **options: Any) -> None:
-    supervisor = monitor.Supervisor(_Model(turns), tools=[add], **options)
+    supervisor = monitor.Supervisor(_Model(turns), tools=[add], **{"stop_when": None, **options})
     outcome = await supervisor.run("add")
     assert outcome.ok
     assert outcome.turns == turns + 1

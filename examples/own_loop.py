@@ -16,15 +16,21 @@ from monitor.testing import LocalOpenAI
 from monitor.testing.openai_steps import events_of, overflow, usage
 
 WINDOW, FILES = 32_000, 60
+MAX_REFUSALS = 3
 COMPACTION = monitor.Compaction.pi(summarizer=monitor.compaction.Extractive())  # copies and counts: no model is asked
 TASK = "Read src/f1.py to src/f60.py in turn. The report goes to /srv/reports/final-7731.md."
 
 
 async def shorter(history: list[Any], reason: str) -> list[Any]:
-    """The same conversation, compacted."""
-    history, result = await COMPACTION.shorten("openai-chat", history, window=WINDOW, reason=reason)
+    """The same conversation, compacted; as it is where nothing of it can go."""
+    try:
+        shortened, result = await COMPACTION.shorten("openai-chat", history, window=WINDOW, reason=reason)
+    # the run goes on as it is; if the service refuses that too, it ends
+    except monitor.compaction.CompactionError as error:
+        print(f"{reason}: {error}")
+        return history
     print(f"{reason}: {result.tokens_before:,} -> {result.tokens_after:,} tokens, {result.kept_messages} messages kept")
-    return history
+    return shortened
 
 
 def read_file(path: str) -> str:
@@ -32,9 +38,32 @@ def read_file(path: str) -> str:
     return f"# {path}\n" + "value = compute(value)  # and so on\n" * (3_400 if path.endswith("30.py") else 100)
 
 
+def carried_out(turn: monitor.Turn, guard: monitor.Guard) -> list[Any]:
+    """The turn as messages of the conversation: what the model said, and the results of its
+    calls.
+    """
+    said: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
+    if turn.tool_calls:
+        said["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for call in turn.tool_calls
+        ]
+    messages: list[Any] = [said]
+    for call in turn.tool_calls:
+        result = read_file(**call.arguments)
+        guard.tool_result(call, result)
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+    return messages
+
+
 async def main(base_url: str) -> None:
     """Ask, carry out, make it shorter where that is said, until the model has answered."""
     history: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TASK}]
+    refusals = 0
     async with (
         AsyncOpenAI(api_key="none", base_url=base_url, max_retries=0) as client,
         monitor.Guard(window=WINDOW) as guard,
@@ -46,28 +75,22 @@ async def main(base_url: str) -> None:
             async with guard.watch(stream) as watched:
                 async for _ in watched:
                     pass
-            calls = watched.turn.tool_calls
-            if calls:
-                asked = [
-                    {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
-                    for c in calls
-                ]
-                history.append({"role": "assistant", "content": watched.turn.text or None, "tool_calls": asked})
-            for call in calls:
-                result = read_file(**call.arguments)
-                guard.tool_result(call, result)
-                history.append({"role": "tool", "tool_call_id": call.id, "content": result})
+            turn = watched.turn
+            if turn.stopped is None:  # else it is no turn to go on from: its calls are not carried out
+                history += carried_out(turn, guard)
             match guard.check():
+                case monitor.Stop(monitor.TerminateReason.PROMPT_TOO_LONG) if refusals < MAX_REFUSALS:
+                    refusals += 1  # the next stream is the same turn again
+                    history = await shorter(history, "overflow")
+                case monitor.Stop():  # a limit, a loop, a call that failed or was blocked
+                    break
+                case _ if turn.stopped:  # the output limit cut it off
+                    break
+                case _ if not turn.tool_calls:
+                    guard.finish()  # the model has answered
+                    break
                 case monitor.Compact():  # the service's own count has come to 85 % of the window
                     history = await shorter(history, "ceiling")
-                # it has refused; the next stream is the same turn again
-                case monitor.Stop(monitor.TerminateReason.PROMPT_TOO_LONG):
-                    history = await shorter(history, "overflow")
-                case monitor.Stop():
-                    break
-                case _ if not calls:
-                    guard.finish()
-                    break
     print(guard.outcome.reason, "after", guard.outcome.turns, "turns:", guard.outcome.text)
     assert "/srv/reports/final-7731.md" in json.dumps(history)  # what the user has said is there word for word
 

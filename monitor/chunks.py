@@ -7,7 +7,7 @@ and freezing costs three times the construction; treat them as values all the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from monitor._util.codec import Codec
 from monitor.errors import AdapterError
@@ -105,6 +105,10 @@ class TurnFinished:
 
     finish_reason: FinishReason
     raw_finish_reason: str | None = None
+
+    if TYPE_CHECKING:  # the reason may be given as a text
+
+        def __init__(self, finish_reason: FinishReason | str, raw_finish_reason: str | None = None) -> None: ...
 
     def __post_init__(self) -> None:
         # a stream of the caller's may say "done"

@@ -50,9 +50,11 @@ class Turn:
     number: int
     """1 for the first turn of the run."""
     text: str = ""
-    """The visible text, its first `keep_text_chars` code points."""
+    """The visible text, all of it; of a very long one its first `keep_text_chars` code points."""
     text_chars: int = 0
     """Code points of visible text that came, kept or not."""
+    text_truncated: bool = False
+    """More came than `text` holds."""
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = field(default_factory=Usage)
     usage_estimated: bool = False
@@ -100,7 +102,11 @@ class Outcome:
     missing: list[str] = field(default_factory=list)
     """Declared outputs that were not."""
     text: str = ""
-    """Visible text of the last turn, its first `keep_text_chars` code points."""
+    """The visible text of the last turn, all of it; of a very long one its first `keep_text_chars`
+    code points.
+    """
+    text_truncated: bool = False
+    """More came than `text` holds."""
     usage: Usage = field(default_factory=Usage)
     usage_estimated: bool = False
     """Part of `usage` is an estimate, because the provider did not report it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from monitor._util.codec import Codec
 from monitor.reasons import TerminateReason
@@ -137,6 +137,18 @@ class Stop:
     evidence: Detection | Met | None = None
     """The detection that decided it, or the tree of what was true."""
 
+    if TYPE_CHECKING:  # the reason may be given as a text
+
+        def __init__(  # noqa: PLR0917 - the fields, in their order
+            self,
+            reason: TerminateReason | str,
+            detail: str,
+            source: str,
+            limit: float | str | None = None,
+            value: float | str | None = None,
+            evidence: Detection | Met | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         # a condition of the caller's may say "timeout"
         object.__setattr__(self, "reason", TerminateReason(self.reason))
@@ -203,7 +215,7 @@ class LastTurn:
         tools: Sequence[str] = (),
         *,
         seconds: float = 60.0,
-        after: Sequence[TerminateReason] = WORTH_A_LAST_TURN,
+        after: Sequence[TerminateReason | str] = WORTH_A_LAST_TURN,
     ) -> None:
         """A number in the place of the text is `seconds`; 60 is Gemini CLI's."""
         object.__setattr__(self, "text", text if isinstance(text, str) else "")

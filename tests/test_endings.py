@@ -848,7 +848,7 @@ async def test_a_condition_that_answers_what_is_no_stop_ends_the_run_by_its_name
 
 
 async def test_a_condition_may_give_its_reason_as_a_word() -> None:
-    stop = monitor.Stop("timeout", "late", "mine")  # type: ignore[arg-type]
+    stop = monitor.Stop("timeout", "late", "mine")
     w = Watching(Source("a"), stop_when=Answers(stop))
     await w.read()
     assert w.ended(Reason.TIMEOUT).reason is Reason.TIMEOUT

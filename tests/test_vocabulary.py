@@ -248,11 +248,11 @@ def test_a_node_of_a_tree_is_a_value():
 
 
 def test_a_finish_reason_may_be_given_by_its_word():
-    finished = TurnFinished("length")  # type: ignore[arg-type]
+    finished = TurnFinished("length")
     assert finished == TurnFinished(FinishReason.LENGTH)
     assert finished.finish_reason is FinishReason.LENGTH
 
 
 def test_a_word_that_is_no_finish_reason_is_no_chunk():
     with pytest.raises(AdapterError, match="finish_reason is 'whatever'"):
-        check(TurnFinished("whatever"))  # type: ignore[arg-type]
+        check(TurnFinished("whatever"))

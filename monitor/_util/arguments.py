@@ -5,6 +5,7 @@ answer.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -53,6 +54,16 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # an integer of more digits than Python writes
         return f"({type(value).__name__})"
     return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
+
+
+def is_blank(text: str) -> bool:
+    """Nothing of `text` can be seen: only space, and characters without a width. Of a long text
+    only its beginning is looked at.
+    """
+    return _SEEN.search(text) is None
+
+
+_SEEN = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff\u00ad]")
 
 
 def closest(name: object, names: Iterable[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from monitor.conditions.base import Condition
 from monitor.errors import ConfigError
@@ -40,7 +40,7 @@ class Predicate(Condition):
         self,
         fn: Callable[[RunState], bool],
         *,
-        reason: TerminateReason = TerminateReason.CONDITION_MET,
+        reason: TerminateReason | str = TerminateReason.CONDITION_MET,
         name: str | None = None,
     ) -> None:
         if not callable(fn):
@@ -68,6 +68,10 @@ class ToolCalled(Condition):
 
     tool: str
     reason: TerminateReason = field(default=TerminateReason.CONDITION_MET, kw_only=True)
+
+    if TYPE_CHECKING:  # the reason may be given as a text
+
+        def __init__(self, tool: str, *, reason: TerminateReason | str = TerminateReason.CONDITION_MET) -> None: ...
 
     def __post_init__(self) -> None:
         if not _is_name(self.tool):

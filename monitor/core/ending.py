@@ -173,22 +173,22 @@ LIMITS = frozenset(
 """Endings that say nothing against what the model has handed over in the same turn."""
 
 
-def undecided_end(last: StreamEnd | None, reached: str | None, *, told: bool, goal: Goal | None) -> Stop:
+def undecided_end(last: StreamEnd | None, reached: str | None, *, goal: Goal | None) -> Stop:
     """The reason of a run that nothing has ended: its last stream, or whoever left it.
 
-    `reached`: what the caller says was reached; it hides a failure of the last stream, unless the
-    caller was `told` of that.
+    `reached`: what the caller says was reached. It makes no success of a last stream that failed,
+    and none of missing outputs.
     """
-    if last is not None and not last.left and last.failure is not None and (reached is None or told):
+    if last is not None and not last.left and last.failure is not None:
         return last.failure
+    missing = ", ".join(goal.result().get("missing", ())) if goal is not None else ""
+    if missing and (reached is not None or (last is not None and not last.left)):
+        return Stop(TerminateReason.MISSING_OUTPUTS, f"the run ended without {missing}", "outputs", value=missing)
     if reached is not None:
         return Stop(TerminateReason.GOAL, reached, "caller")
     if last is None or last.left:
         where = "before any stream was read" if last is None else "before the stream had ended"
         return Stop(TerminateReason.CLOSED_BY_CALLER, f"the caller left {where}", "caller")
-    missing = ", ".join(goal.result().get("missing", ())) if goal is not None else ""
-    if missing:
-        return Stop(TerminateReason.MISSING_OUTPUTS, f"the run ended without {missing}", "outputs", value=missing)
     return Stop(TerminateReason.STREAM_ENDED, "the stream came to its end", "provider")
 
 
@@ -221,6 +221,7 @@ def outcome_of(
         evidence=stop.evidence,
         **(goal.result() if goal is not None else {}),
         text=turn.text if turn else "",
+        text_truncated=turn is not None and turn.text_truncated,
         usage=usage,
         usage_estimated=spending.estimated,
         cost_usd=cost_usd,

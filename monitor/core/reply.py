@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from monitor._util.arguments import is_blank
 from monitor._util.hashing import identity
 from monitor.chunks import ReasoningDelta, ToolCall
 from monitor.messages import Reasoning, Text
@@ -75,7 +76,7 @@ class MessageBuilder:
         """Nothing can be seen of it: no call, and only space and characters without a width."""
         self._close()
         return all(
-            isinstance(part, Reasoning) or (isinstance(part, Text) and _is_blank(part.text)) for part in self._parts
+            isinstance(part, Reasoning) or (isinstance(part, Text) and is_blank(part.text)) for part in self._parts
         )
 
     def parts(self, *, loop: Detection | None = None, looped: LoopedText = "trim") -> tuple[Part, ...]:
@@ -100,13 +101,6 @@ class MessageBuilder:
             self._parts.append(Reasoning("".join(self._pieces), self._signature))
         self._open, self._signature = None, None
         self._pieces.clear()
-
-
-def _is_blank(text: str) -> bool:
-    return not text.translate(_UNSEEN).strip()
-
-
-_UNSEEN = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))
 
 
 def _cut_off(parts: list[Part], kind: type[Text | Reasoning], start: int) -> tuple[Part, ...]:

@@ -160,7 +160,6 @@ class RunCore:
         self._free_chars = 0
         self._last: StreamEnd | None = None
         self._unweighed: Turn | None = None  # the goal has not seen it yet
-        self._told = False  # somebody has been told by `check` how the last stream failed
         self._looked_at = -math.inf
         self._reached: str | None = None
         self._abort_why: str | None = None
@@ -201,7 +200,7 @@ class RunCore:
         if self.stop is not None:
             return False
         before, self._last = self._last, None
-        self._told, self._closing = False, None
+        self._closing = None
         self.ends_stream = False
         if before is not None and before.void and before.failure is not None:
             counters.tool_calls -= len(self._running.tally.calls)
@@ -327,6 +326,7 @@ class RunCore:
         if model_error is not None:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
         running, tally = self._running, self._running.tally
+        blank = running.is_blank(must_finish=must_finish)
         last = stream_end(
             tally,
             finished=finished,
@@ -334,7 +334,7 @@ class RunCore:
             model_error=model_error,
             cut=running.cut,
             must_finish=must_finish,
-            blank=running.blank,
+            blank=blank,
         )
         self._last = last
         if last.void:
@@ -514,14 +514,13 @@ class RunCore:
         if self._outcome is not None:
             return self._ending(None)
         if self._counters.phase != "streaming":
-            self._counters.phase = "before_call"
+            self._counters.phase = "after_call" if self._has_answered else "before_call"
             self._weigh(now)
         self._look(now, waiting=False)
         if self.stop is not None:
             return self._recovery.instead_of(self.stop) or self.stop
         last = self._last
         if last is not None and not last.left and last.failure is not None and not last.may_go_on:
-            self._told = True
             return last.failure
         verdict = self._verdicts.pop()
         if isinstance(verdict, Nudge | WithdrawTool):
@@ -533,6 +532,15 @@ class RunCore:
                 self._decide(verdict, now)
         return verdict
 
+    @property
+    def _has_answered(self) -> bool:
+        """The last turn is an answer, in a loop of the caller's, which may end with it: whether one
+        more turn is allowed is looked at when that turn begins.
+        """
+        if self._supervised or self._goal is not None or self.turn is None or self.turn.tool_calls:
+            return False
+        return self._last is not None and not self._last.left and self._last.failure is None
+
     def abort(self, why: str) -> None:
         """The user wants the run to end. Only notes it, so that it may be called from any thread;
         the next look decides.
@@ -542,7 +550,9 @@ class RunCore:
         self.deadline = -math.inf
 
     def finish(self, detail: str) -> None:
-        """The goal is reached. Does not change an end that is already decided."""
+        """The caller says that the goal is reached. It changes no end that is decided, and makes no
+        success of a failure.
+        """
         self._reached = detail
 
     def fail(self, error: BaseException, source: str, now: float) -> None:
@@ -619,7 +629,7 @@ class RunCore:
 
     def _ending(self, fallback: Stop | None) -> Stop:
         last = self._last
-        stop = self.stop or fallback or undecided_end(last, self._reached, told=self._told, goal=self._goal)
+        stop = self.stop or fallback or undecided_end(last, self._reached, goal=self._goal)
         return self._recovery.ending(stop, last.failure if last is not None else None)
 
     # ------------------------------------------------------------------ time

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from monitor._util.arguments import is_blank
 from monitor._util.codec import text_of
 from monitor._util.tokens import eighths_of_tokens
 from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
@@ -14,6 +15,52 @@ from monitor.outcome import Turn
 from monitor.usage import Usage
 from monitor.verdicts import Channel, Detection, Stop
 
+BLOCK_PIECES = 256
+"""Kept text is joined block by block: a piece of its own weighs 49 bytes more than its
+characters.
+"""
+
+
+class KeptText:
+    """The first `most` code points of a text that comes in pieces. A piece costs the same however
+    much came before it.
+    """
+
+    __slots__ = ("_blocks", "_most", "_pieces", "chars")
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._blocks: list[str] = []
+        self._pieces: list[str] = []
+        self.chars = 0
+        """Code points that came, kept or not."""
+
+    def add(self, piece: str) -> None:
+        """The next piece."""
+        room = self._most - self.chars
+        self.chars += len(piece)
+        if room <= 0 or not piece:
+            return
+        pieces = self._pieces
+        pieces.append(piece if len(piece) <= room else piece[: int(room)])
+        if len(pieces) >= BLOCK_PIECES:
+            self._blocks.append("".join(pieces))
+            pieces.clear()
+
+    def clear(self) -> None:
+        """Nothing came."""
+        self._blocks.clear()
+        self._pieces.clear()
+        self.chars = 0
+
+    @property
+    def truncated(self) -> bool:
+        """More came than is kept."""
+        return self.chars > self._most
+
+    def __str__(self) -> str:
+        return "".join((*self._blocks, *self._pieces))
+
 
 class TurnTally:
     """What has come of a turn so far. `keep_chars`: how much of its visible text is kept."""
@@ -21,8 +68,9 @@ class TurnTally:
     __slots__ = (
         "_has_report",
         "_ids",
-        "_keep_chars",
+        "_kept",
         "_reported",
+        "_seen",
         "_streamed",
         "_unreported_eighths",
         "_void",
@@ -34,8 +82,6 @@ class TurnTally:
         "parts",
         "reasoning_chars",
         "started_at",
-        "text",
-        "text_chars",
     )
 
     def __init__(self, *, number: int, keep_chars: float, started_at: float) -> None:
@@ -45,13 +91,11 @@ class TurnTally:
         self.first_chunk_seen = False
         self.parts: list[str] = []
         """Visible text since the last `take()`."""
-        self.text = ""
-        """The visible text before that, as far as it is kept."""
-        self.text_chars = 0
         self.reasoning_chars = 0
         self.calls: list[ToolCall] = []
         self.finish: TurnFinished | None = None
-        self._keep_chars = keep_chars
+        self._kept = KeptText(keep_chars)
+        self._seen = False
         self._void = Usage()
         """Spent on attempts that were rolled back."""
         self._void_estimated = False
@@ -65,11 +109,19 @@ class TurnTally:
         """The visible text since the last time, kept as far as there is room."""
         text = "".join(self.parts)
         self.parts.clear()
-        room = self._keep_chars - self.text_chars
-        if room > 0:
-            self.text += text if len(text) <= room else text[: int(room)]
-        self.text_chars += len(text)
+        self._kept.add(text)
+        self._seen = self._seen or not is_blank(text)
         return text
+
+    @property
+    def text_chars(self) -> int:
+        """Code points of visible text that were taken."""
+        return self._kept.chars
+
+    @property
+    def blank(self) -> bool:
+        """Nothing of it can be seen: no call, and no text but space."""
+        return not self._seen and not self.calls
 
     def count(self, text: str) -> int:
         """Any output, hidden or visible, that the provider has not reported yet; answers its
@@ -114,8 +166,9 @@ class TurnTally:
         self.parts.clear()
         self.calls.clear()
         self._ids.clear()
-        self.text = ""
-        self.text_chars = self.reasoning_chars = 0
+        self._kept.clear()
+        self._seen = False
+        self.reasoning_chars = 0
         self.finish = None
 
     @property
@@ -141,8 +194,9 @@ class TurnTally:
         """The turn as the caller sees it."""
         return Turn(
             number=self.number,
-            text=self.text,
-            text_chars=self.text_chars,
+            text=str(self._kept),
+            text_chars=self._kept.chars,
+            text_truncated=self._kept.truncated,
             tool_calls=tuple(self.calls),
             usage=self.usage,
             usage_estimated=self.usage_estimated,
@@ -230,10 +284,12 @@ class RunningTurn:
         self._reply.restart()
         self.loop = None
 
-    @property
-    def blank(self) -> bool:
-        """Nothing can be seen of its message."""
-        return self._keeps_message and self._reply.blank
+    def is_blank(self, *, must_finish: bool) -> bool:
+        """Nothing can be seen of its message. In a loop of the caller's only a stream of a
+        provider's (`must_finish`) owes an answer: who yields text or chunks of their own may well
+        yield none.
+        """
+        return self._reply.blank if self._keeps_message else must_finish and self.tally.blank
 
     def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
         """The turn as the caller sees it."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from monitor._util.arguments import Answer, arguments_in, closest, shown
+from monitor._util.arguments import Answer, arguments_in, closest, is_blank, shown
 from monitor.errors import ConfigError, describe
 from monitor.models import ToolSpec
 from monitor.schemas import Sdk, declare, in_words, portable, takes_text
@@ -58,6 +58,10 @@ class Outputs:
     Values are validated as JSON. The text of a JSON value is taken for the value where the text
     itself is not of the type, because models send `"[1, 2]"` for `[1, 2]`. A refused value changes
     nothing.
+
+    A required text must say something: a blank one is refused, because a model that has nothing to
+    say emits `""` and would be done. One that may be blank says so: `Annotated[str,
+    Field(min_length=0)]`, `str | None`, or a field with a default.
     """
 
     def __init__(self, declared: Declaration | _Declared) -> None:
@@ -164,7 +168,10 @@ class Outputs:
         for form in forms:
             try:
                 plain = _as_json(form)
-                return plain, self._declared.read(name, plain, self._json)
+                read = self._declared.read(name, plain, self._json)
+                if name in self._declared.texts and _says_nothing(read):
+                    raise _RefusedError(f"it is blank (got {shown(read)}); say it in words")
+                return plain, read
             except _RefusedError as refused:
                 refusals.append(refused)
         raise refusals[0]
@@ -254,6 +261,7 @@ class _Types:
         self._adapters = {_checked_name(name): _adapter(name, annotation) for name, annotation in declared.items()}
         self.schemas = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
         self.required = tuple(self.schemas)
+        self.texts = _texts(self.schemas, self.required)
         self.spec = _emit_spec(self.schemas, self.required)
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
@@ -295,6 +303,7 @@ class _Model:
             raise ConfigError(
                 f"{model.__name__} has no field without a default, so there is nothing that a run could be held to"
             )
+        self.texts = _texts(self.schemas, self.required)
         self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
@@ -373,6 +382,26 @@ def _schema(name: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
         return portable(adapter.json_schema())
     except Exception as error:
         raise ConfigError(f"outputs[{name!r}] cannot be described to a model: {_first_line(error)}") from error
+
+
+def _texts(schemas: Mapping[str, Mapping[str, Any]], required: Iterable[str]) -> frozenset[str]:
+    """The required outputs that are any text: no choice, no format or pattern, and not said to be
+    blank at times.
+    """
+    others = ("enum", "const", "format", "pattern")
+    return frozenset(
+        name
+        for name in required
+        if schemas[name].get("type") == "string"
+        and schemas[name].get("minLength") != 0
+        and not any(key in schemas[name] for key in others)
+    )
+
+
+def _says_nothing(value: object) -> bool:
+    """A blank text, also as the JSON of one, in quotation marks."""
+    inner = _json_in(value) if isinstance(value, str) else value
+    return isinstance(value, str) and (is_blank(value) or (isinstance(inner, str) and is_blank(inner)))
 
 
 def _first_line(error: BaseException) -> str:

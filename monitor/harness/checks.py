@@ -14,6 +14,11 @@ from monitor.reasons import TerminateReason
 from monitor.usage import Price
 from monitor.verdicts import Stop
 
+KEEP_TEXT_CHARS = 1_000_000
+"""Text of a turn that is kept, in code points: more than any model answers, so that only a flood is
+cut, which would fill the memory.
+"""
+
 CLOSE_GRACE_S = 2.0
 """How long closing a source may take, in seconds. Real SDKs take below a millisecond."""
 

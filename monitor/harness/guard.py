@@ -30,7 +30,7 @@ from monitor.errors import ConfigError
 from monitor.events import AttemptRetried, Event, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
-from monitor.harness.checks import CLOSE_GRACE_S, check_bounds, clock_of, ending_by, must_know_price
+from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source import Source, SourceStream
@@ -44,10 +44,6 @@ from monitor.verdicts import Compact, Continue, Verdict
 
 T = TypeVar("T")
 
-KEEP_TEXT_CHARS = 2_000
-"""Text of a turn that is kept, in code points: a page, so that a stream costs the same memory
-however long it runs.
-"""
 
 _DEFAULT: Any = object()
 
@@ -60,8 +56,15 @@ class Guard:
             while True:
                 async with guard.watch(stream) as watched:
                     async for chunk in watched: ...
-                ...
+                turn = watched.turn
+                if turn.stopped:
+                    break  # it failed, was blocked or cut off; or a loop or a limit ended the run
+                for call in turn.tool_calls:
+                    guard.tool_result(call, ...)
                 if isinstance(guard.check(), monitor.Stop):
+                    break
+                if not turn.tool_calls:
+                    guard.finish()  # the model has answered
                     break
         guard.outcome
 
@@ -71,12 +74,12 @@ class Guard:
     time, beside it; `task`: what the user asked for, which it is told. `outputs`: what the run must
     emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to the
     model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for
-    missing ones. `budget`: tokens and money, shared with whoever else is given it. `price`: of the
-    model, for `CostLimit` and budgets in US dollars. `window`: of the model, in tokens or as
-    `monitor.context.window_of(name)`; one in which no agent can work is refused, and when the
-    provider's count of a turn comes near to it, `check` answers `Compact`. `sinks` receive the
-    events. `keep_text_chars`: how much text of a turn is kept (`None`: all of it). `close_grace_s`:
-    how long closing a source may take.
+    missing ones. `budget`: tokens and money, shared with whoever else is given it. `prices`: the
+    `Price` of the model, for `CostLimit` and budgets in US dollars. `window`: of the model, in
+    tokens or as `monitor.context.window_of(name)`; one in which no agent can work is refused, and
+    when the provider's count of a turn comes near to it, `check` answers `Compact`. `sinks` receive
+    the events. `keep_text_chars`: how much text of a turn is kept at most (`None`: all of it);
+    `text_truncated` says whether more came. `close_grace_s`: how long closing a source may take.
     """
 
     __slots__ = (
@@ -93,6 +96,7 @@ class Guard:
         "_tried_inside",
         "_watched",
         "_weighed",
+        "_window",
         "outputs",
     )
 
@@ -107,7 +111,7 @@ class Guard:
         outputs: Mapping[str, Any] | type | None = None,
         max_nudges: int | None = MAX_NUDGES,
         budget: Budget | None = None,
-        price: Price | None = None,
+        prices: Price | None = None,
         window: Window | int | None = None,
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
@@ -121,19 +125,18 @@ class Guard:
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
-        if price is not None and not isinstance(price, Price):
-            raise ConfigError(f"price takes a monitor.Price, not {price!r}")
+        if prices is not None and not isinstance(prices, Price):
+            raise ConfigError(f"prices takes the monitor.Price of the model that is watched, not {prices!r}")
         if task is not None and not isinstance(task, str):
             raise ConfigError(f"task is what the user asked for, as a text, not {task!r}")
-        must_know_price(price, stop_when, budget, "the model", "price=monitor.Price(...)")
+        must_know_price(prices, stop_when, budget, "the model", "prices=monitor.Price(...)")
         self.outputs = Outputs(outputs) if outputs is not None else None
         """What is declared and what was emitted; `None`: nothing is declared."""
         self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
         self._clock = clock_of(clock)
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
-        window = window_of(None, config=window)
-        # the caller keeps the history: what the provider counts is all that is known of it
-        self._fullness = Fullness(History(), window)
+        self._window = window = window_of(None, config=window)
+        self._fullness: Fullness | None = None
         self._full: Full | None = None  # what is still to be said of it
         self._weighed: Turn | None = None
         self._tried_inside = False  # the provider's count of the turn is of several attempts
@@ -145,7 +148,7 @@ class Guard:
             policy=policy or StopAtFirstLoop(),
             emit=self._emit,
             keep_text_chars=keep_text_chars,
-            price=price,
+            price=prices,
             budgets=(budget,) if budget is not None else (),
             goal=Goal(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
             cuts=True,
@@ -262,11 +265,19 @@ class Guard:
         turn = self._core.turn
         if turn is not None and turn is not self._weighed and not self._tried_inside:
             self._weighed = turn
+            # the caller keeps the history: what the provider counts is all that is known of it
+            if self._fullness is None:
+                self._fullness = Fullness(History(), self._window)
             full = self._fullness.after_turn(turn)
             self._full = full or (self._full if self._fullness.full else None)
 
     def finish(self, detail: str = "the caller says that the goal is reached") -> None:
-        """The goal is reached. An end that is already decided stays what it is."""
+        """The goal is reached. Call it when the model has answered, after `check`.
+
+        It makes a success of nothing: an end that is decided stays what it is, and where the last
+        turn failed, was blocked, was cut off or is empty, or declared outputs are missing, that is
+        how the run ends.
+        """
         self._core.finish(detail)
 
     def abort(self, why: str = "aborted") -> None:
@@ -370,7 +381,7 @@ def watch(
     detectors: Sequence[Detector] | None = _DEFAULT,
     policy: Policy | None = None,
     budget: Budget | None = None,
-    price: Price | None = None,
+    prices: Price | None = None,
     sinks: Sequence[EventSink] = (),
     adapter: AdapterFactory | None = None,
     clock: Clock | None = None,
@@ -391,7 +402,7 @@ def watch(
         detectors=detectors,
         policy=policy,
         budget=budget,
-        price=price,
+        prices=prices,
         sinks=sinks,
         clock=clock,
         keep_text_chars=keep_text_chars,

@@ -5,6 +5,7 @@ makes no sense is said at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from monitor._util.checks import check_part, check_parts, is_finite
@@ -19,9 +20,9 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import CLOSE_GRACE_S, check_bounds, clock_of, must_know_price
+from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
 from monitor.harness.compaction import Compaction
-from monitor.harness.outgoing import form_of, take_in
+from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock
 from monitor.judges.base import Judge, as_judges
 from monitor.messages import Message
@@ -50,7 +51,7 @@ class RunOptions:
         tools: Sequence[Callable[..., Any] | Tool] = (),
         tool_choice: ToolChoice = "auto",
         outputs: Mapping[str, Any] | type | None = None,
-        stop_when: Condition | None = None,
+        stop_when: Condition | None = _DEFAULT,
         budget: Budget | None = None,
         prices: Mapping[str, Price] | Price | None = None,
         detectors: Sequence[Detector] | None = _DEFAULT,
@@ -67,14 +68,15 @@ class RunOptions:
         history: Sequence[RawMessage | Message] = (),
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
-        keep_text_chars: int | None = None,
+        keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
         if isinstance(model, str):
             raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
         check_part("model", model, "stream")
-        if stop_when is not None and not isinstance(stop_when, Condition):
-            raise ConfigError(f"stop_when takes a condition such as monitor.MaxTurns(30), not {stop_when!r}")
+        self.limits_given = stop_when is not _DEFAULT
+        """`stop_when` was said, if only as `None`, which is off."""
+        self.stop_when = stop_when = _checked_condition(stop_when)
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
         if policy is not None:
@@ -100,15 +102,9 @@ class RunOptions:
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
-        self.given = take_in(
-            history, self.form, render(instructions, variables or {}) if instructions is not None else None
-        )
-        self.history = self.given.messages
-        self.instructions = run_instructions(
-            self.given.instructions, self.outputs, plan, has_tools=tool_choice != "none"
-        )
         self.tool_choice: ToolChoice = tool_choice
-        self.stop_when = stop_when
+        self._said = render(instructions, variables or {}) if instructions is not None else None
+        self.given = self.taken_in(history)
         self.budget = budget
         self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
         self.judges = as_judges(judge)
@@ -125,10 +121,31 @@ class RunOptions:
         self.keep_text_chars = keep_text_chars
         self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
 
+    def taken_in(self, history: Sequence[RawMessage | Message]) -> Given:
+        """`history`, put in order, and the instructions of a run that begins with it. Raises
+        `ConfigError` for what is none.
+        """
+        given = take_in(history, self.form, self._said)
+        has_tools = self.tool_choice != "none"
+        return replace(
+            given, instructions=run_instructions(given.instructions, self.outputs, self.plan, has_tools=has_tools)
+        )
+
+
+RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # as Python calls it where an argument is wrong
+
 
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
+
+
+def _checked_condition(given: Condition | None) -> Condition | None:
+    if given is _DEFAULT or given is None:
+        return None
+    if not isinstance(given, Condition):
+        raise ConfigError(f"stop_when takes a condition such as monitor.MaxTurns(30), not {given!r}")
+    return given
 
 
 def _checked_compaction(given: object) -> Compaction | None:

@@ -20,7 +20,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -31,8 +31,10 @@ import anyio.lowlevel
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.compaction.records import CompactionResult
-from monitor.conditions import MaxTurns, Timeout
+from monitor.conditions import Condition, MaxTurns, Timeout
+from monitor.conditions.base import AnyOf
 from monitor.context.history import History
+from monitor.context.raw import RawMessage
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError
@@ -63,16 +65,43 @@ from monitor.models import ModelRequest, ToolSpec
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionReason, TerminateReason
 from monitor.sinks.base import FanOut
+from monitor.state import RunState
 from monitor.tools.base import carry_out_all
 from monitor.usage import Price, price_of
 from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
-SUBAGENT_LIMITS = MaxTurns(30) | Timeout(600)
-"""Of a run that is called as a tool and has no limits of its own: nobody looks at it while it runs
-(Gemini CLI).
+
+@dataclass(frozen=True)
+class DefaultLimits(AnyOf):
+    """What a run is held to that was given no limit. An end by it says so."""
+
+    def evaluate(self, state: RunState) -> Stop | None:
+        stop = AnyOf.evaluate(self, state)
+        said = "the default of a run that is given no limit; stop_when= sets another"
+        return stop and replace(stop, source=f"default {stop.source}", detail=f"{stop.detail}, {said}")
+
+
+DEFAULT_LIMITS = DefaultLimits((MaxTurns(100), Timeout(3600)))
+"""Gemini CLI gives a whole conversation with its user 100 turns, and an agent that nobody watches
+should not need more of them, nor more than an hour. A loop that no detector sees costs some dollars
+in it, and not a weekend's.
 """
+SUBAGENT_LIMITS = DefaultLimits((MaxTurns(30), Timeout(600)))
+"""Of a run that is called as a tool: its caller waits for it, and nobody looks at it meanwhile.
+Gemini CLI's numbers.
+"""
+
+
+def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
+    """What the run is held to besides its budget."""
+    if supervisor.limits_given:
+        return supervisor.stop_when
+    if as_tool:
+        return SUBAGENT_LIMITS
+    budgets = supervisor.budget.chain if supervisor.budget is not None else ()
+    return None if any(budget.tokens is not None or budget.usd is not None for budget in budgets) else DEFAULT_LIMITS
 
 
 @dataclass(slots=True, eq=False)
@@ -96,8 +125,18 @@ class Run:
     """
 
     def __init__(
-        self, supervisor: RunOptions, task: str | UserMessage, *, streams: bool, caller: Caller | None = None
+        self,
+        supervisor: RunOptions,
+        task: str | UserMessage,
+        *,
+        streams: bool,
+        history: Sequence[RawMessage | Message] | None = None,
+        caller: Caller | None = None,
+        as_tool: bool = False,
     ) -> None:
+        """`history`: in the place of the supervisor's own. `caller`: what it takes from the run
+        whose tool it is, if that is a run.
+        """
         if not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
         self._supervisor = supervisor
@@ -118,7 +157,7 @@ class Run:
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         self._core = RunCore(
-            stop_when=SUBAGENT_LIMITS if supervisor.stop_when is None and caller is not None else supervisor.stop_when,
+            stop_when=_limits_of(supervisor, as_tool=as_tool),
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,
@@ -139,8 +178,10 @@ class Run:
         )
         self.as_caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
-        self._history = History((*supervisor.history, first))
-        self._outgoing = Outgoing(self._history, supervisor.form, supervisor.given.repairs, self._repaired)
+        given = supervisor.given if history is None else supervisor.taken_in(history)
+        self._instructions = given.instructions
+        self._history = History((*given.messages, first))
+        self._outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
         self._context = RunContext(
             supervisor.compaction,
             self._history,
@@ -149,7 +190,7 @@ class Run:
             run=self._core,
             emit=self._emit,
             facts=lambda: frontier(self._goal),
-            fixed=lambda: (supervisor.instructions, tuple(self._offered())),
+            fixed=lambda: (self._instructions, tuple(self._offered())),
             clock=self._clock,
             close_grace_s=supervisor.close_grace_s,
             wake=self._wake,
@@ -417,7 +458,7 @@ class Run:
         self._outgoing.before_call()
         request = ModelRequest(
             messages=self._history.messages,
-            instructions=supervisor.instructions,
+            instructions=self._instructions,
             tools=tuple(self._offered()),
             tool_choice=supervisor.tool_choice,
             settings=supervisor.model_settings,

@@ -11,14 +11,15 @@ holds the state.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor._util.codec import to_plain
+from monitor.context.raw import RawMessage
 from monitor.errors import ToolError
 from monitor.harness.options import RunOptions
 from monitor.harness.run import Run
-from monitor.messages import UserMessage
+from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome
 from monitor.tools.base import Tool, ToolContext, check_name
@@ -31,13 +32,16 @@ class Supervisor(RunOptions):
     passed to the provider as they are. `instructions`: the system prompt, in which `${name}` is
     filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other supervisors'
     `as_tool()`. `outputs`: what the run must emit, as a dict of types or a pydantic model class.
-    `plan`: the steps of the task. `history`: messages that come before the task, in any state: they
-    are put in order, and `HistoryRepaired` tells what was done.
+    `plan`: the steps of the task. `history`: messages that come before the task of a run that is
+    given none itself, in any state: they are put in order, and `HistoryRepaired` tells what was
+    done.
 
-    When it ends: `stop_when`, a condition. `budget`: tokens and money, shared with whoever else is
-    given it. `prices`: a `Price`, or one for each model name, for `CostLimit` and budgets in US
-    dollars. `max_nudges`: how often missing outputs are asked for. `last_turn`: instead of the end;
-    `None` is off. `retries`: of failed model calls.
+    When it ends: `stop_when`, a condition; `None` is no limit. Without one, and without a budget
+    that has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
+    `budget`: tokens and money, shared with whoever else is given it. `prices`: a `Price`, or one
+    for each model name, for `CostLimit` and budgets in US dollars. `max_nudges`: how often missing
+    outputs are asked for. `last_turn`: instead of the end; `None` is off. `retries`: of failed
+    model calls.
 
     What watches it: `detectors`, a list that replaces the default ones; `None` is off. `judge`: who
     looks at the run from time to time, beside it. `policy`: what follows from a detection; by
@@ -47,34 +51,37 @@ class Supervisor(RunOptions):
     Its context: `window` of the model, in tokens, where the table of known models is not to be
     believed; a run in one that is too small for an agent ends before the first call. `compaction`:
     how the history is kept inside it; `None` is off, also where the provider refuses a request for
-    its size. `keep_text_chars`: how much of an answer stands in the outcome; all of it, for the
-    history holds it anyway.
+    its size. `keep_text_chars`: how much of an answer stands in the outcome at most (`None`: all of
+    it).
 
     Detectors, policy and plan are copied for every run.
     """
 
-    async def run(self, task: str | UserMessage) -> Outcome:
+    async def run(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Outcome:
         """Drive one run to its end. However it ends, that is an `Outcome`; a cancellation from
         outside goes on.
+
+        `history`: messages that come before the task, in the place of the supervisor's own.
         """
-        async with Run(self, task, streams=False) as run:
+        async with Run(self, task, streams=False, history=history) as run:
             async for _ in run:
                 pass
         return run.outcome
 
-    def stream(self, task: str | UserMessage) -> Run:
+    def stream(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Run:
         """The same, event by event: `async with supervisor.stream(task) as run: async for event in
         run`.
         """
-        return Run(self, task, streams=True)
+        return Run(self, task, streams=True, history=history)
 
     def as_tool(self, *, name: str, description: str) -> Tool:
         """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,
         limits and budget.
 
-        Without a `stop_when` of its own it has 30 turns and 10 minutes. The tool takes one
-        argument, `task`. Its result is the emitted outputs, or the text of the answer; a run that
-        did not reach its goal is an error result that names the reason.
+        Without a `stop_when` of its own it has 30 turns and 10 minutes; with `stop_when=None`, only
+        those of its caller. The tool takes one argument, `task`. Its result is the emitted outputs,
+        or the text of the answer; a run that did not reach its goal is an error result that names
+        the reason.
         """
         return _Subagent(self, name, description)
 
@@ -100,7 +107,7 @@ class _Subagent:
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")
         caller = context.run.as_caller if isinstance(context.run, Run) else None
-        async with Run(self._supervisor, task, streams=False, caller=caller) as run:
+        async with Run(self._supervisor, task, streams=False, caller=caller, as_tool=True) as run:
             async for _ in run:
                 pass
         outcome = run.outcome

@@ -28,8 +28,9 @@ class Panel:
         names = [judge.name for judge in judges]
         if len(set(names)) < len(names):
             raise ConfigError(f"two judges have the same name; give one of them another name=: {', '.join(names)}")
-        self._digest = Digest()
-        self._suspicion = Suspicion()
+        if judges:
+            self._digest = Digest()
+            self._suspicion = Suspicion()
         self.task = task
         """The user's request, where it is known."""
 

@@ -18,6 +18,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ from monitor._util.codec import text_of
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.goal.goal import RESERVED
+from monitor.messages import Message
 from monitor.models import ToolSpec
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -39,12 +41,74 @@ EXCERPT_CHARS = 100
 """So much of what the model wrote wrongly is shown to it."""
 
 
+class Compacted(Protocol):
+    """What a compaction left; a `monitor.compaction.CompactionResult` is one."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history after it."""
+        ...
+
+    @property
+    def tokens_before(self) -> int:
+        """Tokens of the whole next request, as it would have been."""
+        ...
+
+    @property
+    def tokens_after(self) -> int:
+        """Tokens of the whole next request."""
+        ...
+
+
+class CallingRun(Protocol):
+    """What a tool may do with the run that makes its call; a `monitor.Run` is one."""
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages so far, as the model is shown them."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """A person is being asked: the run's deadlines stand still meanwhile."""
+        ...
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run now. From any task, thread or signal handler."""
+        ...
+
+    async def compact(self) -> Compacted:
+        """Make the history smaller now."""
+        ...
+
+
+class NoRun:
+    """Stands for the run where there is none: a call that a test carries out, or a loop of
+    somebody's own.
+    """
+
+    history: tuple[Message, ...] = ()
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Nothing stands still."""
+        return nullcontext()
+
+    def abort(self, why: str = "aborted") -> None:
+        """There is nothing to end."""
+
+    async def compact(self) -> Compacted:
+        """There is nothing to compact."""
+        raise ConfigError("this call is made by no run, so there is no history to compact")
+
+
+NO_RUN = NoRun()
+
+
 @dataclass(slots=True, frozen=True)
 class ToolContext:
     """What a tool may know of the call that it answers."""
 
     call: ToolCall
-    run: object = None
+    run: CallingRun = NO_RUN
     """The run that makes the call; a nested run takes its limits and its abort from it."""
 
 
@@ -66,7 +130,7 @@ class Tool(Protocol):
         ...
 
 
-async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: object = None) -> ToolResult:
+async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:
     """The answer to one call, whatever the call runs into."""
     (result,) = await carry_out_all([call], tools, run)
     return result
@@ -75,7 +139,7 @@ async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: object = Non
 async def carry_out_all(
     calls: Sequence[ToolCall],
     tools: Mapping[str, Tool],
-    run: object = None,
+    run: CallingRun | None = None,
     finished: Callable[[ToolResult, float], object] | None = None,
     *,
     others: Collection[str] = (),
@@ -101,7 +165,7 @@ async def carry_out_all(
 async def _side_by_side(
     calls: Sequence[ToolCall],
     tools: Mapping[str, Tool],
-    run: object,
+    run: CallingRun | None,
     finished: Callable[[ToolResult, float], object] | None,
     others: Collection[str],
 ) -> list[ToolResult]:
@@ -130,7 +194,9 @@ async def _side_by_side(
     return results
 
 
-async def _answer(call: ToolCall, tools: Mapping[str, Tool], run: object, others: Collection[str]) -> ToolResult:
+async def _answer(
+    call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None, others: Collection[str]
+) -> ToolResult:
     """Raises what is no answer: see the module."""
     cancelled = anyio.get_cancelled_exc_class()
     try:
@@ -138,7 +204,11 @@ async def _answer(call: ToolCall, tools: Mapping[str, Tool], run: object, others
         if tool is None:
             raise ToolError(_unknown(call.name, {*tools, *others}))
         arguments = _arguments(call.arguments)
-        return ToolResult(call.id, call.name, text_of(await tool.call(arguments, ToolContext(call, run))))
+        return ToolResult(
+            call.id,
+            call.name,
+            text_of(await tool.call(arguments, ToolContext(call, run if run is not None else NO_RUN))),
+        )
     except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
         return _failed(call, _error_text(error, cancelled))
     except BaseException as error:

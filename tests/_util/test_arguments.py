@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor._util.arguments import SHOWN_CHARS, arguments_in, closest, shown
+from monitor._util.arguments import SHOWN_CHARS, arguments_in, closest, is_blank, shown
 
 NAMES = ["summary", "risk_level", "owner"]
 
@@ -51,3 +51,9 @@ def test_a_value_is_shown_in_few_characters(value: Any):
 
 def test_a_number_that_python_does_not_write_is_shown_by_its_type():
     assert shown(10**5000) == "(int)"
+
+
+@given(st.text(st.sampled_from(" \t\n\u00a0\u2003\u3000\u200b\u200d\u2060\ufeff\u00ad") | st.characters(), max_size=20))
+def test_a_text_is_blank_if_nothing_of_it_can_be_seen(text: str):
+    seen = [char for char in text if not char.isspace() and char not in "\u200b\u200c\u200d\u2060\ufeff\u00ad"]
+    assert is_blank(text) is not bool(seen)

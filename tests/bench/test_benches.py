@@ -67,6 +67,7 @@ def test_stream() -> None:
         "cjk": 2,
         "emoji": 2,
         "ascii, all default detectors": 2,
+        "ascii, and its text, kept to a million characters": 2,
     }
     assert {(crowd["backend"], crowd["streams"]) for crowd in data["crowds"]} == {
         ("asyncio", 2),

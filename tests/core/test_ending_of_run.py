@@ -17,28 +17,32 @@ Reason = TerminateReason
 BUSY = Stop(Reason.RATE_LIMITED, "the provider is busy", "provider")
 FAILED = StreamEnd(BUSY, void=True)
 LEFT = StreamEnd(Stop(Reason.CLOSED_BY_CALLER, "left", "caller"), left=True)
+TRUNCATED = StreamEnd(Stop(Reason.TRUNCATED, "the output limit cut the answer off", "provider"), may_go_on=True)
 GOOD = StreamEnd()
 
 
 @pytest.mark.parametrize(
-    ("last", "reached", "told", "reason"),
+    ("last", "reached", "reason"),
     [
-        (GOOD, None, False, Reason.STREAM_ENDED),
-        (GOOD, "found", False, Reason.GOAL),
-        (FAILED, None, False, Reason.RATE_LIMITED),
-        (FAILED, "found", False, Reason.GOAL),
-        (FAILED, "found", True, Reason.RATE_LIMITED),
-        (LEFT, None, False, Reason.CLOSED_BY_CALLER),
-        (LEFT, "found", False, Reason.GOAL),
-        (None, None, False, Reason.CLOSED_BY_CALLER),
+        (GOOD, None, Reason.STREAM_ENDED),
+        (GOOD, "found", Reason.GOAL),
+        (FAILED, None, Reason.RATE_LIMITED),
+        (FAILED, "found", Reason.RATE_LIMITED),
+        (TRUNCATED, None, Reason.TRUNCATED),
+        (TRUNCATED, "found", Reason.TRUNCATED),
+        (LEFT, None, Reason.CLOSED_BY_CALLER),
+        (LEFT, "found", Reason.GOAL),
+        (None, None, Reason.CLOSED_BY_CALLER),
+        (None, "found", Reason.GOAL),
     ],
 )
-def test_a_run_that_nothing_has_ended(last: StreamEnd | None, reached: str | None, told: bool, reason: TerminateReason):
-    assert undecided_end(last, reached, told=told, goal=None).reason is reason
+def test_a_run_that_nothing_has_ended(last: StreamEnd | None, reached: str | None, reason: TerminateReason):
+    assert undecided_end(last, reached, goal=None).reason is reason
 
 
-def test_a_run_without_its_outputs_is_no_good_end():
-    stop = undecided_end(GOOD, None, told=False, goal=Goal(Outputs({"summary": str}).fresh()))
+@pytest.mark.parametrize("reached", [None, "found"])
+def test_a_run_without_its_outputs_is_no_good_end_whatever_its_caller_says(reached: str | None):
+    stop = undecided_end(GOOD, reached, goal=Goal(Outputs({"summary": str}).fresh()))
     assert (stop.reason, stop.value) == (Reason.MISSING_OUTPUTS, "summary")
 
 

@@ -43,12 +43,28 @@ def test_the_message_has_its_parts_in_order_and_is_taken_once():
     assert call.id
 
 
-def test_a_turn_that_keeps_no_message_leaves_calls_as_they_are_and_is_never_blank():
+def test_a_turn_that_keeps_no_message_leaves_calls_as_they_are():
     turn = running(keeps_message=False)
     given = ToolCall("", "search", {})
     assert turn.add_call(given)[0] is given
-    assert not turn.blank
-    assert running().blank
+
+
+@pytest.mark.parametrize(("text", "seen"), [("", False), (" \n", False), ("\u200b\u2060", False), ("0", True)])
+def test_a_turn_is_blank_if_nothing_of_it_can_be_seen(text: str, *, seen: bool):
+    for turn in (running(), running(keeps_message=False)):
+        turn.add_reasoning(ReasoningDelta("Hm."))
+        turn.parts.append(text)
+        turn.take_text()
+        assert turn.is_blank(must_finish=True) is not seen
+        turn.add_call(ToolCall("", "search", {}))
+        assert not turn.is_blank(must_finish=True)
+        turn.restart()
+        assert turn.is_blank(must_finish=True)
+
+
+def test_a_stream_of_the_callers_own_owes_no_answer_in_their_loop():
+    assert not running(keeps_message=False).is_blank(must_finish=False)
+    assert running(keeps_message=True).is_blank(must_finish=False)
 
 
 def test_a_result_belongs_to_the_call_of_its_id_or_to_the_oldest():
@@ -67,7 +83,7 @@ def test_an_attempt_that_is_void_leaves_nothing():
     turn.restart()
     left = [turn.open_calls, turn.loop, turn.take_text(), turn.tally.calls]
     assert not any(left)
-    assert turn.blank
+    assert turn.is_blank(must_finish=False)
 
 
 def test_the_turn_says_where_its_text_began_to_loop():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitor._util.tokens import eighths_of_tokens, estimate_tokens
 from monitor.chunks import ToolCall, TurnFinished, UsageReport
-from monitor.core.turn import TurnTally, keep_limit
+from monitor.core.turn import BLOCK_PIECES, KeptText, TurnTally, keep_limit
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Turn
 from monitor.reasons import FinishReason, TerminateReason
@@ -49,6 +50,31 @@ def test_the_first_characters_are_kept_however_the_text_was_cut(takes: list[list
     whole = "".join(piece for pieces in takes for piece in pieces)
     assert ended(turn).text == whole[:keep]
     assert ended(turn).text_chars == len(whole)
+    assert ended(turn).text_truncated is (keep is not None and len(whole) > keep)
+
+
+@given(st.integers(0, 3), st.lists(st.integers(1, 900), max_size=4), st.integers(0, 2_000))
+def test_a_text_of_many_pieces_is_whole_also_after_an_attempt_that_is_void(void: int, sizes: list[int], keep: int):
+    kept = KeptText(keep)
+    for _ in range(void * BLOCK_PIECES + void):
+        kept.add("void")
+    kept.clear()
+    pieces = [str(number % 10) for number in range(sum(sizes))]
+    for piece in pieces:
+        kept.add(piece)
+    assert str(kept) == "".join(pieces)[:keep]
+    assert (kept.chars, kept.truncated) == (len(pieces), len(pieces) > keep)
+
+
+def test_a_kept_text_weighs_little_more_than_its_characters_however_small_its_pieces():
+    kept = KeptText(math.inf)
+    tracemalloc.start()
+    for number in range(200_000):
+        kept.add(f"{number % 1_000:04}")
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(str(kept)) == 800_000
+    assert held < 1.2 * 800_000
 
 
 def test_text_is_taken_once():

@@ -78,6 +78,69 @@ def refused(outputs: Outputs, name: object, value: object) -> str:
     return answer.text
 
 
+# --- blank texts
+
+
+class Told(BaseModel):
+    summary: str
+    described: str = Field(description="In two sentences.", max_length=500)
+    remark: str = ""
+
+
+SAYS_NOTHING = st.text(st.sampled_from(" \t\n\r\u00a0\u2003\u3000\u200b\u2060\ufeff\u00ad"), max_size=12)
+TEXTS: dict[str, Any] = {
+    "plain": str,
+    "described": Annotated[str, Field(description="In two sentences.")],
+    "at most": Annotated[str, Field(max_length=50)],
+    "at least": Annotated[str, Field(min_length=1)],
+}
+MAY_BE_BLANK: dict[str, Any] = {
+    "said so": Annotated[str, Field(min_length=0)],
+    "or none": str | None,
+    "pattern": Annotated[str, Field(pattern=r"^\s*$")],
+    "choice": Literal["", " ", "x"],
+    "any": Any,
+    "filled in": Annotated[str, AfterValidator(lambda value: value.strip() or "nothing")],
+}
+
+
+@given(SAYS_NOTHING, st.booleans(), st.sampled_from(sorted(TEXTS)))
+def test_a_text_that_says_nothing_is_no_output_and_the_model_is_told_what_is_wanted(
+    blank: str, quoted: bool, declared: str
+):
+    outputs = Outputs({declared: TEXTS[declared]})
+    said = refused(outputs, declared, json.dumps(blank) if quoted else blank)
+    assert f"Call {EMIT}(name=" in said
+    assert outputs.missing == [declared]
+    emit(outputs, declared, blank + "It is fine.")
+    assert outputs.complete
+
+
+@pytest.mark.parametrize("field", ["summary", "described"])
+@pytest.mark.parametrize("blank", ["", " \n", '""'])
+def test_a_required_text_of_a_model_class_must_say_something(field: str, blank: str):
+    outputs = Outputs(Told)
+    assert "it is blank" in refused(outputs, field, blank)
+    emit(outputs, "remark", "")  # has a default, and so may be left out or be blank
+    for name in ("summary", "described"):
+        emit(outputs, name, "Fine.")
+    assert outputs.output == Told(summary="Fine.", described="Fine.", remark="")
+
+
+@pytest.mark.parametrize("declared", sorted(MAY_BE_BLANK))
+def test_a_text_that_may_be_blank_is_taken_as_it_is(declared: str):
+    outputs = Outputs({declared: MAY_BE_BLANK[declared]})
+    emit(outputs, declared, " " if declared == "choice" else "")
+    assert outputs.complete
+
+
+def test_a_blank_text_leaves_the_one_from_before():
+    outputs = Outputs({"summary": str})
+    emit(outputs, "summary", "Fine.")
+    assert "The value from before stays." in refused(outputs, "summary", " ")
+    assert outputs.emitted == {"summary": "Fine."}
+
+
 # --- collecting
 
 

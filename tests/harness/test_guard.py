@@ -8,6 +8,8 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import monitor
 from monitor.testing import FakeClock, ScriptedStream
@@ -125,11 +127,31 @@ async def test_the_turn_after_the_last_is_refused_before_its_stream_is_opened() 
 
 async def test_check_says_that_the_limit_is_reached_and_that_stands() -> None:
     async with monitor.Guard(stop_when=monitor.MaxTurns(1)) as guard:
-        await read(guard, monitor.chunks.TextDelta("x"), DONE)
+        turn = await read(guard, call(), DONE)
+        guard.tool_result(turn.tool_calls[0], "found")
         verdict = guard.check()
         assert isinstance(verdict, monitor.Stop)
         guard.finish()
     assert guard.outcome.reason is Reason.MAX_TURNS
+
+
+@pytest.mark.parametrize(
+    "limit", [monitor.MaxTurns(1), monitor.MaxModelCalls(1), monitor.MaxTurns(1) | monitor.Timeout(60)], ids=repr
+)
+async def test_the_answer_of_the_last_allowed_turn_is_the_goal_and_another_turn_is_refused(
+    limit: monitor.Condition,
+) -> None:
+    for finishes in (True, False):
+        async with monitor.Guard(stop_when=limit) as guard:
+            turn = await read(guard, monitor.chunks.TextDelta("It is 42."), DONE)
+            assert guard.check() == monitor.Continue()
+            if finishes:
+                guard.finish()
+            else:
+                turn = await read(guard, monitor.chunks.TextDelta("one too many"), DONE)
+        assert guard.outcome.ok is finishes
+        assert guard.outcome.reason in ((Reason.GOAL,) if finishes else (Reason.MAX_TURNS, Reason.MODEL_CALL_LIMIT))
+        assert turn.number == int(finishes)
 
 
 async def test_finish_is_the_goal() -> None:
@@ -138,6 +160,70 @@ async def test_finish_is_the_goal() -> None:
         guard.finish()
     assert guard.outcome.reason is Reason.GOAL
     assert guard.outcome.ok
+
+
+NO_ANSWERS: dict[str, tuple[list[Any], Reason]] = {
+    "connection lost": ([monitor.chunks.TextDelta("It is"), OSError("reset")], Reason.ERROR),
+    "refused": ([OSError("401")], Reason.ERROR),
+    "cut off": (
+        [monitor.chunks.TextDelta("It is"), monitor.chunks.TurnFinished(monitor.FinishReason.LENGTH)],
+        Reason.TRUNCATED,
+    ),
+    "malformed": ([monitor.chunks.TurnFinished(monitor.FinishReason.MALFORMED)], Reason.INVALID_STREAM),
+    "blocked": (
+        [monitor.chunks.TextDelta("It is"), monitor.chunks.TurnFinished(monitor.FinishReason.BLOCKED)],
+        Reason.BLOCKED,
+    ),
+    "looped": ([monitor.chunks.TextDelta("Let me look at it once more. ") for _ in range(99)], Reason.LOOP_DETECTED),
+    "unreadable": ([monitor.chunks.TextDelta("It is"), object()], Reason.INVALID_STREAM),
+}
+"""Turns that are no answer, and how a run ends whose last one they are."""
+
+
+@given(
+    before=st.lists(
+        st.sampled_from(["good", "call", "check", "finish", "connection lost", "cut off", "malformed"]), max_size=5
+    ),
+    last=st.sampled_from(sorted(NO_ANSWERS)),
+    after=st.lists(st.sampled_from(["check", "finish"]), max_size=4),
+    nudges=st.booleans(),
+)
+async def test_no_order_of_finish_and_check_makes_a_success_of_a_turn_that_is_none(
+    before: list[str], last: str, after: list[str], *, nudges: bool
+) -> None:
+    turn: monitor.Turn | None = None
+    async with monitor.Guard(policy=monitor.Ladder() if nudges else None) as guard:
+        for step in [*before, last, *after]:
+            match step:
+                case "check":
+                    guard.check()
+                case "finish":
+                    guard.finish()
+                case "good":
+                    await read(guard, monitor.chunks.TextDelta("Fine."), DONE)
+                case "call":
+                    await read(guard, call(), DONE)
+                case _:
+                    turn = await read(guard, *NO_ANSWERS[step][0])
+    assert turn is not None
+    assert turn.stopped is not None
+    assert (guard.outcome.ok, guard.outcome.reason) == (False, NO_ANSWERS[last][1])
+
+
+@given(steps=st.lists(st.sampled_from(["good", "check", "finish", *NO_ANSWERS]), max_size=6))
+async def test_the_run_ends_well_if_its_last_turn_does_and_only_then(steps: list[str]) -> None:
+    async with monitor.Guard(policy=monitor.ObserveOnly()) as guard:
+        for step in steps:
+            if step in ("check", "finish"):
+                getattr(guard, step)()
+            elif step != "unreadable":
+                await read(
+                    guard, *(NO_ANSWERS[step][0] if step in NO_ANSWERS else [monitor.chunks.TextDelta("Fine."), DONE])
+                )
+    turns = [step for step in steps if step not in ("check", "finish", "unreadable")]
+    ends_well = turns[-1] in ("good", "looped") if turns else "finish" in steps
+    assert guard.outcome.ok is ends_well
+    assert guard.outcome.reason is Reason.GOAL or "finish" not in steps or not ends_well
 
 
 async def test_a_guard_without_a_stream_was_left_by_its_caller() -> None:
@@ -295,8 +381,31 @@ async def test_a_retried_stream_leaves_no_text_and_no_calls() -> None:
 async def test_a_long_text_is_kept_to_its_bound_and_the_rest_is_counted() -> None:
     async with monitor.Guard(keep_text_chars=10) as guard:
         turn = await read(guard, "0123456", "789abc", "def")
-    assert turn.text == "0123456789"
+    assert turn.text == guard.outcome.text == "0123456789"
     assert turn.text_chars == 16
+    assert turn.text_truncated
+    assert guard.outcome.text_truncated
+
+
+@pytest.mark.parametrize("piece_chars", [7, 4_096])
+async def test_what_is_called_text_is_all_of_it(piece_chars: int) -> None:
+    text = " ".join(map(str, range(20_000)))
+    pieces = [text[at : at + piece_chars] for at in range(0, len(text), piece_chars)]
+    async with monitor.watch(ScriptedStream(*pieces), detectors=None) as watched:
+        seen = [piece async for piece in watched]
+    assert "".join(seen) == watched.turn.text == watched.outcome.text == text
+    assert not watched.turn.text_truncated
+    assert not watched.outcome.text_truncated
+
+
+async def test_a_flood_is_cut_at_a_million_characters_and_that_is_said() -> None:
+    pieces = [f"{number:06} " + "x" * 4_000 for number in range(300)]
+    async with monitor.watch(ScriptedStream(*pieces), detectors=None) as watched:
+        async for _ in watched:
+            pass
+    assert watched.outcome.text == "".join(pieces)[:1_000_000]
+    assert watched.outcome.text_truncated
+    assert watched.outcome.to_dict()["text_truncated"] is True
 
 
 async def test_a_guard_is_one_run() -> None:
@@ -485,7 +594,8 @@ async def test_a_result_that_is_an_object_looks_the_same_each_time() -> None:
         ({"close_grace_s": -1}, "close_grace_s"),
         ({"close_grace_s": "2"}, "close_grace_s"),
         ({"max_nudges": 1.5}, "max_nudges"),
-        ({"price": 3}, "price"),
+        ({"prices": 3}, "prices takes the monitor.Price"),
+        ({"prices": {"m": monitor.Price(1, 1)}}, "prices takes the monitor.Price"),
         ({"task": 3}, "task"),
         ({"clock": 3}, "clock"),
     ],
@@ -505,7 +615,7 @@ async def test_arguments_are_checked_where_they_are_given(options: dict[str, Any
 )
 async def test_a_run_of_one_stream_has_limits_on_tokens_and_money_too(options: dict[str, Any], reason: Reason) -> None:
     words = ScriptedStream(*(f"word {n} " for n in range(1_000)))
-    async with monitor.watch(words, price=monitor.Price(1_000, 1_000), **options) as watched:
+    async with monitor.watch(words, prices=monitor.Price(1_000, 1_000), **options) as watched:
         async for _ in watched:
             pass
     assert watched.outcome.reason is reason

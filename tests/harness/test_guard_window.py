@@ -75,7 +75,7 @@ async def test_a_turn_that_nobody_counted_says_nothing():
 
 async def test_an_end_comes_before_it():
     async with guarding(stop_when=monitor.MaxTurns(1)) as guard:
-        await read(guard, UsageReport(90_000, 10), TextDelta("hm"), DONE)
+        await read(guard, UsageReport(90_000, 10), TextDelta("hm"), monitor.chunks.ToolCall("c1", "look", {}), DONE)
         assert isinstance(guard.check(), Stop)
 
 

@@ -692,6 +692,7 @@ def test_a_last_turn_is_not_ended_for_what_came_before_it() -> None:
     core.begin(0.0)
     core.begin_turn(0.0)
     ((_, told),) = core.judges_due(0.0)
+    core.feed(monitor.chunks.ToolCall("c1", "look", {}), 1.0)
     core.feed(DONE, 1.0)
     core.end_turn(1.0, finished=True)
     assert isinstance(core.check(1.0), monitor.Stop)

@@ -248,7 +248,7 @@ async def test_a_guard_ends_for_tokens_and_money_too(
     pieces: list[Any] = [monitor.chunks.TextDelta(WORDS[i : i + 20]) for i in range(0, 2_000, 20)]
     if reported:
         pieces = [monitor.chunks.TextDelta("Hi"), Report(input_tokens=10, output_tokens=110), *pieces]
-    async with monitor.Guard(**given, price=monitor.Price(input=1, output=10), detectors=None) as guard:
+    async with monitor.Guard(**given, prices=monitor.Price(input=1, output=10), detectors=None) as guard:
         stream = ScriptedStream(*pieces)
         async with guard.watch(stream) as watched:
             async for _ in watched:
@@ -517,3 +517,75 @@ async def test_an_idle_provider_ends_the_run_and_the_connection():
         clock.advance(31)
     assert (d.outcome.reason, d.outcome.source) == (Reason.IDLE_TIMEOUT, "idle_timeout")
     assert d.model.streams[0].closed
+
+
+# --- a run that is given no limit
+
+
+def endless(request: monitor.models.ModelRequest) -> Any:
+    """A model that always has one more thing to look up."""
+    return call("look", q=str(len(request.messages)))
+
+
+ENDLESS: dict[str, Any] = {"model": ScriptedModel(endless), "tools": [look], "detectors": None, "last_turn": None}
+
+
+async def test_a_run_that_is_given_no_limit_has_a_hundred_turns_and_says_that_this_is_the_default():
+    run = await Drive(**ENDLESS).go()
+    outcome = run.outcome
+    assert (outcome.reason, outcome.source, outcome.limit, outcome.turns) == (
+        Reason.MAX_TURNS,
+        "default max_turns",
+        100,
+        100,
+    )
+    assert (
+        outcome.detail
+        == "100 turns are done, the limit is 100, the default of a run that is given no limit; stop_when= sets another"
+    )
+    assert [(event.source, event.limit) for event in run.of(monitor.events.LimitWarning)] == [("max_turns", 100)]
+
+
+async def test_it_has_one_hour():
+    clock = FakeClock()
+    run = await Drive(["Hm.", Do(lambda: clock.advance(3_600.5)), "late"], clock=clock, last_turn=None).go()
+    assert (run.outcome.reason, run.outcome.source, run.outcome.limit) == (Reason.TIMEOUT, "default timeout", 3_600)
+
+
+async def test_a_budget_that_counts_only_is_no_limit():
+    run = await Drive(**ENDLESS, budget=monitor.Budget()).go()
+    assert run.outcome.source == "default max_turns"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"stop_when": None}, Reason.ABORTED),
+        ({"stop_when": monitor.MaxTurns(120)}, Reason.MAX_TURNS),
+        ({"budget": monitor.Budget(tokens=10**9)}, Reason.ABORTED),
+        ({"budget": monitor.Budget(tokens=10**9).share()}, Reason.ABORTED),
+    ],
+)
+async def test_who_says_anything_of_limits_has_no_other(given: dict[str, Any], reason: Reason):
+    d = Drive(**ENDLESS, **given)
+    async with d.run as run:
+        async for _ in run:
+            if len(run.history) > 150:
+                run.abort("enough")
+    assert run.outcome.reason is reason
+    assert run.outcome.turns == (120 if reason is Reason.MAX_TURNS else 150)
+    assert not run.outcome.source.startswith("default")
+
+
+async def test_a_guard_has_no_limit_of_its_own_but_the_detectors():
+    async with monitor.Guard() as guard:
+        for number in range(300):
+            async with guard.watch(
+                ScriptedStream(monitor.chunks.ToolCall(f"c{number}", "look", {"q": number}))
+            ) as watched:
+                async for _ in watched:
+                    pass
+            guard.tool_result(watched.turn.tool_calls[0], f"found {number}")
+            assert guard.check() == monitor.Continue()
+        guard.finish()
+    assert guard.outcome.ok

@@ -299,5 +299,25 @@ async def test_a_subagent_without_limits_of_its_own_has_thirty_turns():
     _, tool, sink = child(work, tools=[look], detectors=None, last_turn=None)
     run = await drive(research(), "It did not work.", tools=[tool])
     assert [(outcome.reason, outcome.limit, outcome.turns) for outcome in ended(sink)] == [(Reason.MAX_TURNS, 30, 30)]
+    assert [outcome.source for outcome in ended(sink)] == ["default max_turns"]
     assert "max_turns" in run.results(0)[0].text
+    assert run.outcome.reason is Reason.GOAL
+
+
+async def test_a_subagent_that_is_called_in_a_loop_of_somebodys_own_has_the_same_limits():
+    _, tool, sink = child(
+        lambda request: call("look", q=str(len(request.messages))), tools=[look], detectors=None, last_turn=None
+    )
+    with pytest.raises(monitor.ToolError, match="max_turns"):
+        await tool.call({"task": "Find it."}, monitor.ToolContext(call("research", task="Find it.")))
+    assert [(outcome.limit, outcome.turns) for outcome in ended(sink)] == [(30, 30)]
+
+
+async def test_a_subagent_whose_limits_are_off_has_those_of_its_caller():
+    def work(request: monitor.models.ModelRequest) -> Any:
+        return "Found." if len(request.messages) > 80 else call("look", q=str(len(request.messages)))
+
+    _, tool, sink = child(work, tools=[look], detectors=None, stop_when=None)
+    run = await drive(research(), "I see.", tools=[tool])
+    assert [(outcome.reason, outcome.turns > 30) for outcome in ended(sink)] == [(Reason.GOAL, True)]
     assert run.outcome.reason is Reason.GOAL

@@ -4,6 +4,7 @@ that runs do not disturb each other.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -35,6 +36,22 @@ async def test_a_missing_template_variable_is_an_error_before_the_first_call_tha
     refused(
         "topic, tone", instructions="Write about ${topic}, ${tone}, in ${language}.", variables={"language": "French"}
     )
+
+
+@pytest.mark.parametrize("wrong", [{"stop_after": 3}, {"price": monitor.Price(1, 1)}])
+def test_an_argument_that_there_is_not_is_said_of_the_supervisor(wrong: dict[str, Any]):
+    with pytest.raises(TypeError, match=r"^Supervisor\.__init__\(\) got an unexpected keyword argument"):
+        monitor.Supervisor(ScriptedModel("x"), **wrong)
+    none: Any = ()
+    with pytest.raises(TypeError, match=r"^Supervisor\.__init__\(\) missing"):
+        monitor.Supervisor(*none)
+
+
+@pytest.mark.parametrize("of", [monitor.Guard, monitor.watch, monitor.Supervisor])
+def test_what_tokens_cost_is_called_prices_everywhere(of: Any):
+    names = inspect.signature(of).parameters
+    assert "prices" in names
+    assert "price" not in names
 
 
 @pytest.mark.feature("GC-10")

@@ -312,3 +312,46 @@ def test_what_says_nothing_is_not_added():
 def test_what_was_taken_in_needs_no_other_repair(before: Any):
     taken = take_in(before, None, None)
     assert repair(taken.messages)[0] is taken.messages
+
+
+HISTORIES: dict[str, list[Any]] = {
+    "broken": BROKEN,
+    "none": [],
+    "in order": [user("hi"), said("Hello.")],
+    "with a system message": [RawMessage("system", (Text("Be brief."),)), user("hi"), said("Hello.")],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("own", [(), (user("before"), said("Yes."))])
+@pytest.mark.parametrize("instructions", [None, "Be long."])
+@pytest.mark.parametrize("kind", HISTORIES)
+async def test_a_history_that_is_given_to_a_run_is_as_one_that_is_given_to_its_supervisor_and_takes_its_place(
+    kind: str, instructions: str | None, own: tuple[Any, ...]
+):
+    history = HISTORIES[kind]
+    described = await drive("done", history=history, instructions=instructions)
+    model, sink = ScriptedModel("done"), monitor.sinks.MemorySink()
+    supervisor = monitor.Supervisor(model, history=own, instructions=instructions, sinks=[sink])
+    assert (await supervisor.run("do it", history=history)).ok
+    assert model.requests == described.requests
+    repaired = [event for event in sink.events if isinstance(event, monitor.events.HistoryRepaired)]
+    assert [event.repairs for event in repaired] == [
+        event.repairs for event in described.of(monitor.events.HistoryRepaired)
+    ]
+    async with supervisor.stream("do it", history=history) as run:
+        async for _ in run:
+            pass
+    assert model.requests[1] == described.requests[0]
+    await supervisor.run("do it")
+    assert model.requests[2].messages == (*own, user("do it"))
+
+
+@pytest.mark.anyio
+async def test_what_is_no_history_is_refused_before_the_run_begins():
+    supervisor = monitor.Supervisor(ScriptedModel("never"))
+    wrong: Any = "hi"
+    with pytest.raises(monitor.ConfigError, match="history takes"):
+        await supervisor.run("do it", history=wrong)
+    with pytest.raises(monitor.ConfigError, match="history takes"):
+        supervisor.stream("do it", history=wrong)

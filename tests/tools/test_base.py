@@ -56,9 +56,23 @@ async def test_a_tool_is_told_its_call_and_the_run():
     def look(context: ToolContext) -> None:
         seen.append(context)
 
-    this_call, this_run = call("look"), object()
+    this_call = call("look")
+    this_run: Any = object()
     await carry_out(this_call, as_tools([look]), this_run)
     assert seen == [ToolContext(this_call, this_run)]
+
+
+async def test_a_tool_that_asks_a_person_works_where_there_is_no_run():
+    async def ask(context: ToolContext) -> str:
+        with context.run.paused():
+            context.run.abort("never mind")
+            return f"yes, {len(context.run.history)}"
+
+    async def compact(context: ToolContext) -> None:
+        await context.run.compact()
+
+    assert (await carry_out(call("ask"), as_tools([ask]))).text == "yes, 0"
+    assert "made by no run" in (await carry_out(call("compact"), as_tools([compact]))).text
 
 
 async def test_what_a_tool_does_to_its_arguments_does_not_change_the_call():

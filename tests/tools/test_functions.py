@@ -17,7 +17,8 @@ from monitor.errors import ConfigError, ToolError
 from monitor.models import ToolSpec
 from monitor.tools import FunctionTool, Tool, ToolContext, as_tools, tool
 
-CONTEXT = ToolContext(ToolCall("c1", "f", {}), run="the run")
+RUN: Any = object()
+CONTEXT = ToolContext(ToolCall("c1", "f", {}), run=RUN)
 NO_JSON = object()
 
 
@@ -193,7 +194,7 @@ async def test_a_parameter_for_the_context_is_not_offered_and_is_given():
 
     made = FunctionTool(nested)
     assert list(made.spec.parameters["properties"]) == ["task"]
-    assert await made.call({"task": "t"}, CONTEXT) == ["t", "the run", "c1"]
+    assert await made.call({"task": "t"}, CONTEXT) == ["t", RUN, "c1"]
     with pytest.raises(ToolError, match="context: is not known"):
         await made.call({"task": "t", "context": {}}, CONTEXT)
 
