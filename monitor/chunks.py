@@ -16,6 +16,7 @@ from monitor.reasons import FinishReason
 __all__ = [
     "CHUNK_TYPES",
     "Chunk",
+    "Media",
     "ReasoningDelta",
     "StreamRetried",
     "TextDelta",
@@ -43,6 +44,10 @@ class ReasoningDelta:
 
     text: str
     signature: str | None = None
+    origin: str | None = field(default=None, compare=False)
+    """Who signed it: the provider, and its model where the stream says it, e.g.
+    `anthropic:claude-sonnet-4-5`. See `monitor._util.signatures`.
+    """
 
 
 @dataclass(slots=True)
@@ -70,6 +75,16 @@ class ToolCall:
 
 
 @dataclass(slots=True, frozen=True)
+class Media:
+    """An image, a document, a sound: by its bytes (base64) or by its address."""
+
+    mime_type: str
+    data: str | None = None
+    uri: str | None = None
+    name: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class ToolResult:
     """What a tool answered. `text` is what the model will read."""
 
@@ -77,6 +92,10 @@ class ToolResult:
     name: str
     text: str
     is_error: bool = False
+    media: tuple[Media, ...] = ()
+    """What the model is shown besides; `text` names it, so that an answer can be told from another
+    one without it.
+    """
 
 
 @dataclass(slots=True, frozen=True)

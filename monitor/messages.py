@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from monitor._util.codec import Codec
-from monitor.chunks import ToolCall, ToolResult
+from monitor.chunks import Media, ToolCall, ToolResult
 from monitor.reasons import FinishReason
 
 __all__ = [
@@ -48,16 +48,10 @@ class Reasoning:
 
     text: str
     signature: str | None = None
-
-
-@dataclass(slots=True, frozen=True)
-class Media:
-    """An image, a document, a sound: by its bytes (base64) or by its address."""
-
-    mime_type: str
-    data: str | None = None
-    uri: str | None = None
-    name: str | None = None
+    origin: str | None = field(default=None, compare=False)
+    """Who signed it, e.g. `anthropic:claude-sonnet-4-5`: nobody else is sent the signature. `None`:
+    nobody said, so it is sent.
+    """
 
 
 @dataclass(slots=True, frozen=True)

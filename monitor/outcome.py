@@ -56,6 +56,10 @@ class Turn:
     text_truncated: bool = False
     """More came than `text` holds."""
     tool_calls: tuple[ToolCall, ...] = ()
+    gave: tuple[str, ...] = ()
+    """What came besides, by its kind: `image/png`, `audio`, `mcp_approval_request`. It stands in
+    the SDK's objects only.
+    """
     usage: Usage = field(default_factory=Usage)
     usage_estimated: bool = False
     finish_reason: FinishReason | None = None

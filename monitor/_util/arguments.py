@@ -47,6 +47,24 @@ def arguments_in(arguments: object) -> dict[str, Any]:
     return dict(arguments)
 
 
+def was_cut_off(arguments: object) -> bool:
+    """Whether these are arguments that came as a text though the text is empty, or is a whole JSON
+    object.
+
+    An adapter gives the text where its provider did not say that the arguments are complete. What
+    was still to come may change them, so such a call is not carried out. (Any other text is no JSON
+    object, and is refused for that.)
+    """
+    if not isinstance(arguments, str):
+        return False
+    if not arguments.strip():
+        return True
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def shown(value: object) -> str:
     """`value` as JSON, cut to `SHOWN_CHARS` code points."""
     try:

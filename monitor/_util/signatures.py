@@ -4,17 +4,33 @@ string that everybody keeps.
 OpenAI's services want fields beside text and calls; they are a small JSON object behind a prefix,
 so that no other provider's signature is mistaken for one. Anthropic wants its redacted thinking
 back, behind a prefix of its own.
+
+A signature goes only to whoever gave it (`goes_to`), because all others refuse the whole request.
+What is compared is recorded beside the signature, as its origin: `google`, `anthropic` or `openai`,
+and the model where the stream says it.
+
+- Anthropic's signatures are bound to the model: "Invalid signature in thinking block" is what
+  another Claude answers.
+- Gemini's are taken by other Gemini models.
+- OpenAI's reasoning is bound to the service; compatible services under the same API sign for
+  themselves.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 OPENAI: Final = "openai:"
 REDACTED: Final = "redacted_thinking:"
 """Before the data of Anthropic's redacted thinking."""
+
+CUSTOM: Final = {"type": "custom_tool_call"}
+"""The `call` of a mark, where a call's input is a text: a custom tool's, in both of OpenAI's
+APIs.
+"""
 
 
 def mark(fields: Mapping[str, Any]) -> str:
@@ -31,3 +47,52 @@ def read_mark(signature: str | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
+
+
+# --- who signed it
+
+
+def origin(provider: str, model: object) -> str:
+    """What is recorded beside a signature. `model`: as the stream calls it, if it does."""
+    return f"{provider}:{model}" if isinstance(model, str) and model else provider
+
+
+def goes_to(origin: str | None, provider: str, model: str | None = None) -> bool:
+    """Whether a signature of `origin` may be sent to `model` of `provider`.
+
+    A model whose name tells nothing (a deployment's, say) is taken for the one that signed. So is
+    everybody, where nobody said who did.
+    """
+    if origin is None:
+        return True
+    signer, _, signed_by = origin.partition(":")
+    if signer != provider:
+        return False
+    ours, theirs = _line(model or ""), _line(signed_by)
+    return provider == "google" or ours is None or theirs is None or ours == theirs
+
+
+_MAKERS: Final = re.compile(
+    r"(?<![a-z])(claude|gpt|chatgpt|codex|o\d|gemini|grok|deepseek|kimi|qwen|qwq|mistral|glm|minimax|llama)(?![a-z])"
+)
+_OPENAI: Final = frozenset({"gpt", "chatgpt", "codex"})
+_PIECE: Final = re.compile(r"[a-z]+|\d+")
+_LONGEST_VERSION: Final = 2
+
+
+def _line(model: str) -> tuple[str, ...] | None:
+    """What of a model's name its signatures are bound to, without dates, regions and aliases:
+    `("claude", "sonnet", "4", "5")`, or the maker; `None`: the name tells nothing.
+    """
+    found = _MAKERS.search(model.lower())
+    if found is None:
+        return None
+    maker = "openai" if found[1] in _OPENAI or found[1][0] == "o" else found[1]
+    if maker != "claude":
+        return (maker,)
+    pieces = _PIECE.findall(re.split(r"[@:]|-v\d", model.lower()[found.end() :])[0])
+    words = [piece for piece in pieces if piece.isalpha() and piece != "latest"]
+    version = [piece for piece in pieces if piece.isdigit() and len(piece) <= _LONGEST_VERSION]
+    while version[-1:] == ["0"]:
+        version.pop()
+    return (maker, *words[:1], *version)

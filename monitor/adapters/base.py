@@ -29,8 +29,11 @@ class StreamAdapter(Protocol):
       or coroutine, or in the frames of a traceback, which close the connection at once by
       `aclose()` or `close()`; empty where they cannot be found.
 
-    And one fact more: `requests`, the model calls that the SDK is known to have made inside the
-    stream, where it may make several.
+    And three facts more: `requests`, the model calls that the SDK is known to have made inside the
+    stream, where it may make several; `broke_off`, true where the source has ended and the last of
+    several answers in it has not; and `gave`, the kinds of what came besides text, thinking and the
+    caller's calls (`image/png`, `mcp_approval_request`), each once: an answer that is only that is
+    not empty.
     """
 
     needs_finish: bool
@@ -76,9 +79,13 @@ class ReportedFailure(AdapterError):
     Raised by `StreamAdapter.decode`; `model_error` is what `classify` answers for it.
     """
 
-    def __init__(self, model_error: ModelError) -> None:
+    def __init__(self, model_error: ModelError, *, last: bool = True) -> None:
         super().__init__(model_error.message)
         self.model_error = model_error
+        self.last = last
+        """No object comes after it that says more, such as what the failed call has used."""
+        self.chunks: tuple[Chunk, ...] = ()
+        """What the same object says besides, before the failure: usage, for one."""
 
     def __reduce__(self) -> tuple[type[ReportedFailure], tuple[ModelError]]:
         return type(self), (self.model_error,)

@@ -47,7 +47,7 @@ from monitor.compaction.watermarks import Marks
 from monitor.context.cut import Cut, cut_by_turns
 from monitor.context.forms import Form
 from monitor.context.history import HistoryEdit
-from monitor.context.media import without_media
+from monitor.context.media import has_media, without_media
 from monitor.context.reduction import Messages, Reducer, difference
 from monitor.context.repair import repair
 from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
@@ -55,7 +55,7 @@ from monitor.context.truncate import ClipResults
 from monitor.context.turns import COMPACTION
 from monitor.context.window import Window, window_of
 from monitor.errors import describe
-from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import Model, ToolSpec
 from monitor.reasons import PRESSING, CompactionFailure, CompactionReason
 
@@ -505,7 +505,7 @@ class _Pipeline:
         edits = [HistoryEdit(now.version, 0, cut.index, shown, COMPACTION, f"summarised by {summary.by}")]
         if any(new is not old for new, old in zip(tail, now.messages[cut.index :], strict=True)):
             edits.append(_reducing(now, (*now.messages[: cut.index], *tail)))
-        media_removed = any(isinstance(part, Media) for message in covered for part in message.content)
+        media_removed = any(map(has_media, covered))
         replays = now.reason is CompactionReason.OVERFLOW and bool(tail) and isinstance(tail[-1], UserMessage)
         result = CompactionResult(
             messages=after,

@@ -21,11 +21,12 @@ from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.records import AskTurn, CompactionError
 from monitor.compaction.templates import BEGIN, END
 from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window, with_error
+from monitor.context.media import has_media
 from monitor.context.tokens import Size, message_tokens, size_of_text, sizes_by_source
 from monitor.context.truncate import clip
 from monitor.context.window import Window, window_of
 from monitor.errors import ConfigError, describe
-from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import PASSING, ErrorKind, Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, FinishReason, TerminateReason
@@ -368,7 +369,7 @@ class _Work:
 
     @property
     def _has_media(self) -> bool:
-        return any(isinstance(part, Media) for message in self.task.messages for part in message.content)
+        return any(map(has_media, self.task.messages))
 
 
 # --- what is said

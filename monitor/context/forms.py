@@ -21,7 +21,7 @@ class FormRules:
     """No two calls of the history share an id."""
 
 
-_ANY_ID: Final = r"[^\x00]{1,%d}"
+_ANY_ID: Final = r"[^\x00\ud800-\udfff]{1,%d}"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 RULES: Final[Mapping[Form, FormRules]] = {

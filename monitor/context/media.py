@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from monitor.context.reduction import Messages, check_number
 from monitor.context.turns import newest_turns
-from monitor.messages import Media, Message, Text, UserMessage
+from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 
 
 def placeholder(media: Media) -> Text:
@@ -19,10 +19,23 @@ def placeholder(media: Media) -> Text:
     return Text(f"[Attached {media.mime_type}: {media.name or 'file'}]")
 
 
+def has_media(message: Message) -> bool:
+    """Whether the model is shown anything in `message`, the results of tools included."""
+    if isinstance(message, UserMessage):
+        return any(isinstance(part, Media) for part in message.content)
+    return any(result.media for result in message.results)
+
+
 def without_media(message: Message) -> Message:
-    """`message` with its media named; the same object where there are none."""
-    if not isinstance(message, UserMessage) or not any(isinstance(part, Media) for part in message.content):
+    """`message` with its media named; the same object where there are none. The text of a result
+    names its own already.
+    """
+    if not has_media(message):
         return message
+    if isinstance(message, AssistantMessage):
+        return replace(
+            message, results=tuple(replace(result, media=()) if result.media else result for result in message.results)
+        )
     shown = (placeholder(part) if isinstance(part, Media) else part for part in message.content)
     return replace(message, content=tuple(shown))
 

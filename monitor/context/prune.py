@@ -102,7 +102,8 @@ def _with(message: Message, texts: Mapping[int, str]) -> Message:
     if not isinstance(message, AssistantMessage):
         return message
     results = (
-        replace(result, text=texts[place]) if place in texts else result for place, result in enumerate(message.results)
+        replace(result, text=texts[place], media=()) if place in texts else result
+        for place, result in enumerate(message.results)
     )
     return replace(message, results=tuple(results))
 

@@ -354,6 +354,12 @@ class _Repair:
             return call, ToolResult(
                 call_id, name, NOT_CARRIED_OUT if isinstance(arguments, Mapping) else CUT_OFF, is_error=True
             )
+        if result.id != call_id and call_id == given.id:
+            self._note(RepairKind.ID_REWRITTEN, turn.index, f"{result.id!r} of the result of {name} is {call_id!r}")
+        media = tuple(one for one in result.media if one.data is None or _is_base64(one.data))
+        if len(media) < len(result.media):
+            self._note(RepairKind.PART_DROPPED, turn.index, f"media without its data, of the result of {name}")
+            result = replace(result, media=media)
         renamed = result.name if turn.source is not None and result.name != given.name else name
         same = result.id == call_id and result.name == renamed
         return call, result if same else replace(result, id=call_id, name=renamed)

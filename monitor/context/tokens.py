@@ -138,7 +138,8 @@ def size_of_media(media: Media) -> Size:
 
 def size_of_result(result: ToolResult) -> Size:
     """A tool's answer, with its name and the id that joins it to its call."""
-    return _MARKS + size_of_text(result.name) + size_of_text(result.text)
+    size = _MARKS + size_of_text(result.name) + size_of_text(result.text)
+    return sum(map(size_of_media, result.media), size) if result.media else size
 
 
 def size_of_results(message: Message) -> Size:

@@ -33,7 +33,7 @@ class MessageBuilder:
     turn began.
     """
 
-    __slots__ = ("_began", "_open", "_parts", "_pieces", "_signature")
+    __slots__ = ("_began", "_open", "_origin", "_parts", "_pieces", "_signature")
 
     def __init__(self, offsets: dict[Channel, int]) -> None:
         self._began = offsets
@@ -45,6 +45,7 @@ class MessageBuilder:
         self._open: type[Text | Reasoning] | None = None
         self._pieces: list[str] = []
         self._signature: str | None = None
+        self._origin: str | None = None
 
     def add_text(self, text: str) -> None:
         """A piece of the visible answer."""
@@ -59,11 +60,12 @@ class MessageBuilder:
         if delta.text:
             self._begin(Reasoning)
             self._pieces.append(delta.text)
+            self._origin = delta.origin
         if delta.signature is not None:
             if not delta.text:
                 self._begin(None)
                 self._open = Reasoning
-            self._signature = delta.signature
+            self._signature, self._origin = delta.signature, delta.origin
             self._close()
 
     def add_call(self, call: ToolCall) -> None:
@@ -98,8 +100,8 @@ class MessageBuilder:
         if self._open is Text:
             self._parts.append(Text("".join(self._pieces)))
         elif self._open is Reasoning:
-            self._parts.append(Reasoning("".join(self._pieces), self._signature))
-        self._open, self._signature = None, None
+            self._parts.append(Reasoning("".join(self._pieces), self._signature, self._origin))
+        self._open = self._signature = self._origin = None
         self._pieces.clear()
 
 

@@ -286,6 +286,12 @@ class RunCore:
         if self._free_chars <= 0:
             self._take_text(now)
 
+    def broke_off(self) -> None:
+        """The running stream is over, though an answer in it has begun after the last one that was
+        finished.
+        """
+        self._running.tally.finish = None
+
     def tool_result(self, call: str | None, text: str, now: float, *, is_error: bool = False) -> None:
         """A tool answered. `call`: the id; `None`: the oldest call of the turn that has no answer
         yet.
@@ -313,12 +319,14 @@ class RunCore:
         must_finish: bool = False,
         error: BaseException | None = None,
         model_error: ModelError | None = None,
+        gave: tuple[str, ...] = (),
     ) -> Turn:
         """The stream is over.
 
         `finished`: it came to its own end; else somebody left it, or it failed with `error`,
         classed as `model_error`. `must_finish`: a stream of this kind closes with a finish reason,
-        so one without it was truncated.
+        so one without it was truncated. `gave`: the kinds of what came besides text, thinking and
+        calls.
         """
         self._take_text(now)
         if self._abort_why is not None:
@@ -326,6 +334,7 @@ class RunCore:
         if model_error is not None:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
         running, tally = self._running, self._running.tally
+        tally.gave = gave
         blank = running.is_blank(must_finish=must_finish)
         last = stream_end(
             tally,

@@ -78,6 +78,7 @@ class TurnTally:
         "calls",
         "finish",
         "first_chunk_seen",
+        "gave",
         "number",
         "parts",
         "reasoning_chars",
@@ -96,6 +97,8 @@ class TurnTally:
         self.finish: TurnFinished | None = None
         self._kept = KeptText(keep_chars)
         self._seen = False
+        self.gave: tuple[str, ...] = ()
+        """The kinds of what came besides text, thinking and calls."""
         self._void = Usage()
         """Spent on attempts that were rolled back."""
         self._void_estimated = False
@@ -198,6 +201,7 @@ class TurnTally:
             text_chars=self._kept.chars,
             text_truncated=self._kept.truncated,
             tool_calls=tuple(self.calls),
+            gave=self.gave,
             usage=self.usage,
             usage_estimated=self.usage_estimated,
             finish_reason=self.finish.finish_reason if self.finish else None,
@@ -289,7 +293,8 @@ class RunningTurn:
         provider's (`must_finish`) owes an answer: who yields text or chunks of their own may well
         yield none.
         """
-        return self._reply.blank if self._keeps_message else must_finish and self.tally.blank
+        blank = self._reply.blank if self._keeps_message else must_finish and self.tally.blank
+        return blank and not self.tally.gave
 
     def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
         """The turn as the caller sees it."""

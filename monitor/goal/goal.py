@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from monitor._util.arguments import Answer
+from monitor._util.arguments import Answer, was_cut_off
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.events import Event, OutputEmitted, PlanUpdated
 from monitor.goal.outputs import EMIT, TERMINATE, Outputs, Terminate
 from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
+from monitor.messages import CUT_OFF
 from monitor.models import ToolSpec
 from monitor.reasons import TerminateReason
 from monitor.verdicts import Nudge, Stop, Verdict
@@ -64,7 +65,11 @@ class Goal:
         """Carry out a call of one of the run's own tools; `None`: it is none."""
         for part in (self.outputs, self.plan, self.terminate):
             if part is not None and call.name == part.spec.name:
-                return part.call(call.arguments)
+                return (
+                    Answer(f"Error: {CUT_OFF}", is_error=True)
+                    if was_cut_off(call.arguments)
+                    else part.call(call.arguments)
+                )
         return None
 
     def news(self, call: ToolCall, at_s: float, turn: int) -> Event | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, get_args
 
 from monitor._util.checks import check_part, check_parts, is_whole
@@ -126,13 +127,15 @@ class Compaction(Preset):
         again in the same words.
 
         For a loop of one's own, where its guard says `Compact`, or its provider refuses a request.
-        `form`: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. System messages of OpenAI
-        stay in front. The other arguments are those of `compact`; by default whatever is possible
-        is done, also without a model.
+        `form`: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. System and developer
+        messages at its head stay there, as they are. The other arguments are those of `compact`; by
+        default whatever is possible is done, also without a model.
 
         Raises what `compact` raises, and `AdapterError` for a part that is none.
         """
-        messages, report = repair(read(form, history), form=form)
+        given = list(history)
+        raw = list(read(form, given))
+        messages, report = repair(raw, form=form)
         said = "\n\n".join(filter(None, (instructions, report.instructions))) or None
         result = await self.compact(
             messages,
@@ -146,12 +149,18 @@ class Compaction(Preset):
             sinks=sinks,
             clock=clock,
         )
-        system = (
-            [{"role": "system", "content": report.instructions}]
-            if report.instructions and form.startswith("openai")
-            else []
-        )
+        system = [
+            _plain(one)
+            for one, _ in takewhile(lambda pair: pair[1].role == "system", zip(given, raw, strict=True))
+            if one
+        ]
         return [*system, *to_form(form, result.messages)], result
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    """A message of the caller's, which may be an object of an SDK."""
+    dump = getattr(message, "model_dump", None)
+    return dict(dump(exclude_none=True) if callable(dump) else message)
 
 
 def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:

@@ -18,7 +18,7 @@ from monitor.compaction.refusal import GiveUp, Recovery, RecoveryStep
 from monitor.context.forms import Form
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import Committed, History
-from monitor.context.media import DropMedia
+from monitor.context.media import DropMedia, has_media
 from monitor.context.overflow import TOO_LONG, Overflow, OverflowKind, read_failure
 from monitor.context.reduction import Reducer, propose_edit
 from monitor.context.tokens import total_tokens
@@ -29,7 +29,6 @@ from monitor.events import ContextFull, Event
 from monitor.goal.goal import Goal
 from monitor.harness.compactor import OVER, Compactor, Job, Surroundings
 from monitor.harness.streams.clock import Clock
-from monitor.messages import Media
 from monitor.models import ErrorKind, Model, ModelError, ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
@@ -114,7 +113,7 @@ class Rescue:
         return self._recovery.on_overflow(
             overflow,
             oversized=self._oversized.helps(messages),
-            media=any(isinstance(part, Media) for message in messages for part in message.content),
+            media=any(map(has_media, messages)),
             shortened=shortened,
         )
 

@@ -39,6 +39,7 @@ from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.reasons import TerminateReason
 from monitor.sinks.base import EventSink, FanOut
+from monitor.tools.returned import answered
 from monitor.usage import Price
 from monitor.verdicts import Compact, Continue, Verdict
 
@@ -215,7 +216,7 @@ class Guard:
         """
         self._must_have_begun()
         self._core.tool_result(
-            _identify(call, self._core.open_calls), text_of(result), self._clock.now(), is_error=is_error
+            _identify(call, self._core.open_calls), _text_of(result), self._clock.now(), is_error=is_error
         )
 
     def answer(self, call: object) -> ToolResult | None:
@@ -409,6 +410,14 @@ def watch(
         close_grace_s=close_grace_s,
     )
     return Watch(stream, guard, adapter=adapter)
+
+
+def _text_of(result: object) -> str:
+    """Media is named, not written out."""
+    try:
+        return answered(result)[0]
+    except ValueError:
+        return text_of(result)
 
 
 def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:

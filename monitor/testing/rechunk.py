@@ -68,9 +68,9 @@ def _recut(group: Sequence[Chunk], sizes: Iterator[int]) -> list[Chunk]:
     match group[0], group[-1]:
         case TextDelta(), TextDelta():
             return [TextDelta(piece) for piece in _cut_joined(group, sizes)]
-        case ReasoningDelta(), ReasoningDelta(signature=signature):
+        case ReasoningDelta(), ReasoningDelta(signature=signature, origin=origin):
             *head, last = _cut_joined(group, sizes)
-            return [*(ReasoningDelta(piece) for piece in head), ReasoningDelta(last, signature)]
+            return [*(ReasoningDelta(piece, origin=origin) for piece in head), ReasoningDelta(last, signature, origin)]
         case ToolCallDelta(id=id, name=name), ToolCallDelta():
             first, *tail = _cut_joined(group, sizes)
             return [ToolCallDelta(id, name, first), *(ToolCallDelta(id, None, piece) for piece in tail)]

@@ -25,13 +25,13 @@ from typing import Any, Protocol
 import anyio
 import anyio.lowlevel
 
-from monitor._util.arguments import closest
-from monitor._util.codec import text_of
+from monitor._util.arguments import closest, was_cut_off
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.goal.goal import RESERVED
-from monitor.messages import Message
+from monitor.messages import CUT_OFF, Message
 from monitor.models import ToolSpec
+from monitor.tools.returned import answered
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What OpenAI, Anthropic and Gemini all take for a tool's name."""
@@ -124,8 +124,11 @@ class Tool(Protocol):
         ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Answer. Text goes to the model as it is, anything else as JSON. An exception is an error
-        result: `ToolError` with its message as it is, any other with its type.
+        """Answer. Text goes to the model as it is, `monitor.Media` is shown to it, anything else
+        goes as JSON.
+
+        An exception is an error result: `ToolError` with its message as it is, any other with its
+        type.
         """
         ...
 
@@ -204,11 +207,8 @@ async def _answer(
         if tool is None:
             raise ToolError(_unknown(call.name, {*tools, *others}))
         arguments = _arguments(call.arguments)
-        return ToolResult(
-            call.id,
-            call.name,
-            text_of(await tool.call(arguments, ToolContext(call, run if run is not None else NO_RUN))),
-        )
+        context = ToolContext(call, run if run is not None else NO_RUN)
+        return _result(call, await tool.call(arguments, context))
     except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
         return _failed(call, _error_text(error, cancelled))
     except BaseException as error:
@@ -219,6 +219,14 @@ async def _answer(
         if ends and anyio.current_effective_deadline() == -math.inf:  # the cancellation is meant for us
             raise ends[0] from None
         return _failed(call, _error_text(error, cancelled))
+
+
+def _result(call: ToolCall, value: object) -> ToolResult:
+    try:
+        text, media = answered(value)
+    except ValueError as error:
+        raise ToolError(str(error)) from None
+    return ToolResult(call.id, call.name, text, media=media)
 
 
 def _failed(call: ToolCall, text: str) -> ToolResult:
@@ -238,11 +246,13 @@ def _unknown(name: str, tools: Collection[str]) -> str:
 
 
 def _arguments(given: Any) -> Mapping[str, Any]:
-    """A copy: what a tool does to its arguments must not change the history. A model that has none
-    to give may write nothing at all.
+    """A copy: what a tool does to its arguments must not change the history. Half a call is never
+    carried out.
     """
-    if given is None or (isinstance(given, str) and not given.strip()):
+    if given is None:
         return {}
+    if was_cut_off(given):
+        raise ToolError(CUT_OFF)
     if not isinstance(given, Mapping):
         raise ToolError(f"the arguments must be one JSON object; these are not: {excerpt(given)}")
     return copy.deepcopy(dict(given))

@@ -11,8 +11,9 @@
   caller's context variables. A thread cannot be stopped: on a timeout or a cancellation nobody
   waits for it any longer, and its answer is dropped. At most as many threads run at once as anyio's
   default limiter allows (40).
-- **What it answers** is anything: text as it is, the rest as JSON. `None` is `null`, but "done"
-  where the function is declared `-> None`: there it is no result that was looked for and not found.
+- **What it answers** is anything: text as it is, `monitor.Media` (or a list with it) as media, the
+  rest as JSON; bytes are refused. `None` is `null`, but "done" where the function is declared `->
+  None`: there it is no result that was looked for and not found.
 """
 
 from __future__ import annotations

@@ -171,3 +171,94 @@ async def test_an_abort_closes_the_connection(wire: Wire):
         await server.wait_closed_async(0, timeout_s=0.5)
         assert (run.outcome.reason, run.outcome.closed) == (Reason.ABORTED, True), run.outcome
         assert (await supervisor.run("Again.")).text == "fine"
+
+
+def cut_off(wire: Wire, name: str) -> list[Any]:
+    """A turn that the output limit ends before the first argument of its only call."""
+    match wire.name:
+        case "anthropic":
+            block = {"type": "tool_use", "id": "toolu_0", "name": name, "input": {}}
+            return [anthropic_steps.start(), *anthropic_steps.whole(block), *anthropic_steps.finish("max_tokens")]
+        case "google":
+            return [gemini_steps.partial_call(name, more=True), gemini_steps.finish("MAX_TOKENS")]
+        case "openai":
+            return [openai_steps.call_piece("", name=name, id="a"), openai_steps.finish("length")]
+    end = openai_steps.response_finish("incomplete", reason="max_output_tokens")
+    return [openai_steps.response_created(), *openai_steps.response_call(name, "", id="a", whole=False), end]
+
+
+@sdk_test
+@on_every_wire
+@pytest.mark.parametrize("name", ["delete", "terminate"])
+async def test_a_call_that_was_cut_off_before_its_first_argument_is_not_carried_out(wire: Wire, name: str):
+    done: list[str] = []
+
+    def delete(path: str = "/") -> None:
+        """Delete it."""
+        done.append(path)
+
+    async with served(wire, cut_off(wire, name), wire.turn("", [emit("Paris")])) as (model, server):
+        outcome = await monitor.Supervisor(model, tools=[delete], outputs={"city": str}).run("Clean up.")
+    assert not done
+    assert (outcome.reason, outcome.emitted) == (Reason.GOAL, {"city": "Paris"}), outcome
+    assert "was cut off while its arguments were being written" in str(server.requests[1].body)
+
+
+def only(wire: Wire) -> list[tuple[str, list[Any]]]:
+    """Answers in which there is neither text nor a call, and yet something: their kind, and their
+    events.
+    """
+    image = {"inlineData": {"mimeType": "image/png", "data": "aW1hZ2U="}}
+    code = {"executableCode": {"code": "1", "language": "PYTHON"}}
+    approval = {
+        "id": "mcpr_1",
+        "type": "mcp_approval_request",
+        "name": "pay",
+        "arguments": "{}",
+        "server_label": "bank",
+    }
+    picture = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": "aW1hZ2U="}
+    match wire.name:
+        case "google":
+            sent = [
+                ("image/png", image),
+                ("audio/wav", {"inlineData": {"mimeType": "audio/wav", "data": "YQ=="}}),
+                ("executable_code", code),
+            ]
+            return [(kind, [gemini_steps.chunk([part]), gemini_steps.finish()]) for kind, part in sent]
+        case "anthropic":
+            blocks = [{"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}]
+            return [
+                (str(one["type"]), [anthropic_steps.start(), *anthropic_steps.whole(one), *anthropic_steps.finish()])
+                for one in blocks
+            ]
+        case "openai":
+            audio = {"audio": {"id": "audio_1", "data": "YQ==", "transcript": ""}}
+            pictures = {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aW1hZ2U="}}]}
+            return [(next(iter(one)), [openai_steps.chunk(one), openai_steps.finish()]) for one in (audio, pictures)]
+    done = [
+        (item["type"], {"type": "response.output_item.done", "output_index": 0, "item": item})
+        for item in (approval, picture)
+    ]
+    return [(kind, [openai_steps.response_created(), one, openai_steps.response_finish()]) for kind, one in done]
+
+
+@sdk_test
+@on_every_wire
+async def test_an_answer_without_text_is_not_empty_and_not_asked_for_again(wire: Wire):
+    for kind, script in only(wire):
+        async with served(wire, script) as (model, server):
+            async with monitor.Supervisor(model).stream("Draw a cat.") as run:
+                turns = [event.turn async for event in run if isinstance(event, monitor.events.TurnEnded)]
+            assert len(server.requests) == 1, kind
+        assert run.outcome.reason is Reason.GOAL, run.outcome
+        assert [turn.gave for turn in turns] == [(kind,)]
+
+
+@sdk_test
+@on_every_wire
+async def test_an_answer_in_which_nothing_came_is_asked_for_again(wire: Wire):
+    async with served(wire, wire.turn(""), wire.turn("Paris.")) as (model, server):
+        outcome = await monitor.Supervisor(model).run("Which city?")
+        assert len(server.requests) == 2
+    assert (outcome.reason, outcome.text) == (Reason.GOAL, "Paris."), outcome

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import ConfigError, Media, Text
+from monitor._util.signatures import CUSTOM, mark
+from monitor.adapters import to_form
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context import Form, RawMessage, Unread, read, repair, validate
 from monitor.errors import AdapterError
@@ -134,7 +136,16 @@ def test_calls_of_the_old_kind_and_of_custom_tools():
         "role": "assistant",
         "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "patch", "input": "*"}}],
     }
-    assert parts("openai-chat", custom) == (ToolCall("1", "patch", {"input": "*"}),)
+    assert parts("openai-chat", custom) == (
+        Reasoning("", mark({"call": CUSTOM})),
+        ToolCall("1", "patch", {"input": "*"}),
+    )
+    ask = {"role": "user", "content": "Patch."}
+    answer = {"role": "tool", "tool_call_id": "1", "content": "done"}
+    messages, _ = repair(read("openai-chat", [ask, custom, answer]), form="openai-chat")
+    sent = to_form("openai-chat", messages)
+    assert sent[1]["tool_calls"] == custom["tool_calls"]
+    assert validate("openai-chat", sent) == []
 
 
 def test_items_of_a_response_become_one_turn():
@@ -181,7 +192,7 @@ def test_items_of_a_response_become_one_turn():
                 "tool_use_id": "1",
                 "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}],
             },
-            (ToolResult("1", "", ""), Media("image/png", PIXEL)),
+            (ToolResult("1", "", "", media=(Media("image/png", PIXEL),)),),
         ),
         (
             {"type": "document", "title": "t", "source": {"type": "text", "data": "Hi"}},

@@ -308,3 +308,37 @@ async def test_a_history_in_a_providers_words_is_shortened_in_the_same_words(for
         form, shorter, window=20_000, reason="manual"
     )
     assert "The first wish." in json.dumps(again[:2])
+
+
+HEADS: list[tuple[Form, list[dict[str, Any]]]] = [
+    ("openai-chat", [{"role": "system", "content": "Be brief."}]),
+    ("openai-chat", [{"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}]),
+    ("openai-chat", [{"role": "developer", "content": "Be brief."}, {"role": "system", "content": "In French."}]),
+    ("openai-responses", [{"type": "message", "role": "developer", "content": "Be brief."}]),
+    (
+        "openai-responses",
+        [{"type": "message", "role": "system", "content": [{"type": "input_text", "text": "Be brief."}]}],
+    ),
+    ("anthropic", [{"role": "system", "content": "Be brief."}]),
+    (
+        "anthropic",
+        [
+            {
+                "role": "system",
+                "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+            }
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "head"), HEADS)
+async def test_what_the_developer_said_first_stays_there_as_it_stood(form: Form, head: list[dict[str, Any]]):
+    history = [*head, *to_form(form, [user("The first wish."), *talk(40)[1:]])]
+    shorter, _ = await Compaction(steps=()).shorten(form, history, window=20_000)
+    assert shorter[: len(head)] == head
+    assert all(one.get("role") not in ("system", "developer") for one in shorter[len(head) :])
+    again, _ = await Compaction(steps=(), summarizer=Extractive()).shorten(
+        form, shorter, window=20_000, reason="manual"
+    )
+    assert again[: len(head)] == head

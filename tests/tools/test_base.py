@@ -10,6 +10,7 @@ import pytest
 from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors import UnknownTool
 from monitor.errors import ToolError
+from monitor.messages import CUT_OFF
 from monitor.tools import ToolContext, as_tools, carry_out, carry_out_all, tool
 
 pytestmark = pytest.mark.anyio
@@ -85,9 +86,20 @@ async def test_what_a_tool_does_to_its_arguments_does_not_change_the_call():
     assert this_call.arguments == {"given": {"list": []}}
 
 
-@pytest.mark.parametrize("nothing", ["", "  ", None, {}])
-async def test_a_call_without_arguments_may_say_nothing_at_all(nothing: Any):
+@pytest.mark.parametrize("nothing", [None, {}])
+async def test_a_call_may_have_no_arguments(nothing: Any):
     assert not (await carry_out(ToolCall("c1", "it", nothing), as_tools([tool(name="it")(lambda: 1)]))).is_error
+
+
+@pytest.mark.parametrize("text", ["", "  ", "{}", '{"q": 1}'])
+async def test_a_call_that_was_cut_off_is_not_carried_out(text: str):
+    done: list[int] = []
+
+    def it(q: int = 0) -> None:
+        done.append(q)
+
+    assert await carry_out(ToolCall("c1", "it", text), as_tools([it])) == error(CUT_OFF)
+    assert not done
 
 
 # --- calls that are wrong

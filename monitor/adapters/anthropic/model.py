@@ -17,7 +17,7 @@ from anyio.lowlevel import RunVar
 
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
-from monitor._util.signatures import REDACTED, read_mark
+from monitor._util.signatures import REDACTED, goes_to, read_mark
 from monitor.adapters.anthropic.stream import AnthropicAdapter
 from monitor.adapters.base import AdapterFactory
 from monitor.adapters.requests import Opening, suggested, valid, valid_data
@@ -82,7 +82,7 @@ class AnthropicModel:
         Raises `ConfigError` for settings that `messages.create` does not have, and for a request
         that says nothing.
         """
-        parameters = to_parameters(request)
+        parameters = to_parameters(request, model=self._model)
         if not parameters["messages"]:
             raise ConfigError("the request has no messages, or only empty ones")
         known = self._known["betas" in parameters]
@@ -161,7 +161,7 @@ def _client_from_environment() -> AsyncAnthropic:
 # --- the request
 
 
-def to_parameters(request: ModelRequest) -> dict[str, Any]:
+def to_parameters(request: ModelRequest, *, model: str | None = None) -> dict[str, Any]:
     """Messages, instructions, tools, tool choice and settings as arguments of `messages.create`.
 
     The setting `tools` (server-side ones) is added to what the request says; `tool_choice` may say
@@ -176,7 +176,7 @@ def to_parameters(request: ModelRequest) -> dict[str, Any]:
     thinking = request.settings.get("thinking")
     mode = thinking.get("type") if isinstance(thinking, Mapping) else None
     parameters: dict[str, Any] = {"max_tokens": MAX_TOKENS + _thinking_budget(thinking), **request.settings}
-    parameters["messages"] = to_messages(request.messages, thinking=mode != "disabled")
+    parameters["messages"] = to_messages(request.messages, thinking=mode != "disabled", model=model)
     if request.instructions:
         parameters["system"] = valid(request.instructions)
     choice, tools = request.tool_choice, [*map(_declared, request.tools), *(parameters.get("tools") or ())]
@@ -229,7 +229,9 @@ def _declared(tool: ToolSpec) -> dict[str, Any]:
 # --- the history
 
 
-def to_messages(messages: Iterable[Message], *, thinking: bool = True) -> list[dict[str, Any]]:
+def to_messages(
+    messages: Iterable[Message], *, thinking: bool = True, model: str | None = None
+) -> list[dict[str, Any]]:
     """A neutral history as messages that the service takes.
 
     The results of a turn follow it in call order, at the head of one user message. A call without a
@@ -239,8 +241,8 @@ def to_messages(messages: Iterable[Message], *, thinking: bool = True) -> list[d
     twice, is replaced by one that the service takes.
 
     Thinking goes back as it came, in its place and with its signature. Left away is what the
-    service refuses: thinking without a signature, thinking with nothing after it, and all of it
-    where `thinking` is off.
+    service refuses: thinking without a signature, thinking with nothing after it, what another
+    provider or another Claude than `model` has signed, and all of it where `thinking` is off.
 
     Raises `ConfigError` for media that are no image, PDF or text, or have neither data nor address.
     """
@@ -251,7 +253,7 @@ def to_messages(messages: Iterable[Message], *, thinking: bool = True) -> list[d
             case UserMessage(content=content):
                 _add(said, "user", [block for one in content if (block := _shown(one)) is not None])
             case AssistantMessage():
-                blocks, results = _turn(message, ids, thinking=thinking)
+                blocks, results = _turn(message, ids, thinking=thinking, model=model)
                 _add(said, "assistant", blocks)
                 _add(said, "user", results)
     return said
@@ -295,6 +297,16 @@ def _media(media: Media) -> dict[str, Any]:
     )
 
 
+def _media_or_why(media: Media) -> dict[str, Any]:
+    """What a tool showed. That the service does not take it is no reason for the request to
+    fail.
+    """
+    try:
+        return _media(media)
+    except ConfigError as error:
+        return {"type": "text", "text": valid(f"(It cannot be shown: {error})")}
+
+
 def _source(media: Media) -> dict[str, Any]:
     """`uri` may also be the id of an uploaded file."""
     if media.data is not None:
@@ -312,7 +324,7 @@ def _bytes(media: Media) -> bytes:
 
 
 def _turn(
-    message: AssistantMessage, ids: set[str], *, thinking: bool
+    message: AssistantMessage, ids: set[str], *, thinking: bool, model: str | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What the model said, and what its calls were answered."""
     blocks: list[dict[str, Any]] = []
@@ -322,12 +334,12 @@ def _turn(
         match piece:
             case Text(text=words):
                 blocks += [block] if (block := _text(words)) is not None else []
-            case Reasoning() if thinking:
+            case Reasoning() if thinking and goes_to(piece.origin, "anthropic", model):
                 blocks += [block] if (block := _thinking(piece)) is not None else []
             case ToolCall():
                 call_id = _fresh_id(piece.id, ids)
                 arguments = valid_data(to_plain(piece.arguments)) if isinstance(piece.arguments, Mapping) else {}
-                blocks.append({"type": "tool_use", "id": call_id, "name": piece.name, "input": arguments})
+                blocks.append({"type": "tool_use", "id": call_id, "name": valid(piece.name), "input": arguments})
                 at = next((at for at, result in enumerate(results) if result.id == piece.id), None)
                 answers.append(_answer(call_id, piece, None if at is None else results.pop(at)))
     while blocks and blocks[-1]["type"] in _THINKING:
@@ -342,8 +354,8 @@ def _thinking(piece: Reasoning) -> dict[str, Any] | None:
     if not piece.signature or read_mark(piece.signature) is not None:  # another service's, which this one refuses
         return None
     if piece.signature.startswith(REDACTED):
-        return {"type": "redacted_thinking", "data": piece.signature.removeprefix(REDACTED)}
-    return {"type": "thinking", "thinking": piece.text, "signature": piece.signature}
+        return {"type": "redacted_thinking", "data": valid(piece.signature.removeprefix(REDACTED))}
+    return {"type": "thinking", "thinking": valid(piece.text), "signature": valid(piece.signature)}
 
 
 def _answer(call_id: str, call: ToolCall, result: ToolResult | None) -> dict[str, Any]:
@@ -358,6 +370,10 @@ def _answer(call_id: str, call: ToolCall, result: ToolResult | None) -> dict[str
         answer["content"] = valid(result.text)
     elif result.is_error:
         answer["content"] = "It failed without a word."
+    if result.media and not result.is_error:  # of an error the service takes text only
+        blocks = [*([block] if (block := _text(result.text)) is not None else []), *map(_media_or_why, result.media)]
+        only_text = all(block["type"] == "text" for block in blocks)
+        answer["content"] = "\n".join(block["text"] for block in blocks) if only_text else blocks
     return answer | ({"is_error": True} if result.is_error else {})
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from monitor._util.signatures import REDACTED
+from monitor._util.signatures import REDACTED, origin
 from monitor.adapters.anthropic.errors import classify, reported
 from monitor.adapters.base import ReportedFailure
 from monitor.adapters.behind import closable, held_behind
@@ -59,6 +59,7 @@ _COUNTS: Final = (
 )
 
 _NOTHING_USED: Final = UsageReport(0, 0, 0, 0, 0)
+_FIELDS: Final = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens", "total_tokens")
 
 _RETRIED: Final = (
     "another message began before the first had ended: whoever is between here and the service asked again"
@@ -92,14 +93,17 @@ class AnthropicAdapter:
     the data.
 
     A call comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`;
-    or only as that, where the service sends it in one piece. One that is cut off (the output limit,
-    the end of the stream) becomes a `ToolCall` whose `arguments` is the text so far, a `str`: half
-    a call must not look like a whole one.
+    or only as that, where the service sends it in one piece. It is whole when its block is closed,
+    or the message ends as a whole one. One that is cut off (the output limit, the end of the
+    stream) becomes a `ToolCall` whose `arguments` is the text so far, a `str`, whatever that text
+    says: half a call must not look like a whole one.
 
     `TurnFinished` is given for `message_stop`; a stream that ends without one was truncated. A
     message that begins before the last one has ended is the same answer, begun again
-    (`StreamRetried`). One that begins after that goes on with the turn, and counts in `requests`;
-    it gives another `TurnFinished` only if it ends in another way.
+    (`StreamRetried`); where it says what the last one said, the event came twice, and its tokens
+    count once. One that begins after that goes on with the turn, and counts in `requests`; it gives
+    another `TurnFinished` only if it ends in another way, and `broke_off` says that it has not
+    ended.
     """
 
     def __init__(self, stream: int = 0) -> None:
@@ -110,9 +114,15 @@ class AnthropicAdapter:
         """
         self.requests = 1
         """Messages that were completed or begun anew in this stream."""
+        self.gave: list[str] = []
+        """What came besides text, thinking and calls: the types of its blocks."""
         self._stream = stream
         self._made_ids = 0
         self._in_message = False
+        self._opening: tuple[Any, ...] = ()
+        """What the start of the running message said of it."""
+        self._said = False
+        """Something came since the last report of usage."""
         self._finished: FinishReason | None = None
         """How the last message of the stream ended."""
         self._calls: dict[int, _OpenCall | None] = {}
@@ -120,9 +130,12 @@ class AnthropicAdapter:
         self._thinking: str | None = None
         """The piece of thinking that is held back."""
         self._signature: str | None = None
+        self._origin = origin("anthropic", None)
         self._counts: dict[str, int] = {}
         self._before = _NOTHING_USED
         """What earlier messages of the stream have used."""
+        self._void = _NOTHING_USED
+        """What was reported of the running message before it began again: it is counted already."""
         self._stop: tuple[str, str | None] | None = None
 
     def plain_text(self, item: object) -> str | None:
@@ -138,6 +151,7 @@ class AnthropicAdapter:
                 delta = fields["delta"].__dict__
                 words = delta["text"]
                 if type(words) is str and words and delta["type"] == "text_delta":
+                    self._said = True
                     return words
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
@@ -160,6 +174,13 @@ class AnthropicAdapter:
         except Exception as error:
             raise AdapterError(f"{_name(item)} is no readable event of a message: {error!r}") from error
 
+    @property
+    def broke_off(self) -> bool:
+        """A message has begun after the last `TurnFinished`, and has not ended: the stream was
+        truncated all the same.
+        """
+        return self._in_message and self._finished is not None
+
     def finish(self) -> Sequence[Chunk]:
         """Thinking that was held back, and a call that the end of the stream cut off; see the
         class.
@@ -179,6 +200,11 @@ class AnthropicAdapter:
         return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
+        for chunk in self._chunks_of(item):
+            self._said = not isinstance(chunk, UsageReport)
+            yield chunk
+
+    def _chunks_of(self, item: object) -> Iterator[Chunk]:
         if isinstance(item, str):  # of `text_stream`, which says nothing but text
             self.needs_finish = False
             yield from [TextDelta(item)] if item else []
@@ -207,13 +233,21 @@ class AnthropicAdapter:
         """It may bring content and even its stop reason at once, where the service has not asked
         the model.
         """
+        opening = _opening(message)
         if self._in_message:
+            again = opening[0] is not None and opening == self._opening
+            if again and not self._calls:
+                return
+            self._before = _NOTHING_USED
+            void = self._sum() if again else _NOTHING_USED
             self._forget()
+            self._void = void
             yield StreamRetried(_RETRIED)
         elif self._finished is not None:
-            self._before, self._counts = self._total(), {}
+            self._before, self._counts = self._sum(), {}
             self.requests += 1
-        self._in_message = True
+        self._in_message, self._opening = True, opening
+        self._origin = origin("anthropic", getattr(message, "model", None))
         yield from self._usage(getattr(message, "usage", None))
         for index, block in enumerate(_listed(message, "content")):
             yield from self._begin_block(index, block)
@@ -223,12 +257,14 @@ class AnthropicAdapter:
     def _forget(self) -> None:
         """What came so far is void."""
         self._calls, self._thinking, self._signature = {}, None, None
-        self._counts, self._before = {}, _NOTHING_USED
+        self._counts, self._before, self._void = {}, _NOTHING_USED, _NOTHING_USED
         self._stop = self._finished = None
+        self.gave.clear()
 
     def _message_delta(self, item: object) -> Iterator[Chunk]:
-        yield from self._usage(getattr(item, "usage", None))
+        """Its usage is that of the calls that it ends as well."""
         yield from self._stop_reason(_part(item, "delta"))
+        yield from self._usage(getattr(item, "usage", None), last=self._stop is not None)
 
     def _stop_reason(self, holder: object) -> Iterator[Chunk]:
         """The stop reason is known: what is open, is over."""
@@ -250,21 +286,28 @@ class AnthropicAdapter:
         if self._finished is not before:
             yield TurnFinished(self._finished, f"{word}: {said}" if said else word)
 
-    def _usage(self, usage: object) -> Iterator[Chunk]:
+    def _usage(self, usage: object, *, last: bool = False) -> Iterator[Chunk]:
         """The running totals if they grew. Later events may lack a field that earlier ones had, so
         fields are merged.
+
+        `last`: they are of the whole message, so they are told even if they are the same as before,
+        where something has come since.
         """
         details = getattr(usage, "output_tokens_details", None)
         grew = False
         for name in _COUNTS:
             count = getattr(details if name == "thinking_tokens" else usage, name, None)
-            if type(count) is int and count >= 0 and count > self._counts.get(name, -1):
-                self._counts[name] = count
-                grew = True
+            if type(count) is int and count >= 0 and (last or count > self._counts.get(name, -1)):
+                grew = grew or self._said or count > self._counts.get(name, -1)
+                self._counts[name] = max(count, self._counts.get(name, -1))
         if grew:
+            self._said = False
             yield self._total()
 
     def _total(self) -> UsageReport:
+        return self._sum() if self._void is _NOTHING_USED else _minus(self._sum(), self._void)
+
+    def _sum(self) -> UsageReport:
         counts, before = self._counts, self._before
         read = [counts[name] for name in _COUNTS[:3] if name in counts]
         output, cached, thinking = (
@@ -294,9 +337,11 @@ class AnthropicAdapter:
                 self._thinking = _text(block, "thinking") or None
                 self._signature = _text(block, "signature") or None
             case "redacted_thinking":
-                yield ReasoningDelta("", REDACTED + _text(block, "data"))
+                yield ReasoningDelta("", REDACTED + _text(block, "data"), self._origin)
             case "tool_use":
                 yield from self._begin_call(index, block)
+            case str() as kind if kind not in self.gave:
+                self.gave.append(kind)
 
     def _begin_call(self, index: int, block: object) -> Iterator[Chunk]:
         name, call_id, given = _word(block, "name"), _word(block, "id"), getattr(block, "input", None)
@@ -318,7 +363,7 @@ class AnthropicAdapter:
             case "thinking_delta":
                 words = _text(delta, "thinking")
                 if words:
-                    yield from [ReasoningDelta(self._thinking)] if self._thinking else []
+                    yield from [ReasoningDelta(self._thinking, origin=self._origin)] if self._thinking else []
                     self._thinking = words
             case "signature_delta":
                 self._signature = _text(delta, "signature") or None
@@ -348,7 +393,7 @@ class AnthropicAdapter:
         words, signature = self._thinking, self._signature
         self._thinking = self._signature = None
         if words or signature:
-            yield ReasoningDelta(words or "", signature)
+            yield ReasoningDelta(words or "", signature, self._origin)
 
     def _end_calls(self, *, cut_off: bool, only_stopped: bool = False) -> Iterator[Chunk]:
         for index, call in self._calls.items():
@@ -358,14 +403,21 @@ class AnthropicAdapter:
 
 
 def _complete(call: _OpenCall, *, cut_off: bool) -> Iterator[Chunk]:
-    """JSON that is cut off is no JSON, so only a call that has no arguments at all must be told."""
+    """The service closes a block that the output limit cut off as well: then its JSON is not whole,
+    or there is none.
+    """
     text = "".join(call.pieces)
-    if text:
+    if cut_off:
+        yield ToolCall(
+            call.id,
+            call.name,
+            text or (json.dumps(dict(call.given), ensure_ascii=False) if call.given else ""),
+            call.raw,
+        )
+    elif text:
         yield ToolCall(call.id, call.name, _object_or_text(text), call.raw)
     elif call.given:
         yield ToolCall(call.id, call.name, dict(call.given), call.raw)
-    elif cut_off:
-        yield ToolCall(call.id, call.name, "", call.raw)
     else:
         yield ToolCallDelta(call.id, None, "{}")
         yield ToolCall(call.id, call.name, {}, call.raw)
@@ -384,7 +436,20 @@ def _plus(before: int | None, count: int | None) -> int | None:
     return count if not before else before + (count or 0)
 
 
+def _minus(total: UsageReport, void: UsageReport) -> UsageReport:
+    counts = {name: (getattr(total, name), getattr(void, name) or 0) for name in _FIELDS}
+    return UsageReport(
+        **{name: None if count is None else max(0, count - less) for name, (count, less) in counts.items()}
+    )
+
+
 # --- reading the SDK's objects
+
+
+def _opening(message: object) -> tuple[Any, ...]:
+    """By what a message is known that is begun twice."""
+    usage = getattr(message, "usage", None)
+    return _word(message, "id"), *(getattr(usage, name, None) for name in _COUNTS)
 
 
 def _stream_of(held: object) -> object:

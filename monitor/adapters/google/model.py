@@ -6,6 +6,7 @@ SDK and send nothing. `GoogleModel` makes the call.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from functools import partial
@@ -15,6 +16,7 @@ from anyio.lowlevel import RunVar
 from pydantic import ValidationError
 
 from monitor._util.codec import to_plain
+from monitor._util.signatures import goes_to
 from monitor.adapters.base import AdapterFactory
 from monitor.adapters.google.stream import GoogleAdapter
 from monitor.adapters.requests import Opening, suggested, valid, valid_data
@@ -70,7 +72,7 @@ class GoogleModel:
         Raises `ConfigError` for settings that `GenerateContentConfig` does not have or take, and
         for a request that says nothing.
         """
-        contents = to_contents(request.messages)
+        contents = to_contents(request.messages, model=self._model)
         if not contents:
             raise ConfigError("the request has no messages, or only empty ones")
         return Opening(partial(self._open, contents, self._config(request)))
@@ -192,7 +194,7 @@ def _tool_config(given: object, choice: ToolChoice) -> dict[str, Any]:
 # --- the history
 
 
-def to_contents(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def to_contents(messages: Iterable[Message], *, model: str | None = None) -> list[dict[str, Any]]:
     """A neutral history as google contents that the service takes.
 
     The results of a turn follow it in call order as one user content. A call without a result is
@@ -201,8 +203,10 @@ def to_contents(messages: Iterable[Message]) -> list[dict[str, Any]]:
     half of a surrogate pair becomes U+FFFD.
 
     `Reasoning("", signature)` signs the part that follows it, or an empty text where nothing
-    follows. A signature that is not base64 is not Gemini's and is left away. Raises `ConfigError`
-    for media without data or address.
+    follows, or only `Reasoning("", "")`. Left away is what another provider thought and signed, and
+    a signature that is not base64. `model`: who is asked.
+
+    Raises `ConfigError` for media without data or address.
     """
     contents: list[dict[str, Any]] = []
     for message in messages:
@@ -214,8 +218,8 @@ def to_contents(messages: Iterable[Message]) -> list[dict[str, Any]]:
                     [_media(one) if isinstance(one, Media) else {"text": valid(one.text)} for one in _full(message)],
                 )
             case AssistantMessage():
-                _add(contents, "model", _said(message))
-                _add(contents, "user", _answered(message))
+                _add(contents, "model", _said(message, model))
+                _add(contents, "user", _answered(message, model))
     return contents
 
 
@@ -243,12 +247,14 @@ def _media(media: Media) -> dict[str, Any]:
     return {"file_data": {"mime_type": media.mime_type, "file_uri": media.uri}}
 
 
-def _said(message: AssistantMessage) -> list[dict[str, Any]]:
+def _said(message: AssistantMessage, model: str | None) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     signature: bytes | None = None
     for piece in message.content:
+        if isinstance(piece, Reasoning) and not goes_to(piece.origin, "google", model):
+            continue
         own = _signature(piece.signature) if isinstance(piece, Reasoning) else None
-        if own is not None:
+        if own is not None or (isinstance(piece, Reasoning) and piece.signature == ""):
             parts += _signs_nothing(signature)
             signature = own
         part = _part(piece)
@@ -280,21 +286,33 @@ def _part(piece: Text | Reasoning | ToolCall) -> dict[str, Any] | None:
             return {"text": valid(text), "thought": True}
         case ToolCall(id=id_, name=name, arguments=arguments):
             args = valid_data(to_plain(arguments)) if isinstance(arguments, Mapping) else {}
-            return {"function_call": {"id": id_, "name": name, "args": args}}
+            return {"function_call": {"id": valid(id_), "name": valid(name), "args": args}}
     return None
 
 
-def _answered(message: AssistantMessage) -> list[dict[str, Any]]:
+_NESTED: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
+"""Models that take media as part of a function's response. Others take it beside the responses."""
+
+
+def _answered(message: AssistantMessage, model: str | None) -> list[dict[str, Any]]:
     results = list(message.results)
-    parts = []
+    parts: list[dict[str, Any]] = []
+    beside: list[dict[str, Any]] = []
     for call in message.content:
         if not isinstance(call, ToolCall):
             continue
         at = next((at for at, result in enumerate(results) if result.id == call.id), None)
+        media: list[dict[str, Any]] = []
         if at is None:
             response = {"error": NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}
         else:
             result = results.pop(at)
             response = {"error" if result.is_error else "output": valid(result.text)}
-        parts.append({"function_response": {"id": call.id, "name": call.name, "response": response}})
-    return parts
+            media = [_media(one) for one in result.media]
+        answer: dict[str, Any] = {"id": valid(call.id), "name": valid(call.name), "response": response}
+        if media and _NESTED.search(model or "") and all("inline_data" in one for one in media):
+            answer["parts"] = media
+        else:
+            beside += media
+        parts.append({"function_response": answer})
+    return parts + beside

@@ -19,6 +19,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from monitor._util.signatures import origin
 from monitor.adapters.behind import closable, held_behind
 from monitor.adapters.errors import attribute
 from monitor.adapters.google.calls import StreamedCall
@@ -69,9 +70,9 @@ class GoogleAdapter:
     A signature comes as a `ReasoningDelta` just before the text or call that it belongs to, with
     the thought where it belongs to one. A call whose arguments are streamed comes as
     `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`. One that is cut
-    off in the middle (the stream ends, or the turn ends for a reason other than STOP) becomes a
-    `ToolCall` whose `arguments` is the text so far, a `str`: half a call must not look like a whole
-    one.
+    off (the stream ends, or the turn ends for a reason other than STOP, or what was announced never
+    came) becomes a `ToolCall` whose `arguments` is the text so far, a `str`: half a call must not
+    look like a whole one.
     """
 
     def __init__(self, stream: int = 0) -> None:
@@ -81,6 +82,10 @@ class GoogleAdapter:
         """Requests that the stream is known to be made of: 1, and one more for each continuation
         that changed the response id.
         """
+        self.gave: list[str] = []
+        """What came besides text, thinking and calls: media by their type, all else by the name of
+        its field.
+        """
         self._stream = stream
         self._calls = 0
         self._pending: StreamedCall | None = None
@@ -88,6 +93,13 @@ class GoogleAdapter:
         self._finished: str | None = None
         self._checkpointed = False
         self._response_id: object = None
+        self._origin = origin("google", None)
+        self._said = False
+        """Something came since the last report of usage."""
+        self._signed_nothing = False
+        """The last part was an empty text with a signature, which must not pass for that of the
+        next part.
+        """
         self._plain_id: object = _NOBODY
         """The response whose plain text needs no second look: none before its first chunk and after
         its finish.
@@ -117,7 +129,9 @@ class GoogleAdapter:
                 and values["function_call"] is None
                 and candidate["continuation_token"] is None
                 and not candidate["index"]
+                and not self._signed_nothing
             ):
+                self._said = True
                 return words
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
@@ -159,6 +173,11 @@ class GoogleAdapter:
         return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
+        for chunk in self._chunks_of(item):
+            self._said = not isinstance(chunk, UsageReport)
+            yield chunk
+
+    def _chunks_of(self, item: object) -> Iterator[Chunk]:
         if not hasattr(item, "candidates"):
             raise AdapterError(f"expected a GenerateContentResponse of google-genai, not {_name(item)}")
         candidate = _first_candidate(_listed(item, "candidates"))
@@ -168,13 +187,19 @@ class GoogleAdapter:
             else [part for part in _listed(getattr(candidate, "content", None), "parts") if part is not None]
         )
         self._look_for_hidden_requests(item, candidate, parts)
+        if getattr(item, "model_version", None) is not None:
+            self._origin = origin("google", getattr(item, "model_version", None))
         for part in parts:
             yield from self._part(part)
+        finished = self._finish_reason(item, candidate)
+        if finished is not None:
+            yield from self._end_call(cut_off=finished.finish_reason is not FinishReason.DONE or self._says_nothing)
         metadata = getattr(item, "usage_metadata", None)
-        report = self._usage({field: getattr(metadata, field, None) for field in _COUNTS})
+        report = self._usage({field: getattr(metadata, field, None) for field in _COUNTS}, last=finished is not None)
         if report is not None:
             yield report
-        yield from self._finish_reason(item, candidate)
+        if finished is not None:
+            yield finished
 
     def _look_for_hidden_requests(self, item: object, candidate: object, parts: Sequence[object]) -> None:
         response_id = getattr(item, "response_id", None)
@@ -195,15 +220,22 @@ class GoogleAdapter:
         if words is not None and not isinstance(words, str):
             raise AdapterError(f"the text of a part is {_name(words)}, not str")
         signature = _signature(getattr(part, "thought_signature", None))
-        if getattr(part, "thought", None) is True:
+        function = getattr(part, "function_call", None)
+        thought = getattr(part, "thought", None) is True
+        if words is None and function is None and not thought:  # neither it nor its signature goes into a history
+            self.gave += (kind for kind in _kinds(part) if kind not in self.gave)
+            return
+        if self._signed_nothing and signature is None:
+            yield ReasoningDelta("", "")
+        self._signed_nothing = signature is not None and function is None and not words and not thought
+        if thought:
             if words or signature is not None:
-                yield ReasoningDelta(words or "", signature)
+                yield ReasoningDelta(words or "", signature, self._origin)
         else:
             if signature is not None:
-                yield ReasoningDelta("", signature)
+                yield ReasoningDelta("", signature, self._origin)
             if words:
                 yield TextDelta(words)
-        function = getattr(part, "function_call", None)
         if function is not None:
             yield from self._function_call(function)
 
@@ -214,7 +246,7 @@ class GoogleAdapter:
         if arguments is not None and not isinstance(arguments, Mapping):
             raise AdapterError(f"the args of a function call are {_name(arguments)}, not a dict")
         if name and not (self._pending and id_ and id_ == self._pending.id):
-            yield from self._end_call(cut_off=False)
+            yield from self._end_call(cut_off=self._says_nothing)
             call_id = id_ or f"call_{self._stream}_{self._calls}"
             self._calls += 1
             if not more and not pieces:
@@ -242,21 +274,27 @@ class GoogleAdapter:
         yield ToolCallDelta(pending.id, None, pending.closing())
         yield ToolCall(pending.id, pending.name, arguments, pending.raw)
 
-    def _usage(self, metadata: Mapping[str, object]) -> UsageReport | None:
+    @property
+    def _says_nothing(self) -> bool:
+        """The pending call announced arguments, and none came. Some recorded calls lack their end,
+        but none of them lacks everything.
+        """
+        return self._pending is not None and not self._pending.text
+
+    def _usage(self, metadata: Mapping[str, object], *, last: bool) -> UsageReport | None:
         """The running totals if they grew. Later chunks may lack a field that earlier ones had, so
         fields are merged.
+
+        `last`: they are of the whole answer, so they are told even if they are the same as before,
+        where something has come since.
         """
         grew = False
         counts = self._counts
         for index, count in enumerate([metadata[field] for field in _COUNTS]):
-            if (
-                count is not None
-                and type(count) is int
-                and count >= 0
-                and ((known := counts[index]) is None or count > known)
-            ):
-                counts[index] = count
-                grew = True
+            if count is not None and type(count) is int and count >= 0:
+                known = counts[index]
+                counts[index] = count if known is None else max(count, known)
+                grew = grew or counts[index] != known or (last and self._said)
         if not grew:
             return None
         prompt, tool_use, candidates, thoughts, cached, total = counts
@@ -268,7 +306,7 @@ class GoogleAdapter:
             total_tokens=total,
         )
 
-    def _finish_reason(self, item: object, candidate: object) -> Iterator[Chunk]:
+    def _finish_reason(self, item: object, candidate: object) -> TurnFinished | None:
         """Once, or once more where a later chunk says another word."""
         if candidate is None:
             feedback = getattr(item, "prompt_feedback", None)
@@ -278,10 +316,9 @@ class GoogleAdapter:
             word, said = _word(getattr(candidate, "finish_reason", None)), getattr(candidate, "finish_message", None)
             finish_reason = _FINISH_CLASSES.get(word or "", FinishReason.BLOCKED)
         if word in {None, _NOT_FINISHED, self._finished}:
-            return
-        yield from self._end_call(cut_off=finish_reason is not FinishReason.DONE)
+            return None
         self._finished, self._plain_id = word, _NOBODY
-        yield TurnFinished(finish_reason, f"{word}: {said}" if said and isinstance(said, str) else word)
+        return TurnFinished(finish_reason, f"{word}: {said}" if said and isinstance(said, str) else word)
 
 
 _NOBODY: Final = object()
@@ -312,6 +349,17 @@ def _first_candidate(candidates: Sequence[Any]) -> object:
 
 def _says_something(part: object) -> bool:
     return bool(getattr(part, "text", None) or getattr(part, "function_call", None))
+
+
+_BESIDES: Final = ("inline_data", "file_data", "executable_code", "code_execution_result", "tool_call", "tool_response")
+
+
+def _kinds(part: object) -> Iterator[str]:
+    for name in _BESIDES:
+        held = getattr(part, name, None)
+        if held is not None:
+            mime_type = getattr(held, "mime_type", None)
+            yield mime_type if isinstance(mime_type, str) and mime_type else name
 
 
 def _optional_str(holder: object, attribute: str) -> str | None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from monitor._util.signatures import mark
+from monitor._util.signatures import CUSTOM, mark, origin
 from monitor.adapters.base import ReportedFailure
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, list_at, name_of, text_at
@@ -48,32 +48,43 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 """Where compatible servers put the thinking; some say it in both places."""
 
 
+_BESIDES: Final = ("audio", "images")
+"""Other things that a model may answer with; images are OpenRouter's."""
+
+
 class ChatReader:
     """Reads one stream. Only the first choice is read.
 
-    A call is complete when the turn is finished, since fragments may interleave. One whose text is
-    no JSON object by then, or by the end of the stream, has that text as its arguments.
+    A call is told when the turn is finished, since fragments may interleave. Of a turn that is done
+    all are complete; of one that was cut off, those behind which another one begins, if they say a
+    whole object. Any other call has its text as its arguments.
     """
 
     def __init__(self, stream: int) -> None:
         self.heard = False
         """Visible text has come."""
+        self.tokens = Tokens()
+        self.gave: list[str] = []
         self._stream = stream
         self._calls: list[PendingCall] = []
         self._at: dict[int, PendingCall] = {}
         self._made = 0
-        self._tokens = Tokens()
+        self._origin = origin("openai", None)
         self._refused = False
         self._finished = False
 
     def read(self, chunk: object) -> Iterator[Chunk]:
         """The chunks of one SDK object, in order."""
+        if get(chunk, "model"):
+            self._origin = origin("openai", get(chunk, "model"))
         choice = next((one for one in list_at(chunk, "choices") if one is not None and not get(one, "index")), None)
         if choice is not None:
-            yield from self._delta(get(choice, "delta"))
-        for holder in (chunk, choice, get(chunk, "x_groq")):
-            yield from self._usage(get(holder, "usage"))
+            for one in self._delta(get(choice, "delta")):
+                self.tokens.said = True
+                yield one
         word = None if choice is None else text_at(choice, "finish_reason")
+        for holder in (chunk, choice, get(chunk, "x_groq")):
+            yield from self._usage(get(holder, "usage"), last=self._finished or word is not None)
         if word is not None and not self._finished:
             yield from self._finish(word)
 
@@ -86,7 +97,7 @@ class ChatReader:
             return
         thought = next((words for name in _REASONING if isinstance(words := get(delta, name), str) and words), None)
         if thought is not None:
-            yield ReasoningDelta(thought)
+            yield ReasoningDelta(thought, origin=self._origin)
         content = get(delta, "content")
         if isinstance(content, str):
             if content:
@@ -98,9 +109,13 @@ class ChatReader:
         if refusal is not None:
             self._refused = True
             yield TextDelta(refusal)
+        self.gave += (kind for kind in _BESIDES if get(delta, kind) and kind not in self.gave)
         for fragment in list_at(delta, "tool_calls"):
             if fragment is not None:
-                yield from self._fragment(fragment, get(fragment, "function"))
+                custom = get(fragment, "custom")  # the SDK's type does not know it
+                yield from self._fragment(
+                    fragment, get(fragment, "function") if custom is None else custom, custom=custom is not None
+                )
         legacy = get(delta, "function_call")
         if legacy is not None:
             yield from self._fragment(legacy, legacy)
@@ -120,23 +135,31 @@ class ChatReader:
                     else [text_at(one, "text") or "" for one in list_at(part, "thinking")]
                 )
                 if any(pieces):
-                    yield ReasoningDelta("".join(pieces))
+                    yield ReasoningDelta("".join(pieces), origin=self._origin)
 
     # --- tool calls
 
-    def _fragment(self, fragment: object, function: object) -> Iterator[Chunk]:
+    def _fragment(self, fragment: object, function: object, *, custom: bool = False) -> Iterator[Chunk]:
         name, id_ = text_at(function, "name"), text_at(fragment, "id")
-        index, piece = index_at(fragment, "index"), _arguments(function)
+        index, piece = (
+            index_at(fragment, "index"),
+            (text_at(function, "input") or "") if custom else _arguments(function),
+        )
         call = self._call_of(index, id_, name)
         if call is None:
             if name is None:
                 if piece:
                     raise AdapterError("a tool call has arguments and no name")
                 return
+            alone = not self._calls
+            call = self._begin(fragment, index, id_, name)
             extra = get(fragment, "extra_content")
             if isinstance(extra, Mapping):  # Gemini's compatible endpoint refuses a history without it
-                yield ReasoningDelta("", mark({"extra_content": extra}))
-            call = self._begin(fragment, index, id_, name)
+                call.beside["extra_content"] = extra
+            if custom:
+                call.custom, call.beside["call"] = True, CUSTOM
+            if alone:  # what is said beside it now stands before it in the end, too
+                yield from self._beside(call)
             yield call.write(piece)
         elif piece:
             yield call.write(piece)
@@ -172,7 +195,14 @@ class ChatReader:
         calls, self._calls = self._calls, []
         self._at.clear()
         for call in calls:
-            yield call.ended(cut_off=cut_off)
+            yield from self._beside(call)
+            yield call.ended(cut_off=cut_off and (call is calls[-1] or not (call.custom or _is_json(call.text))))
+
+    def _beside(self, call: PendingCall) -> Iterator[Chunk]:
+        """What the service wants back beside a call: once, before it."""
+        fields, call.beside = call.beside, {}
+        if fields:
+            yield ReasoningDelta("", mark(fields), self._origin)
 
     # --- the end
 
@@ -190,7 +220,7 @@ class ChatReader:
             finish_reason, word = FinishReason.BLOCKED, f"{word}: refusal"
         yield TurnFinished(finish_reason, word)
 
-    def _usage(self, usage: object) -> Iterator[Chunk]:
+    def _usage(self, usage: object, *, last: bool) -> Iterator[Chunk]:
         if usage is None:
             return
         prompt, output, total = get(usage, "prompt_tokens"), get(usage, "completion_tokens"), get(usage, "total_tokens")
@@ -199,7 +229,8 @@ class ChatReader:
         counts = (prompt, output, total, reasoning)
         if all(type(count) is int for count in counts) and reasoning and prompt + output + reasoning == total:
             output += reasoning  # xAI counts the thinking beside the output
-        yield from self._tokens.report(
+        yield from self.tokens.report(
+            last=last,
             input_tokens=prompt,
             output_tokens=output,
             reasoning_tokens=reasoning,

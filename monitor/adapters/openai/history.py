@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor._util.codec import to_plain
 from monitor._util.hashing import identity
-from monitor._util.signatures import read_mark
+from monitor._util.signatures import CUSTOM, goes_to, read_mark
 from monitor.adapters.requests import valid, valid_data
 from monitor.chunks import ToolCall
+from monitor.context.failed import failed_text, plain_text
 from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 
@@ -41,9 +42,11 @@ _UNANSWERABLE: Final = frozenset({"computer_call", "tool_search_call"})
 # --- chat completions
 
 
-def to_messages(messages: Iterable[Message], *, send_reasoning: bool = False) -> list[dict[str, Any]]:
+def to_messages(
+    messages: Iterable[Message], *, send_reasoning: bool = False, model: str | None = None
+) -> list[dict[str, Any]]:
     """As `messages` of a chat completion. `send_reasoning`: the thinking goes back as
-    `reasoning_content`.
+    `reasoning_content`. `model`: who is asked.
 
     Raises `ConfigError` for media that cannot be sent.
     """
@@ -56,13 +59,13 @@ def to_messages(messages: Iterable[Message], *, send_reasoning: bool = False) ->
                     one_text = content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else None
                     said.append({"role": "user", "content": content if one_text is None else one_text})
             case AssistantMessage():
-                said += _chat_turn(message, send_reasoning=send_reasoning)
+                said += _chat_turn(message, send_reasoning=send_reasoning, model=model)
     return said
 
 
-def _chat_turn(message: AssistantMessage, *, send_reasoning: bool) -> Iterator[dict[str, Any]]:
+def _chat_turn(message: AssistantMessage, *, send_reasoning: bool, model: str | None) -> Iterator[dict[str, Any]]:
     text = "".join(piece.text for piece in message.content if isinstance(piece, Text))
-    calls = list(_chat_calls(message))
+    calls = list(_chat_calls(message, model))
     if not text and not calls:
         return
     turn: dict[str, Any] = {"role": "assistant", "content": valid(text) or None}
@@ -72,21 +75,32 @@ def _chat_turn(message: AssistantMessage, *, send_reasoning: bool) -> Iterator[d
     if calls:
         turn["tool_calls"] = calls
     yield turn
-    for call, answer in _answers(message):
+    shown: list[dict[str, Any]] = []
+    for call, answer, media in _answers(message):
         yield {"role": "tool", "tool_call_id": _call_id(call), "content": answer}
+        if media:
+            shown += [
+                {"type": "text", "text": f"(What {valid(call.name)} shows:)"},
+                *(_or_why(_chat_part, one) for one in media),
+            ]
+    if shown:  # a message of a tool is text
+        yield {"role": "user", "content": shown}
 
 
-def _chat_calls(message: AssistantMessage) -> Iterator[dict[str, Any]]:
-    extra: Any = None
+def _chat_calls(message: AssistantMessage, model: str | None) -> Iterator[dict[str, Any]]:
+    beside: dict[str, Any] = {}
     for piece in message.content:
         if isinstance(piece, Reasoning):
-            fields = read_mark(piece.signature) or {}
-            extra = fields.get("extra_content", extra)
+            beside |= _mark(piece, model)
         elif isinstance(piece, ToolCall):
-            function = {"name": piece.name, "arguments": _written(piece)}
-            beside = {} if extra is None else {"extra_content": extra}
-            yield {"id": _call_id(piece), "type": "function", "function": function} | beside
-            extra = None
+            call = beside.get("call")
+            if isinstance(call, Mapping) and call.get("type") == CUSTOM["type"]:
+                said: dict[str, Any] = {"type": "custom", "custom": {"name": valid(piece.name), "input": _input(piece)}}
+            else:
+                said = {"type": "function", "function": {"name": valid(piece.name), "arguments": _written(piece)}}
+            extra = beside.get("extra_content")
+            yield {"id": _call_id(piece)} | said | ({} if extra is None else {"extra_content": extra})
+            beside = {}
 
 
 def _chat_part(piece: Text | Media) -> dict[str, Any]:
@@ -104,12 +118,13 @@ def _chat_part(piece: Text | Media) -> dict[str, Any]:
 # --- responses
 
 
-def to_input(messages: Iterable[Message], *, stored: bool = False) -> list[dict[str, Any]]:
+def to_input(messages: Iterable[Message], *, stored: bool = False, model: str | None = None) -> list[dict[str, Any]]:
     """As `input` of a response. Reasoning goes back with its encrypted content, or by its id where
     the service has `stored` it.
 
     Thinking without either is left away, and so is that which nothing follows: the service refuses
-    it alone. Raises `ConfigError` for media that cannot be sent.
+    it alone. So is what another provider, or a model of another maker than `model`'s, wants back.
+    Raises `ConfigError` for media that cannot be sent.
     """
     items: list[dict[str, Any]] = []
     for message in messages:
@@ -119,15 +134,16 @@ def to_input(messages: Iterable[Message], *, stored: bool = False) -> list[dict[
                 if content:
                     items.append({"type": "message", "role": "user", "content": content})
             case AssistantMessage():
-                items += _Turn(message, stored=stored).items()
+                items += _Turn(message, stored=stored, model=model).items()
     return items
 
 
 class _Turn:
     """One assistant message as items."""
 
-    def __init__(self, message: AssistantMessage, *, stored: bool) -> None:
+    def __init__(self, message: AssistantMessage, *, stored: bool, model: str | None) -> None:
         self._message = message
+        self._model = model
         self._stored = stored
         self._items: list[dict[str, Any]] = []
         self._thought: list[str] = []
@@ -149,15 +165,15 @@ class _Turn:
                     self._call(piece)
         while self._items and self._items[-1]["type"] == "reasoning":
             self._items.pop()
-        for call, answer in _answers(self._message):
-            self._items += self._answer(call, answer)
+        for call, answer, media in _answers(self._message):
+            self._items += self._answer(call, answer, media)
         return self._items
 
     def _reasoning(self, piece: Reasoning) -> None:
-        if piece.text:
+        if piece.text and goes_to(piece.origin, "openai", self._model):
             self._thought.append(valid(piece.text))
-        fields = read_mark(piece.signature)
-        if fields is None:
+        fields = _mark(piece, self._model)
+        if not fields:
             return
         reasoning, item, beside, phase = (fields.get(name) for name in ("reasoning", "item", "call", "phase"))
         if isinstance(reasoning, Mapping) and (self._stored or reasoning.get("encrypted_content")):
@@ -190,26 +206,33 @@ class _Turn:
         self._kinds[id(call)] = beside
         if call.id in self._own:
             return
-        fields: dict[str, Any] = {"type": "function_call", "call_id": _call_id(call), "name": call.name, **beside}
+        fields: dict[str, Any] = {
+            "type": "function_call",
+            "call_id": _call_id(call),
+            "name": valid(call.name),
+            **beside,
+        }
         if fields["type"] == "custom_tool_call":
-            written = call.arguments.get("input") if isinstance(call.arguments, Mapping) else call.arguments
-            fields["input"] = valid(written) if isinstance(written, str) else _written(call)
+            fields["input"] = _input(call)
         else:
             fields["arguments"] = _written(call)
         self._items.append(fields)
 
-    def _answer(self, call: ToolCall, answer: str) -> Iterator[dict[str, Any]]:
+    def _answer(self, call: ToolCall, answer: str, media: Sequence[Media]) -> Iterator[dict[str, Any]]:
         call_id, own = _call_id(call), self._own.get(call.id)
+        failed = not any(result.id == call.id and not result.is_error for result in self._message.results)
         if own is None:
             beside = self._kinds[id(call)]
             kind = "custom_tool_call_output" if beside.get("type") == "custom_tool_call" else "function_call_output"
             caller = {"caller": beside["caller"]} if "caller" in beside else {}
-            yield {"type": kind, "call_id": call_id, "output": answer} | caller
+            shown = [{"type": "input_text", "text": answer}, *(_or_why(_input_part, one) for one in media)]
+            yield {"type": kind, "call_id": call_id, "output": shown if media else answer} | caller
         elif own == "shell_call":
-            output = [{"stdout": answer, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+            output = [{"stdout": answer, "stderr": "", "outcome": {"type": "exit", "exit_code": int(failed)}}]
             yield {"type": _ANSWERS[own], "call_id": call_id, "output": output}
+        elif own == "local_shell_call":  # the reference wants both
+            yield {"type": _ANSWERS[own], "id": call_id, "call_id": call_id, "output": answer}
         elif own == "apply_patch_call":
-            failed = any(result.id == call.id and result.is_error for result in self._message.results)
             yield {
                 "type": _ANSWERS[own],
                 "call_id": call_id,
@@ -233,19 +256,30 @@ def _input_part(piece: Text | Media) -> dict[str, Any]:
 # --- what both say alike
 
 
-def _answers(message: AssistantMessage) -> Iterator[tuple[ToolCall, str]]:
-    """Every call with the words that answer it, one by one where calls share an id."""
+def _or_why(part: Callable[[Text | Media], dict[str, Any]], media: Media) -> dict[str, Any]:
+    """What a tool showed. That the service does not take it is no reason for the request to
+    fail.
+    """
+    try:
+        return part(media)
+    except ConfigError as error:
+        return part(Text(f"(It cannot be shown: {error})"))
+
+
+def _answers(message: AssistantMessage) -> Iterator[tuple[ToolCall, str, tuple[Media, ...]]]:
+    """Every call with the words that answer it, one by one where calls share an id, and what is
+    shown with them.
+    """
     results = list(message.results)
     for call in message.content:
         if not isinstance(call, ToolCall):
             continue
         at = next((at for at, result in enumerate(results) if result.id == call.id), None)
         if at is None:
-            yield call, f"Error: {NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}"
+            yield call, f"Error: {NOT_CARRIED_OUT if isinstance(call.arguments, Mapping) else CUT_OFF}", ()
             continue
         result = results.pop(at)
-        text = valid(result.text)
-        yield call, f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
+        yield call, failed_text(valid(result.text)) if result.is_error else plain_text(valid(result.text)), result.media
 
 
 def _written(call: ToolCall) -> str:
@@ -253,8 +287,19 @@ def _written(call: ToolCall) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
+def _input(call: ToolCall) -> str:
+    """The text that a custom tool is called with."""
+    written = call.arguments.get("input") if isinstance(call.arguments, Mapping) else call.arguments
+    return valid(written) if isinstance(written, str) else _written(call)
+
+
+def _mark(piece: Reasoning, model: str | None) -> dict[str, Any]:
+    """What `model` wants back; nothing of what another one does."""
+    return valid_data(read_mark(piece.signature) or {}) if goes_to(piece.origin, "openai", model) else {}
+
+
 def _call_id(call: ToolCall) -> str:
-    return call.id if 0 < len(call.id) <= _LONGEST_ID else f"call_{identity(call.id)}"
+    return call.id if 0 < len(call.id) <= _LONGEST_ID and valid(call.id) == call.id else f"call_{identity(call.id)}"
 
 
 def _address(media: Media) -> str:

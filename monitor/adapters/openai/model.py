@@ -111,7 +111,7 @@ class OpenAIModel(_Model):
         Raises `ConfigError` for settings that the SDK does not have, and for a request that says
         nothing or contradicts itself.
         """
-        parameters = to_chat(request, send_reasoning=self._send_reasoning)
+        parameters = to_chat(request, send_reasoning=self._send_reasoning, model=self._model)
         _check(parameters, _parameters("chat.completions", "AsyncCompletions"))
         return Opening(partial(self._open, parameters))
 
@@ -143,7 +143,7 @@ class OpenAIResponsesModel(_Model):
         Raises `ConfigError` for settings that the SDK does not have, and for a request that says
         nothing or contradicts itself.
         """
-        parameters = to_response(request, encrypted=_REASONS.match(self._model) is not None)
+        parameters = to_response(request, encrypted=_REASONS.match(self._model) is not None, model=self._model)
         _check(parameters, _parameters("responses", "AsyncResponses"))
         return Opening(partial(self._open, parameters))
 
@@ -155,14 +155,14 @@ class OpenAIResponsesModel(_Model):
 # --- the request
 
 
-def to_chat(request: ModelRequest, *, send_reasoning: bool = False) -> dict[str, Any]:
+def to_chat(request: ModelRequest, *, send_reasoning: bool = False, model: str | None = None) -> dict[str, Any]:
     """Messages, instructions, tools, tool choice and settings as the parameters of
-    `chat.completions.create`.
+    `chat.completions.create`. `model`: who is asked.
 
     Raises `ConfigError` for a setting that is no setting here, a call that is required where there
     is no tool, and no messages.
     """
-    messages = to_messages(request.messages, send_reasoning=send_reasoning)
+    messages = to_messages(request.messages, send_reasoning=send_reasoning, model=model)
     parameters = _settings(request, nothing=not messages)
     if request.instructions:
         messages.insert(0, {"role": "system", "content": valid(request.instructions)})
@@ -176,12 +176,12 @@ def to_chat(request: ModelRequest, *, send_reasoning: bool = False) -> dict[str,
     return parameters | _tools(request, functions)
 
 
-def to_response(request: ModelRequest, *, encrypted: bool = True) -> dict[str, Any]:
+def to_response(request: ModelRequest, *, encrypted: bool = True, model: str | None = None) -> dict[str, Any]:
     """The same as the parameters of `responses.create`. `encrypted`: reasoning is asked for in a
     form that can be sent back.
     """
     stored = request.settings.get("store") is True
-    items = to_input(request.messages, stored=stored)
+    items = to_input(request.messages, stored=stored, model=model)
     parameters = {"store": False, **_settings(request, nothing=not items), "input": items}
     if encrypted and not stored:
         parameters.setdefault("include", [_ENCRYPTED])

@@ -62,6 +62,8 @@ class PendingCall:
         self.raw = raw
         self.custom = False
         """Its input is a text, not JSON."""
+        self.beside: dict[str, Any] = {}
+        """What the service wants back beside it, and has not been told yet."""
         self._pieces: list[str] = []
         self._named = False
 
@@ -78,14 +80,11 @@ class PendingCall:
         return ToolCallDelta(self.id, name, piece)
 
     def ended(self, *, cut_off: bool) -> ToolCall:
-        """`cut_off`: the model did not come to the end; what it wrote may be whole all the same,
-        because JSON says where it ends.
+        """`cut_off`: the service did not say that the model came to the end. What it wrote is then
+        a text, even where it looks whole.
         """
         text = self.text
-        if self.custom:
-            arguments: Any = text if cut_off else {"input": text}
-        else:
-            arguments = text if not text.strip() and cut_off else arguments_of(text)
+        arguments: Any = text if cut_off else {"input": text} if self.custom else arguments_of(text)
         return ToolCall(self.id, self.name, arguments, self.raw)
 
 
@@ -108,14 +107,20 @@ class Tokens:
     """
 
     def __init__(self) -> None:
+        self.said = False
+        """Something came since the last report."""
         self._counts: dict[str, int] = {}
 
-    def report(self, **counts: object) -> Iterator[Chunk]:
-        """The totals, if one of them grew."""
+    def report(self, *, last: bool = True, **counts: object) -> Iterator[Chunk]:
+        """The totals, if one of them grew. `last`: they are of the whole answer, so also the same
+        as before, if something came since.
+        """
         grew = False
         for name, count in counts.items():
-            if type(count) is int and count >= 0 and count > self._counts.get(name, -1):
-                self._counts[name] = count
-                grew = True
+            if type(count) is int and count >= 0:
+                known = self._counts.get(name, -1)
+                self._counts[name] = max(count, known)
+                grew = grew or count > known or (last and self.said)
         if grew:
+            self.said = False
             yield UsageReport(**self._counts)

@@ -5,10 +5,10 @@ Told by their `type`: the SDK puts an event that it does not know into any of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from monitor._util.signatures import mark
+from monitor._util.signatures import CUSTOM, mark, origin
 from monitor.adapters.base import ReportedFailure
 from monitor.adapters.openai.errors import reported
 from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, name_of, text_at
@@ -40,6 +40,10 @@ _NOT_SENT_BACK: Final = frozenset({"image_generation_call", "message", "reasonin
 """Items that are told otherwise, or are too big for a history."""
 
 
+_NOTHING_GIVEN: Final = frozenset({"message", "reasoning", "mcp_list_tools", "compaction", *_CALLS})
+"""Items that are no part of an answer, or are told otherwise."""
+
+
 class ResponsesReader:
     """Reads one stream.
 
@@ -50,14 +54,21 @@ class ResponsesReader:
     def __init__(self, stream: int) -> None:
         self.heard = False
         """Text came in deltas; else the whole text is taken when it is done."""
+        self.gave: list[str] = []
         self._stream = stream
         self._calls: dict[int | str, PendingCall] = {}
+        self._unsure: list[PendingCall] = []
+        """Calls that are done and say nothing: whether that is all there was to say, the end of the
+        response tells.
+        """
         self._made = 0
         self._tokens = Tokens()
+        self._origin = origin("openai", None)
         self._refused = False
         self._thought = False
         self._finished = False
         self._handlers: dict[str, Callable[[Any], Iterator[Chunk]]] = {
+            "response.created": self._created,
             "response.output_item.added": self._added,
             "response.output_item.done": self._done,
             "response.output_text.delta": self._text,
@@ -80,7 +91,14 @@ class ResponsesReader:
 
     def finish(self) -> Iterator[Chunk]:
         """Calls that the end of the stream cut off."""
-        return self._end_calls()
+        return self._end_calls(cut_off=True)
+
+    def _created(self, event: object) -> Iterator[Chunk]:
+        self._origin = origin("openai", get(get(event, "response"), "model"))
+        return iter(())
+
+    def _marked(self, fields: Mapping[str, Any]) -> ReasoningDelta:
+        return ReasoningDelta("", mark(fields), self._origin)
 
     # --- what the model says
 
@@ -105,7 +123,7 @@ class ResponsesReader:
         words = text_at(event, "delta")
         if words is not None:
             self._thought = True
-            yield ReasoningDelta(words)
+            yield ReasoningDelta(words, origin=self._origin)
 
     # --- items
 
@@ -118,7 +136,7 @@ class ResponsesReader:
         elif kind == "reasoning":
             self._thought = False
         elif kind == "message" and (phase := text_at(item, "phase")) is not None:
-            yield ReasoningDelta("", mark({"phase": phase}))
+            yield self._marked({"phase": phase})
 
     def _begin(self, event: object, item: object) -> PendingCall:
         name = text_at(item, "name")
@@ -155,8 +173,10 @@ class ResponsesReader:
             yield from self._reasoning_done(item)
         elif kind in _BUILT_IN:
             yield from self._built_in(item, kind)
-        elif isinstance(kind, str) and kind not in _NOT_SENT_BACK:
-            yield ReasoningDelta("", mark({"item": _plain(item)}))
+        if isinstance(kind, str) and kind not in _NOTHING_GIVEN and kind not in self.gave:
+            self.gave.append(kind)
+        if isinstance(kind, str) and kind not in _NOT_SENT_BACK:
+            yield self._marked({"item": _plain(item)})
 
     def _call_done(self, event: object, item: object, field: str) -> Iterator[Chunk]:
         call, written = self._pending(event, text_at(item, "id")), text_at(item, field) or ""
@@ -169,15 +189,19 @@ class ResponsesReader:
         call.raw = item
         beside = {name: _plain_value(value) for name in _BESIDE if (value := get(item, name)) is not None}
         if call.custom or beside:
-            yield ReasoningDelta("", mark({"call": beside | ({"type": "custom_tool_call"} if call.custom else {})}))
-        yield call.ended(cut_off=get(item, "status") == "incomplete")
+            yield self._marked({"call": beside | (CUSTOM if call.custom else {})})
+        status = get(item, "status")
+        if status != "completed" and not call.custom and not call.text.strip():
+            self._unsure.append(call)
+        else:
+            yield call.ended(cut_off=status == "incomplete")
 
     def _built_in(self, item: object, kind: str) -> Iterator[Chunk]:
         """The service carries some of them out by itself: those are no calls of the caller's."""
         name, field = _BUILT_IN[kind]
         plain = _plain(item)
         hosted = get(plain.get("environment"), "type") not in {None, "local"} or plain.get("execution") == "server"
-        yield ReasoningDelta("", mark({"item": plain}))
+        yield self._marked({"item": plain})
         call_id = text_at(item, "call_id")
         if not hosted and call_id is not None:
             arguments = plain.get(field)
@@ -188,13 +212,11 @@ class ResponsesReader:
             parts = [*(get(item, "summary") or ()), *(get(item, "content") or ())]
             words = "".join(text_at(part, "text") or "" for part in parts)
             if words:
-                yield ReasoningDelta(words)
+                yield ReasoningDelta(words, origin=self._origin)
         self._thought = False
         fields = {"id": text_at(item, "id"), "encrypted_content": text_at(item, "encrypted_content")}
         if any(fields.values()):
-            yield ReasoningDelta(
-                "", mark({"reasoning": {name: value for name, value in fields.items() if value is not None}})
-            )
+            yield self._marked({"reasoning": {name: value for name, value in fields.items() if value is not None}})
 
     # --- the end
 
@@ -212,7 +234,13 @@ class ResponsesReader:
         )
 
     def _over(self, event: object, finish_reason: FinishReason, word: str) -> Iterator[Chunk]:
-        yield from self._end_calls()
+        yield from self._end_calls(cut_off=get(event, "type") != "response.completed")
+        yield from self._usage(event)
+        if not self._finished:
+            self._finished = True
+            yield TurnFinished(finish_reason, word)
+
+    def _usage(self, event: object) -> Iterator[Chunk]:
         usage = get(get(event, "response"), "usage")
         yield from self._tokens.report(
             input_tokens=get(usage, "input_tokens"),
@@ -221,24 +249,23 @@ class ResponsesReader:
             cached_tokens=get(get(usage, "input_tokens_details"), "cached_tokens"),
             total_tokens=get(usage, "total_tokens"),
         )
-        if not self._finished:
-            self._finished = True
-            yield TurnFinished(finish_reason, word)
 
-    def _end_calls(self) -> Iterator[Chunk]:
-        calls = {id(call): call for call in self._calls.values()}
+    def _end_calls(self, *, cut_off: bool) -> Iterator[Chunk]:
+        calls = {id(call): call for call in [*self._unsure, *self._calls.values()]}
         self._calls.clear()
+        self._unsure.clear()
         for call in calls.values():
-            yield call.ended(cut_off=True)
+            yield call.ended(cut_off=cut_off)
 
     def _failed(self, event: object) -> Iterator[Chunk]:
+        yield from self._usage(event)
         error = get(get(event, "response"), "error")
         raise ReportedFailure(reported(get(error, "code"), get(error, "message"), otherwise="the response failed"))
 
     def _error(self, event: object) -> Iterator[Chunk]:
         error = get(event, "error") or event
         type_ = get(error, "type") if error is not event else None
-        raise ReportedFailure(reported(get(error, "code"), get(error, "message"), type_=type_))
+        raise ReportedFailure(reported(get(error, "code"), get(error, "message"), type_=type_), last=False)
 
 
 def _plain(item: object) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol, cast
 
+from monitor.adapters.base import ReportedFailure
 from monitor.adapters.behind import closable, held_behind
 from monitor.adapters.openai.chat import ChatReader
 from monitor.adapters.openai.errors import classify
@@ -26,6 +27,8 @@ _HELPERS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
 
 
 class _Reader(Protocol):
+    gave: list[str]
+
     def read(self, item: object, /) -> Iterator[Chunk]: ...
     def finish(self) -> Iterator[Chunk]: ...
 
@@ -50,6 +53,13 @@ class OpenAIAdapter:
         self._reader: _Reader | None = None
         self._responses = ResponsesReader(stream)
         self._chat = ChatReader(stream)
+
+    @property
+    def gave(self) -> Sequence[str]:
+        """What came besides text, thinking and calls: `audio`, `images`, the types of other output
+        items.
+        """
+        return self._reader.gave if self._reader is not None else ()
 
     def plain_text(self, item: object) -> str | None:
         """The text of an object that is one piece of visible text and nothing else: most of a
@@ -83,7 +93,7 @@ class OpenAIAdapter:
                 and values["function_call"] is None
                 and not any((delta.__pydantic_extra__ or _NOTHING).values())
             ):
-                self._chat.heard = True
+                self._chat.heard = self._chat.tokens.said = True
                 return words
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
@@ -98,12 +108,17 @@ class OpenAIAdapter:
         words = self.plain_text(item)
         if words is not None:
             return (TextDelta(words),)
+        chunks: list[Chunk] = []
         try:
-            return tuple(self._decode(item))
+            chunks += self._decode(item)
+        except ReportedFailure as failure:
+            failure.chunks = tuple(chunks)
+            raise
         except AdapterError:
             raise
         except Exception as error:
             raise AdapterError(f"{name_of(item)} is no readable object of an OpenAI stream: {error!r}") from error
+        return tuple(chunks)
 
     def finish(self) -> Sequence[Chunk]:
         """A call that the end of the stream cut off; see the class. No `TurnFinished`: one that is

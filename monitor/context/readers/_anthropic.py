@@ -6,15 +6,13 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from monitor._util.signatures import REDACTED
-from monitor.chunks import ToolCall, ToolResult
+from monitor._util.signatures import REDACTED, origin
+from monitor.chunks import ToolCall
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.context.readers._plain import base64_of, in_order, objects, role_of, text, words
+from monitor.context.readers._plain import answer, base64_of, in_order, objects, role_of, text, words
 from monitor.messages import Media, Reasoning, Text
 
-"""Before the data of a redacted block, in a signature. A signature proper is base64, which has no
-colon.
-"""
+ORIGIN: Final = origin("anthropic", None)
 
 _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
     "user": "user",
@@ -45,15 +43,14 @@ def _block(block: Mapping[str, Any]) -> Iterator[RawPart]:
         case "text":
             yield Text(text(block, "text"))
         case "thinking":
-            yield Reasoning(text(block, "thinking"), text(block, "signature") or None)
+            yield Reasoning(text(block, "thinking"), text(block, "signature") or None, ORIGIN)
         case "redacted_thinking":
-            yield Reasoning("", REDACTED + text(block, "data"))
+            yield Reasoning("", REDACTED + text(block, "data"), ORIGIN)
         case "tool_use":
             yield ToolCall(text(block, "id"), text(block, "name"), block.get("input"))
         case "tool_result":
             said, shown = words(_content(block))
-            yield ToolResult(text(block, "tool_use_id"), "", said, block.get("is_error") is True)
-            yield from shown
+            yield from answer(text(block, "tool_use_id"), "", said, shown, is_error=block.get("is_error") is True)
         case "image" | "document":
             yield _media(block)
         case kind:

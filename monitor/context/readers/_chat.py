@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
+from monitor._util.signatures import CUSTOM
 from monitor.chunks import ToolCall, ToolResult
+from monitor.context.failed import read_failed
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.context.readers._marked import marked
+from monitor.context.readers._marked import ORIGIN, marked
 from monitor.context.readers._plain import call, in_order, media_at, objects, role_of, text, words
 from monitor.messages import Media, Reasoning, Text
 
@@ -27,7 +29,9 @@ def read(message: Mapping[str, Any]) -> RawMessage:
     content = in_order(_content(message))
     if role == "tool":
         said, shown = words(content)
-        return RawMessage(role, (ToolResult(text(message, "tool_call_id"), text(message, "name"), said), *shown))
+        return RawMessage(
+            role, (ToolResult(text(message, "tool_call_id"), text(message, "name"), *read_failed(said)), *shown)
+        )
     if role == "assistant":
         return RawMessage(role, (*_thought(message), *content, *_calls(message)))
     return RawMessage(role, content)
@@ -62,7 +66,7 @@ def _part(part: Mapping[str, Any]) -> RawPart:
 
 def _thought(message: Mapping[str, Any]) -> Iterator[RawPart]:
     if thought := text(message, "reasoning_content", "reasoning"):
-        yield Reasoning(thought)
+        yield Reasoning(thought, origin=ORIGIN)
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[RawPart]:
@@ -74,6 +78,7 @@ def _calls(message: Mapping[str, Any]) -> Iterator[RawPart]:
             yield marked({"extra_content": one["extra_content"]})
         custom, function = one.get("custom"), one.get("function")
         if isinstance(custom, Mapping):
+            yield marked({"call": CUSTOM})
             yield ToolCall(text(one, "id"), text(custom, "name"), {"input": text(custom, "input")})
         elif isinstance(function, Mapping):
             yield call(text(one, "id"), text(function, "name"), function.get("arguments"))

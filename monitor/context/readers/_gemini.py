@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from monitor._util.codec import text_of
-from monitor.chunks import ToolCall, ToolResult
+from monitor._util.signatures import origin
+from monitor.chunks import ToolCall
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.context.readers._plain import base64_of, objects, role_of, text
+from monitor.context.readers._plain import answer, base64_of, objects, role_of, text
 from monitor.messages import Media, Reasoning, Text
+
+ORIGIN: Final = origin("google", None)
 
 _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
     None: "user",
@@ -24,11 +27,16 @@ _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
 def read(content: Mapping[str, Any]) -> RawMessage:
     """One content."""
     parts: list[RawPart] = []
+    empty = False  # the last part was an empty text with a signature, which must not pass for that of the next one
     for part in objects(content, "parts"):
         if isinstance(part, Unread):
             parts.append(part)
-        else:
-            parts += _part({_snake(str(key)): value for key, value in part.items() if value is not None})
+            continue
+        fields = {_snake(str(key)): value for key, value in part.items() if value is not None}
+        if empty and "thought_signature" not in fields:
+            parts.append(Reasoning("", "", ORIGIN))
+        empty = fields.get("text") == "" and "thought_signature" in fields and fields.get("thought") is not True
+        parts += _part(fields)
     role = role_of(content, _ROLES)
     return RawMessage(role, tuple(parts), partial=role == "assistant")
 
@@ -46,16 +54,16 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
-    """A signature belongs to its part: it comes just before it, with the thought where it is
-    one.
+    """A signature belongs to its part: it comes just before it, with the thought where it is one.
+    That of a part which cannot be told is left out with it.
     """
     signature = base64_of(part.get("thought_signature"))
     words = text(part, "text")
     if part.get("thought") is True and "text" in part:
-        yield Reasoning(words, signature)
+        yield Reasoning(words, signature, ORIGIN)
         return
-    if signature is not None:
-        yield Reasoning("", signature)
+    if signature is not None and ("text" in part or "function_call" in part):
+        yield Reasoning("", signature, ORIGIN)
     if "text" in part:
         if words or signature is None:
             yield Text(words)
@@ -66,20 +74,23 @@ def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
         yield from _result(_fields(part["function_response"]))
     elif "inline_data" in part or "file_data" in part:
         yield _media(part)
-    elif signature is None:
+    else:
         yield Unread(", ".join(sorted(part)) or "an empty part")
 
 
-def _result(answer: Mapping[str, Any]) -> Iterator[RawPart]:
-    said = answer.get("response")
+def _result(given: Mapping[str, Any]) -> Iterator[RawPart]:
+    said = given.get("response")
     is_error = False
+    if isinstance(said, Mapping):
+        is_error = "output" not in said and said.get("error") not in (None, "", False)
     if isinstance(said, Mapping) and len(said) == 1:
         (key,) = said
         is_error = key == "error"
         said = said[key] if key in ("output", "error", "result") else said
-    yield ToolResult(text(answer, "id"), text(answer, "name"), text_of("" if said is None else said), is_error)
-    for part in objects(answer, "parts"):
-        yield part if isinstance(part, Unread) else _media(_fields(part))
+    shown = [part if isinstance(part, Unread) else _media(_fields(part)) for part in objects(given, "parts")]
+    yield from answer(
+        text(given, "id"), text(given, "name"), text_of("" if said is None else said), shown, is_error=is_error
+    )
 
 
 def _media(part: Mapping[str, Any]) -> RawPart:

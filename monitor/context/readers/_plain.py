@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from monitor.chunks import ToolCall
+from monitor.chunks import ToolCall, ToolResult
 from monitor.context.raw import RawPart, Unread
 from monitor.errors import AdapterError
 from monitor.messages import Media, Text
@@ -79,6 +79,13 @@ def words(parts: Iterable[RawPart]) -> tuple[str, list[RawPart]]:
     return "".join(part.text for part in given if isinstance(part, Text)), [
         part for part in given if not isinstance(part, Text)
     ]
+
+
+def answer(call_id: str, name: str, said: str, shown: Iterable[RawPart], *, is_error: bool) -> Iterator[RawPart]:
+    """A result with the media that it shows, and what else stands in it."""
+    parts = list(shown)
+    yield ToolResult(call_id, name, said, is_error, tuple(part for part in parts if isinstance(part, Media)))
+    yield from (part for part in parts if not isinstance(part, Media))
 
 
 def call(call_id: str, name: str, arguments: object) -> ToolCall:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from monitor._util.codec import to_plain
-from monitor.chunks import ToolCall, ToolResult
+from monitor.chunks import ToolCall
+from monitor.context.failed import read_failed
 from monitor.context.raw import RawMessage, RawPart, Unread
-from monitor.context.readers._marked import marked
-from monitor.context.readers._plain import call, in_order, media_at, objects, role_of, text, words
+from monitor.context.readers._marked import ORIGIN, marked
+from monitor.context.readers._plain import answer, call, in_order, media_at, objects, role_of, text, words
 from monitor.messages import Reasoning, Text
 
 _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
@@ -30,7 +31,8 @@ def read(item: Mapping[str, Any]) -> RawMessage:
             return RawMessage(role, (*_phase(item), *in_order(_content(item, "content"))), partial=role == "assistant")
         case "function_call_output" | "custom_tool_call_output":
             said, shown = words(_content(item, "output"))
-            return RawMessage("tool", (ToolResult(text(item, "call_id"), "", said), *shown))
+            said, failed = read_failed(said)
+            return RawMessage("tool", tuple(answer(text(item, "call_id"), "", said, shown, is_error=failed)))
     return RawMessage("assistant", tuple(_said(item)), partial=True)
 
 
@@ -61,7 +63,7 @@ def _beside(item: Mapping[str, Any], **more: str) -> Iterator[RawPart]:
 
 def _reasoning(item: Mapping[str, Any]) -> Iterator[RawPart]:
     for part in objects(item, "summary"):
-        yield part if isinstance(part, Unread) else Reasoning(text(part, "text"))
+        yield part if isinstance(part, Unread) else Reasoning(text(part, "text"), origin=ORIGIN)
     fields = {name: item[name] for name in ("id", "encrypted_content") if isinstance(item.get(name), str)}
     if fields:
         yield marked({"reasoning": fields})

@@ -53,6 +53,8 @@ def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
                 yield Problem(index, "pairing", f"no call before it waits for {item.get('call_id')!r}")
             if item.get("output") is None:
                 yield Problem(index, "shape", "it has no output")
+            if kind == "local_shell_call_output" and not text(item, "id"):
+                yield Problem(index, "id", "the output of a local shell has no id")
         elif kind == "reasoning":
             yield from _reasoning(index, item, items[index + 1] if index + 1 < len(items) else None)
     for (_, call_id), index in waiting.items():

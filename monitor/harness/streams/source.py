@@ -85,6 +85,7 @@ class SourceStream(Generic[T]):
         "_over",
         "_plain_text",
         "_read",
+        "_reported",
         "_requests",
         "_source",
         "_turn",
@@ -129,6 +130,8 @@ class SourceStream(Generic[T]):
         self._untold = False  # a read was left where nothing tells what it left open
         self._error: Exception | None = None
         self._model_error: ModelError | None = None
+        self._reported: ReportedFailure | None = None
+        """The first failure that an object of the stream told of; the next objects may say more."""
         self._entered = False
         self._over = self._ending = self._ended = False
         self._done: anyio.Event | None = None
@@ -176,7 +179,7 @@ class SourceStream(Generic[T]):
             raise StopAsyncIteration
         wait.enter()
         try:
-            item = await self._read()
+            item = await (self._read() if self._reported is None else self._read_more())
         except BaseException as error:
             item = _NOTHING
             if not isinstance(error, StopAsyncIteration):
@@ -197,13 +200,26 @@ class SourceStream(Generic[T]):
         except ConfigError:
             raise
         except ReportedFailure as error:
-            self._error = error
-            await self._end()
+            for chunk in error.chunks:
+                core.feed(chunk, now)
+            self._reported = self._reported or error
+            if error.last:
+                self._error = self._reported
+                await self._end()
         except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
             core.fail(error, "adapter", now)
         if core.ends_stream:
             await self._end()
         return item
+
+    async def _read_more(self) -> T:
+        """After an object that told of a failure: what the source says at once. It may also say
+        nothing, and stay open.
+        """
+        with anyio.move_on_after(self._close_grace_s):
+            return await self._read()
+        self._cut = True
+        raise StopAsyncIteration
 
     def _ended_by(self, error: BaseException) -> bool:
         """Whether `error` is the source's own end, good or bad; else it is the caller's business,
@@ -346,6 +362,7 @@ class SourceStream(Generic[T]):
                 error=self._error if core.stop is None else None,
                 model_error=self._model_error,
                 must_finish=self._needs_finish(),
+                gave=tuple(getattr(self._adapter, "gave", ())),
             )
         else:
             self._turn = Turn(number=0, stopped=core.stop)
@@ -366,12 +383,15 @@ class SourceStream(Generic[T]):
         core = self._core
         if core.stop is not None:
             return
+        self._error = self._reported or self._error
         try:
             if self._error is not None:
                 self._model_error = self._adapter_for(self._error).classify(self._error)
             elif self._finished and self._adapter is not None:
                 for chunk in self._adapter.finish():
                     core.feed(chunk, now)
+                if getattr(self._adapter, "broke_off", False):
+                    core.broke_off()
         except Exception as error:  # noqa: BLE001 - an adapter may be the caller's code
             core.fail(error, "adapter", now)
 

@@ -372,7 +372,14 @@ def test_a_call_whose_end_is_missing_is_whole_where_the_turn_is_done():
     begun = [partial_call("look", more=True), partial_call(pieces=[piece("$.q", "x")], more=True)]
     assert ToolCall("call_0_0", "look", {"q": "x"}) in read(*begun, finish())
     two = read(*begun, partial_call("see", more=True), finish())
-    assert [(one.id, one.arguments) for one in of_type(ToolCall, two)] == [("call_0_0", {"q": "x"}), ("call_0_1", {})]
+    assert [(one.id, one.arguments) for one in of_type(ToolCall, two)] == [("call_0_0", {"q": "x"}), ("call_0_1", "")]
+
+
+def test_a_call_that_announced_arguments_is_whole_without_them_only_where_its_end_came():
+    begun = partial_call("now", more=True)
+    for events in ([begun], [begun, finish()], [begun, finish("MAX_TOKENS")], [begun, call("look")]):
+        assert of_type(ToolCall, read(*events))[0].arguments == ""
+    assert of_type(ToolCall, read(begun, partial_call(), finish()))[0].arguments == {}
 
 
 def test_a_streamed_call_may_name_itself_in_every_piece():

@@ -264,7 +264,7 @@ def test_a_custom_call_goes_back_as_one_with_what_stood_beside_it():
 @pytest.mark.parametrize(
     ("kind", "output"),
     [
-        ("local_shell_call", {"type": "local_shell_call_output", "output": "done"}),
+        ("local_shell_call", {"type": "local_shell_call_output", "id": "c", "output": "done"}),
         (
             "shell_call",
             {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from monitor._util.signatures import mark, read_mark
 from monitor.adapters.base import ReportedFailure, StreamAdapter
+from monitor.adapters.openai.history import to_messages
 from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.chunks import (
     CHUNK_TYPES,
@@ -25,7 +26,9 @@ from monitor.chunks import (
     TurnFinished,
     UsageReport,
 )
+from monitor.core.reply import MessageBuilder
 from monitor.errors import AdapterError
+from monitor.messages import AssistantMessage
 from monitor.models import ErrorKind
 from monitor.reasons import FinishReason
 from monitor.testing.openai_server import LocalOpenAI
@@ -216,7 +219,11 @@ def test_a_server_that_numbers_every_call_0_or_none_is_told_by_ids():
 
 def test_whole_calls_without_ids_are_told_apart_and_get_ids():
     chunks = read(
-        call("look", {"q": 1}, id=None), call("look", {"q": 2}, id=None), call("now", id=None, at=None), turn=3
+        call("look", {"q": 1}, id=None),
+        call("look", {"q": 2}, id=None),
+        call("now", id=None, at=None),
+        finish(),
+        turn=3,
     )
     assert calls(chunks) == [("call_3_0", "look", {"q": 1}), ("call_3_1", "look", {"q": 2}), ("call_3_2", "now", {})]
 
@@ -480,6 +487,20 @@ def test_a_response_that_is_incomplete_leaves_half_a_call(half: str):
     assert calls(read(*response_call("look", half, id="c", whole=False))) == [("c", "look", half)]
 
 
+@pytest.mark.parametrize("half", ["", '{"q": 1}'])
+def test_a_whole_text_is_no_whole_call_where_the_service_does_not_say_so(half: str):
+    begun = call_piece(half, name="look", id="a")
+    assert calls(read(begun)) == calls(read(begun, finish("length"))) == [("a", "look", half)]
+    assert calls(read(*response_call("look", half, id="c", whole=False))) == [("c", "look", half)]
+
+
+@pytest.mark.parametrize(("end", "arguments"), [("completed", {}), ("incomplete", ""), (None, "")])
+def test_an_item_that_is_done_and_says_nothing_is_whole_where_its_response_is(end: str | None, arguments: Any):
+    item = {"id": "i", "type": "function_call", "call_id": "c", "name": "now", "arguments": ""}
+    events = [{"type": f"response.output_item.{what}", "output_index": 0, "item": item} for what in ("added", "done")]
+    assert calls(read(*events, *([] if end is None else [response_finish(end)]))) == [("c", "now", arguments)]
+
+
 @pytest.mark.parametrize(
     ("reason", "finish_reason"),
     [("content_filter", FinishReason.BLOCKED), ("steered", FinishReason.LENGTH), (None, FinishReason.LENGTH)],
@@ -691,3 +712,56 @@ def test_a_mark_is_read_back_and_another_signature_is_none():
         json.dumps(fields),
     ):
         assert read_mark(other) is None
+
+
+# --- custom tools of chat completions
+
+
+def custom_piece(piece: str, *, name: str | None = None, id: str | None = None, at: int = 0) -> dict[str, Any]:
+    custom = {"input": piece} | ({} if name is None else {"name": name})
+    return chunk(
+        {"tool_calls": [{"index": at, "type": "custom", "custom": custom} | ({} if id is None else {"id": id})]}
+    )
+
+
+def test_a_custom_tool_of_a_chat_has_its_input_as_an_argument():
+    chunks = read(custom_piece("SEL", name="sql", id="a"), custom_piece("ECT"), finish("tool_calls"))
+    assert calls(chunks) == [("a", "sql", {"input": "SELECT"})]
+    assert written(chunks) == {"a": "SELECT"}
+    assert read_mark(of_type(ReasoningDelta, chunks)[0].signature) == {"call": {"type": "custom_tool_call"}}
+
+
+def test_a_custom_call_that_was_cut_off_is_no_whole_call():
+    begun = [custom_piece("SEL", name="sql", id="a"), custom_piece("ECT")]
+    assert calls(read(*begun)) == calls(read(*begun, finish("length"))) == [("a", "sql", "SELECT")]
+    assert calls(read(*begun, custom_piece("", name="sql", id="b", at=1), finish("length"))) == [
+        ("a", "sql", {"input": "SELECT"}),
+        ("b", "sql", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "kinds", [["custom", "function"], ["function", "custom"], ["custom", "custom"], ["function", "function"]]
+)
+def test_what_stands_beside_a_call_goes_back_with_that_call(kinds: list[str]):
+    pieces: list[Any] = []
+    for at, kind in enumerate(kinds):
+        if kind == "custom":
+            pieces.append(custom_piece(f"input {at}", name=f"f{at}", id=f"c{at}", at=at))
+        else:
+            piece = call_piece("{}", name=f"f{at}", id=f"c{at}", at=at)
+            piece["choices"][0]["delta"]["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": f"s{at}"}}
+            pieces.append(piece)
+    reply = MessageBuilder({"text": 0, "reasoning": 0})
+    for one in read(*pieces, finish("tool_calls")):
+        if isinstance(one, ReasoningDelta):
+            reply.add_reasoning(one)
+        elif isinstance(one, ToolCall):
+            reply.add_call(one)
+    (turn, *_) = to_messages([AssistantMessage(reply.parts())])
+    assert [made["type"] for made in turn["tool_calls"]] == kinds
+    for at, made in enumerate(turn["tool_calls"]):
+        if kinds[at] == "custom":
+            assert made["custom"] == {"name": f"f{at}", "input": f"input {at}"}
+        else:
+            assert made["extra_content"] == {"google": {"thought_signature": f"s{at}"}}

@@ -1,0 +1,81 @@
+"""What a tool returned, as the model gets it: text, and media beside it."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Final
+
+from monitor._util.codec import text_of
+from monitor._util.hashing import identity
+from monitor.chunks import Media
+
+
+def answered(value: object) -> tuple[str, tuple[Media, ...]]:
+    """What a tool returned, as the model gets it: text, and media beside it.
+
+    Media by itself or in a list, with texts and data around it, is shown; the text names each.
+    Anything else is text as it is, or JSON. Bytes, and media within other data or without a type or
+    content, are a `ValueError` whose message is for whoever wrote the tool.
+    """
+    pieces = (
+        list(value) if isinstance(value, list | tuple) and any(isinstance(one, Media) for one in value) else [value]
+    )
+    media = tuple(_sound(piece) for piece in pieces if isinstance(piece, Media))
+    _check_bytes(value, _DEPTH)
+    named = iter(media)
+    return "\n".join(_named(next(named)) if isinstance(piece, Media) else text_of(piece) for piece in pieces), media
+
+
+_DEPTH: Final = 20
+"""Data of a tool is searched for bytes and media so deep."""
+
+
+def _sound(media: Media) -> Media:
+    """`media` if it can be sent. Bytes become base64."""
+    data: object = media.data
+    if isinstance(data, bytes | bytearray):
+        data = b64encode(data).decode("ascii")
+        media = replace(media, data=data)
+    if "/" not in str(media.mime_type):
+        raise ValueError(f"the tool returned media of the type {media.mime_type!r}; write one such as 'image/png'")
+    if data is None and not isinstance(media.uri, str):
+        raise ValueError(f"the tool returned {media.mime_type} without data or uri")
+    if data is not None and not _is_base64(data):
+        raise ValueError(f"the tool returned {media.mime_type} whose data is not base64")
+    return media
+
+
+def _is_base64(data: object) -> bool:
+    try:
+        return isinstance(data, str) and bool(b64decode(data, validate=True))
+    except ValueError:
+        return False
+
+
+def _named(media: Media) -> str:
+    what = f"{media.mime_type} {media.name}" if media.name else media.mime_type
+    if media.data is None:
+        return f"[{what}: {media.uri}]"
+    size = len(media.data) * 3 // 4 - media.data.count("=", -2)
+    return f"[{what}: {size:,} bytes, xxh3 {identity(media.data)}]"
+
+
+def _check_bytes(value: object, depth: int, *, top: bool = True) -> None:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise ValueError(
+            f"the tool returned {len(value):,} bytes; a tool returns text, data, or monitor.Media(mime_type,"
+            " data=base64)"
+        )
+    if isinstance(value, Media) and not top:
+        raise ValueError("the tool returned media within other data; return monitor.Media by itself, or in a list")
+    if depth > 0 and isinstance(value, Mapping):
+        for one in value.values():
+            _check_bytes(one, depth - 1, top=False)
+    elif depth > 0 and is_dataclass(value) and not isinstance(value, type | Media):
+        for field in fields(value):
+            _check_bytes(getattr(value, field.name), depth - 1, top=False)
+    elif depth > 0 and isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            _check_bytes(one, depth - 1, top=top and isinstance(value, list | tuple) and depth == _DEPTH)
