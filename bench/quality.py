@@ -5,8 +5,9 @@ other systems do on the same runs.
 
 Every run of `fixtures/transcripts` is fed to the default detectors through the core that guards
 live ones, its text cut in several ways. Two rows: `stops` counts what ends a run (a sure loop),
-`nudges` the first finding of any kind, which the ladder answers with a nudge. Then come texts of
-kinds that no recorded run holds, made from seeds (`bench.kinds`).
+`nudges` the first finding of any kind, which the ladder answers with a nudge. Then come texts and
+sequences of calls of kinds that no recorded run holds, made from seeds (`bench.kinds`,
+`bench.call_kinds`).
 
 How it is counted (the same for the other systems, whose rows are cited and not run again):
 
@@ -34,7 +35,7 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-from bench import _report, kinds
+from bench import _call_quality, _report, kinds
 from monitor.chunks import TextDelta, ToolResult, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
@@ -294,6 +295,7 @@ class Results:
     differing: list[str]
     """Runs whose verdict depends on the cut; there must be none."""
     made: kinds.Kinds | None = None
+    made_calls: _call_quality.MadeCalls | None = None
 
     def goals(self) -> list[dict[str, Any]]:
         """What was promised for calls and for every verdict, and what came of it."""
@@ -313,6 +315,7 @@ class Results:
             ("median delay of the first finding, characters", chars, 150, False),
             ("runs whose verdict depends on the cut", len(self.differing), 0, False),
             *(self.made.goals() if self.made else ()),
+            *(self.made_calls.goals() if self.made_calls else ()),
         ]
         return [
             {
@@ -348,6 +351,7 @@ class Results:
             "peers": [asdict(peer) for peer in PEERS],
             "differing": self.differing,
             "kinds": self.made.to_dict() if self.made else None,
+            "call_kinds": self.made_calls.to_dict() if self.made_calls else None,
             "goals": self.goals(),
         }
 
@@ -406,6 +410,8 @@ def show(results: Results, *, explain: bool = False) -> None:
     console.print(SOURCE)
     if results.made:
         kinds.show(console, results.made)
+    if results.made_calls:
+        _call_quality.show(console, results.made_calls)
     for level in LEVELS if explain else ():
         for line in next(iter(results.rows[level].values())).odd:
             console.print(f"{level}: {line}", markup=False, highlight=False)
@@ -455,6 +461,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     results = measure(read(), CUTS[3:5] if options.quick else CUTS)
     results.made = kinds.measure(2 if options.quick else kinds.SEEDS)
+    results.made_calls = _call_quality.measure(2 if options.quick else _call_quality.SEEDS)
     show(results, explain=options.explain)
     if not options.quick:
         _report.write("quality", results.to_dict())

@@ -111,7 +111,7 @@ class CallDetector:
     _waiting: dict[str, Asked]
     """Calls without a result, by id."""
 
-    VERSION = 3
+    VERSION = 4
 
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
         self.name = name
@@ -229,18 +229,24 @@ class CallDetector:
         return {
             "calls": self._calls,
             "batch": [self._batch, self._batch_answered],
-            "waiting": {id: list(astuple(asked)) for id, asked in self._waiting.items()},
+            "waiting": dict(self._waiting),
             "own": self._save(),
         }
 
     def _everything_as_json(self, state: dict[str, Any]) -> dict[str, Any]:
-        return {**state, "own": self._as_json(state["own"])}
+        waiting = {id: list(astuple(_asked(asked))) for id, asked in state["waiting"].items()}
+        return {**state, "waiting": waiting, "own": self._as_json(state["own"])}
 
     def _put_back(self, state: Mapping[str, Any]) -> None:
         self._calls = int(state["calls"])
         self._batch, self._batch_answered = int(state["batch"][0]), bool(state["batch"][1])
-        self._waiting = {str(id): Asked(*asked) for id, asked in state["waiting"].items()}
+        self._waiting = {str(id): _asked(asked) for id, asked in state["waiting"].items()}
         self._load(state["own"])
+
+
+def _asked(saved: Asked | list[Any]) -> Asked:
+    """As it is, or out of JSON data."""
+    return saved if isinstance(saved, Asked) else Asked(*saved)
 
 
 def remember(kept: dict[str, Any], key: str, value: object, limit: int = CALLS_KEPT) -> None:

@@ -15,25 +15,27 @@ Rules:
 - five calls with the same error are a loop, and five with the same long success. A short success
   may be a receipt ("ok" after each edit is progress), so it counts only for a tool that only looks,
   and eight times. Tools that page or repeat an effect are not asked for news;
-- an error is what is marked as one, or begins like one: half of all tool loops return errors as
-  plain text. An exit code without a message is none: five greps that find nothing are a search
-  (three of 20 hard good runs have such a streak).
+- one question in other words with the same answer, however short, is a suspicion at three and a
+  loop at five (`reworded`);
+- an error is what is marked as one, or begins like one. An exit code without a message is none:
+  five greps that find nothing are a search (three of 20 hard good runs have such a streak).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
+from monitor.detectors.answers import is_error
 from monitor.detectors.base import NOTHING
 from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain
+from monitor.detectors.reworded import NOTHING_FOUND, Rewording, answer_to, question_of
 from monitor.detectors.tool_policy import ToolPolicy, error_identity
 from monitor.errors import ConfigError
-from monitor.verdicts import Detection, Evidence
+from monitor.verdicts import Detection, Evidence, Level
 
 RECEIPT_CHARS = 200
 """A success shorter than this may be a receipt: "File updated successfully", an id, a path, with a
@@ -41,27 +43,6 @@ sentence of advice.
 """
 CALLS_COMPARED = 64
 """Different calls of a streak that are told apart; more than any threshold."""
-RECORD_CHARS = 1_000
-"""A longer record of an execution has printed something."""
-ERROR_CHARS = 200
-"""Where an error says that it is one: goose compares the first 100 characters, shells put a path
-before the message.
-"""
-_ERROR = re.compile(
-    r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
-    r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax"
-    r" error)\b"
-    r"|\b(invalid|is not (a )?valid|not provided|is required|timed out|refused)\b",
-    re.IGNORECASE,
-)
-_NO_MESSAGE = re.compile(
-    r"\W*((no output)|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+|exit"
-    r" (code|status):? *-?\d+)?\W*",
-    re.IGNORECASE,
-)
-"""An exit code, or nothing at all: the shell's way to say that a search found nothing."""
-_FIELD = re.compile(r'"\w+"\s*:|\b(null|none|true|false)\b', re.IGNORECASE)
-"""What a record of a command that printed nothing consists of: `{"output": "", "exit_code": 1}`."""
 
 
 @dataclass(slots=True)
@@ -77,6 +58,10 @@ class _Turn:
     error: bool = False
     excerpt: str = ""
     length: int = 0
+    question: list[Any] = field(default_factory=list[Any])
+    """The tool and the arguments of the first call that asks something; empty: none does."""
+    told: list[str] = field(default_factory=list[str])
+    """The different answers, without the question."""
 
 
 @dataclass(slots=True)
@@ -90,14 +75,34 @@ class _Streak:
     offsets: list[int] = field(default_factory=list[int])
 
 
+class _Numbers(NamedTuple):
+    """How often, how often it takes, and where."""
+
+    level: Level
+    times: int
+    threshold: int
+    offsets: Sequence[int]
+
+
 class NoProgress(CallDetector):
     """The same error under `errors_at` different calls, the same long success under `results_at`,
-    or the same short one of a tool that only looks under `short_results_at`. `None` switches one of
-    them off.
+    or the same short one of a tool that only looks under `short_results_at`; or one question in
+    other words with the same answer, a suspicion at `reworded_suspect_at` and a loop at
+    `reworded_at`. `None` switches one of them off.
     """
 
-    __slots__ = ("_errors_at", "_results_at", "_short_results_at", "_streak", "_turn")
+    __slots__ = (
+        "_errors_at",
+        "_results_at",
+        "_reworded_at",
+        "_reworded_suspect_at",
+        "_rewording",
+        "_short_results_at",
+        "_streak",
+        "_turn",
+    )
     _streak: _Streak
+    _rewording: Rewording
     _turn: _Turn
 
     def __init__(
@@ -106,19 +111,21 @@ class NoProgress(CallDetector):
         errors_at: int | None = 5,
         results_at: int | None = 5,
         short_results_at: int | None = 8,
+        reworded_suspect_at: int | None = 3,
+        reworded_at: int | None = 5,
         tools: Mapping[str, ToolPolicy] | None = None,
         name: str = "no_progress",
     ) -> None:
-        for option, value in (
-            ("errors_at", errors_at),
-            ("results_at", results_at),
-            ("short_results_at", short_results_at),
-        ):
+        given = {"errors_at": errors_at, "results_at": results_at, "short_results_at": short_results_at}
+        given |= {"reworded_suspect_at": reworded_suspect_at, "reworded_at": reworded_at}
+        for option, value in given.items():
             if value is not None and not 1 < value <= CALLS_COMPARED:
                 raise ConfigError(f"NoProgress({option}={value}): give 2 to {CALLS_COMPARED}, or None to switch it off")
         self._errors_at = errors_at
         self._results_at = results_at
         self._short_results_at = short_results_at
+        self._reworded_suspect_at = reworded_suspect_at
+        self._reworded_at = reworded_at
         super().__init__(tools=tools, name=name)
 
     def _called(self, call: Called) -> Sequence[Detection]:
@@ -132,6 +139,8 @@ class NoProgress(CallDetector):
         turn.open.append(call.index)
         turn.hashes.append(call.xxhash)
         turn.tool = call.name
+        if not turn.question and (question := question_of(call)) is not None:
+            turn.question = [call.name, question]
         for kept in (turn.calls, turn.open, turn.hashes):
             del kept[:-CALLS_COMPARED]
         return found
@@ -141,12 +150,15 @@ class NoProgress(CallDetector):
         if asked.index not in turn.open:
             return NOTHING
         turn.open.remove(asked.index)
-        error = _is_error(result)
+        error = is_error(result)
         answer = self._answer(policy, result, error=error)
         if answer not in turn.answers:
             turn.answers.append(answer)
             del turn.answers[2:]  # two are enough to know that they differ
         turn.error, turn.excerpt, turn.length = error, result.text[:EXCERPT_CHARS], len(result.text)
+        if turn.question:
+            told = answer_to(turn.question[1], result, policy)
+            turn.told = [*turn.told, told][:2] if told not in turn.told else turn.told
         return NOTHING if turn.open else self._close_turn()
 
     def _answer(self, policy: ToolPolicy, result: ToolResult, *, error: bool) -> str:
@@ -154,10 +166,10 @@ class NoProgress(CallDetector):
         if policy.exempt:
             return ""
         if error:
-            return error_identity(result.text)
+            return policy.outcome_of(result) if result.is_error else error_identity(result.text)
         if policy.side_effect or policy.paginating or not (policy.idempotent or len(result.text) >= RECEIPT_CHARS):
             return ""
-        return policy.outcome_of(result)
+        return policy.answer_of(result)
 
     def _threshold(self, turn: _Turn) -> int | None:
         if turn.error:
@@ -166,6 +178,26 @@ class NoProgress(CallDetector):
 
     def _close_turn(self) -> Sequence[Detection]:
         turn, self._turn = self._turn, _Turn()
+        asked_again = self._asked_again(turn)
+        return self._answered_again(turn) or asked_again
+
+    def _asked_again(self, turn: _Turn) -> Sequence[Detection]:
+        """One question in other words."""
+        rewording = self._rewording
+        if not turn.question or len(turn.told) != 1:
+            rewording.forget()
+            return NOTHING
+        tool, question = turn.question
+        if not rewording.took(tool, question, turn.told[0], turn.calls[-1]):
+            return NOTHING
+        if self._reworded_at is not None and rewording.reworded >= self._reworded_at:
+            return (self._reworded(turn, "loop", rewording.reworded, self._reworded_at),)
+        if rewording.near == self._reworded_suspect_at:
+            return (self._reworded(turn, "suspect", rewording.near, rewording.near),)
+        return NOTHING
+
+    def _answered_again(self, turn: _Turn) -> Sequence[Detection]:
+        """One answer, whatever is asked."""
         answer = turn.answers[0] if len(turn.answers) == 1 else ""
         if not answer or answer != self._streak.answer:
             self._streak = _Streak(answer=answer)
@@ -180,47 +212,46 @@ class NoProgress(CallDetector):
         streak.turns += 1
         streak.offsets = [*streak.offsets, turn.calls[-1]][-2 * CALLS_COMPARED :]
         if new and len(streak.calls) >= threshold:
-            return (self._detection(turn, len(streak.calls), threshold, "different calls"),)
+            return (self._same(turn, len(streak.calls), threshold, "different calls"),)
         if len(streak.calls) > 1 and streak.turns >= 2 * threshold:
-            return (
-                self._detection(turn, streak.turns, 2 * threshold, f"calls, {len(streak.calls)} of them different,"),
-            )
+            return (self._same(turn, streak.turns, 2 * threshold, f"calls, {len(streak.calls)} of them different,"),)
         return NOTHING
 
-    def _detection(self, turn: _Turn, count: int, threshold: int, calls: str) -> Detection:
-        streak = self._streak
-        excerpt = f"{turn.tool}(...) -> {turn.excerpt}"[:EXCERPT_CHARS]
+    def _same(self, turn: _Turn, count: int, threshold: int, calls: str) -> Detection:
         what = "failed with the same error" if turn.error else "gave the same result"
+        xxhash = self._rewording.xxhash if self._rewording.near > 1 else self._streak.answer
+        numbers = _Numbers("loop", count, threshold, self._streak.offsets)
+        return self._detection(turn, numbers, xxhash, f"{count} {calls} in a row {what}, the last one of {turn.tool}")
+
+    def _reworded(self, turn: _Turn, level: Level, count: int, threshold: int) -> Detection:
+        rewording = self._rewording
+        found = "found nothing" if rewording.answer == NOTHING_FOUND else "got the same answer"
+        message = f"{rewording.tool} was asked the same in {count} wordings in a row, and {found} each time"
+        return self._detection(turn, _Numbers(level, count, threshold, rewording.offsets), rewording.xxhash, message)
+
+    def _detection(self, turn: _Turn, numbers: _Numbers, xxhash: str, message: str) -> Detection:
+        offsets = numbers.offsets
+        excerpt = f"{turn.tool}(...) -> {turn.excerpt}"[:EXCERPT_CHARS]
         return Detection(
             detector=self.name,
             kind="same_error" if turn.error else "same_result",
             channel="tools",
-            level="loop",
-            count=count,
-            threshold=threshold,
-            start_offset=streak.offsets[0],
-            offset=streak.offsets[-1],
-            evidence=Evidence(excerpt, streak.answer, turn.length, tuple(streak.offsets[-OFFSETS_SHOWN:])),
-            message=f"{count} {calls} in a row {what}, the last one of {turn.tool}",
+            level=numbers.level,
+            count=numbers.times,
+            threshold=numbers.threshold,
+            start_offset=offsets[0],
+            offset=offsets[-1],
+            evidence=Evidence(excerpt, xxhash, turn.length, tuple(offsets[-OFFSETS_SHOWN:])),
+            message=message,
         )
 
     def _save(self) -> dict[str, Any]:
-        return {"turn": plain(self._turn), "streak": plain(self._streak)}
+        return {"turn": plain(self._turn), "streak": plain(self._streak), "rewording": self._rewording.save()}
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
         self._turn = _Turn(**_copied(state["turn"])) if state else _Turn()
         self._streak = _Streak(**_copied(state["streak"])) if state else _Streak()
-
-
-def _is_error(result: ToolResult) -> bool:
-    head = result.text[:ERROR_CHARS]
-    return not _says_nothing(result.text, head) and (result.is_error or _ERROR.search(head) is not None)
-
-
-def _says_nothing(text: str, head: str) -> bool:
-    if text.startswith("{") and len(text) <= RECORD_CHARS:
-        return not any(map(str.isalpha, _FIELD.sub("", text)))
-    return _NO_MESSAGE.fullmatch(head) is not None
+        self._rewording = Rewording(**_copied(state["rewording"])) if state else Rewording()
 
 
 def _copied(data: Mapping[str, Any]) -> dict[str, Any]:

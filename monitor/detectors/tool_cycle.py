@@ -6,8 +6,12 @@ Rules:
 
 - a cycle is a unit of 2 to `max_period` calls, not all equal, that comes `rounds` times (three:
   most cycles of recorded runs never reach the five of Gemini CLI, because the run ends first);
-  messages and parallel batches make no difference, and the order within a batch does not matter;
-- one foreign call among them does not hide it, tools that only think or wait stand between nothing;
+  messages make no difference. Calls that were made together have no order, and the same ones
+  together are a round, however many they are;
+- within one response nothing has run, so nothing can have changed: there a unit of any length is a
+  suspicion at `rounds`, and a loop at five, as equal calls are;
+- one foreign call among them does not hide it if it only looked, or failed, or is one of them: an
+  edit between two checks is work. Tools that only think or wait stand between nothing;
 - without any order: where the last calls, `unordered_at` or more, are so few different ones that
   each came `rounds` times on average, they turn in circles as well (A-B-A-A-B; four equal calls and
   a probe, again and again). Two passes over fifteen files are two rounds. Here results must have
@@ -25,16 +29,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import astuple, dataclass, replace
+from math import gcd
+from typing import Any, TypeAlias
 
 from monitor._util.hashing import identity
 from monitor.chunks import ToolResult
+from monitor.detectors.answers import is_error
 from monitor.detectors.base import NOTHING
 from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, CallKey, plain
+from monitor.detectors.tool_batches import EqualBatches, Response
 from monitor.detectors.tool_policy import ToolPolicy
+from monitor.detectors.tool_repetition import SAMPLING_TIMES
 from monitor.errors import ConfigError
-from monitor.verdicts import Detection, Evidence
+from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = EXCERPT_CHARS
 """Of each remembered call, beside hash and length: as much as the evidence shows."""
@@ -43,7 +51,10 @@ POLLING_ROUNDS = 5
 ALIKE_CALLS = 5
 """The newest calls, all equal, are a repetition (`ToolCallRepetition`'s) and no cycle."""
 ROUNDS_COUNTED = 4
-"""Rounds beyond the needed ones that are remembered, to say how often the unit came."""
+"""Rounds beyond the needed ones that are remembered, to see how far back the unit goes."""
+RESPONSE_ROUNDS = 5
+"""Rounds within one response: as many as equal calls make a loop."""
+NAMES_SHOWN = 5
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,8 +70,28 @@ class _Item:
     """Its results tell progress."""
     looks: bool
     """It changes nothing."""
+    batch: int = 0
+    """The same for calls that were made together."""
+    sampling: bool = False
+    """Made several times at once on purpose."""
     result: str = ""
     """Identity of the result; empty while it was not seen."""
+    failed: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class _Reported:
+    """The cycle that was reported last."""
+
+    xxhash: str
+    last: int
+    """The call it ended with."""
+    count: int
+    start: int
+
+
+_Rounds: TypeAlias = tuple[_Reported, list[int]]
+"""What is reported, and where each round of it starts, as far as it is remembered."""
 
 
 class ToolCallCycle(CallDetector):
@@ -72,11 +103,26 @@ class ToolCallCycle(CallDetector):
     is made of a third as many different calls with unchanged results.
     """
 
-    __slots__ = ("_items", "_kept", "_max_period", "_reported", "_rounds", "_turn_start", "_unordered_at")
+    __slots__ = (
+        "_batches",
+        "_items",
+        "_kept",
+        "_max_period",
+        "_postponed",
+        "_reported",
+        "_response",
+        "_rounds",
+        "_unordered_at",
+    )
     _items: list[_Item]
-    _reported: tuple[str, int] | None
-    """The cycle that was reported last, and the call it ended with."""
-    _turn_start: int | None
+    """The newest calls; those that were made together in an order of their own, the same whatever
+    order they came in.
+    """
+    _postponed: bool
+    """The calls of a batch that is being written are looked at without an order once it is as large
+    as the one before, or ends.
+    """
+    _reported: _Reported | None
 
     def __init__(
         self,
@@ -102,6 +148,8 @@ class ToolCallCycle(CallDetector):
         self._rounds = rounds
         self._unordered_at = unordered_at
         self._kept = max(max_period * (rounds + ROUNDS_COUNTED) + 1, 2 * (unordered_at or 0))
+        self._response = Response(self._kept, rounds)
+        self._batches = EqualBatches()
         super().__init__(tools=tools, name=name)
 
     def _called(self, call: Called) -> Sequence[Detection]:
@@ -109,31 +157,51 @@ class ToolCallCycle(CallDetector):
             return NOTHING
         key = CallKey(f"exempt {call.index}") if call.exempt else call.key(COMPARED_CHARS)
         rounds = max(self._rounds, (call.policy.loop_at or POLLING_ROUNDS) if call.policy.polling else 0)
-        if self._turn_start is None:
-            self._turn_start = call.index
-        self._items.append(
-            _Item(call.index, key, call.name, rounds, not call.policy.side_effect, call.policy.idempotent)
+        policy = call.policy
+        item = _Item(
+            call.index, key, call.name, rounds, not policy.side_effect, policy.idempotent, call.batch, policy.sampling
         )
-        del self._items[: -self._kept]
-        return self._look()
+        self._put(item)
+        self._postponed = False
+        found = self._look_at_batches(item)
+        return self._look() if found is None else found
+
+    def _put(self, item: _Item) -> None:
+        """Calls that were made together stand in the order of their hashes."""
+        items = self._items
+        place = len(items)
+        while place and items[place - 1].batch == item.batch and items[place - 1].key.xxhash > item.key.xxhash:
+            place -= 1
+        items.insert(place, item)
+        if len(items) > self._kept:
+            del items[min(range(len(items)), key=lambda at: items[at].index) if items[0].batch == item.batch else 0]
 
     def _answered(self, asked: Asked, policy: ToolPolicy, result: ToolResult) -> Sequence[Detection]:
-        for place, item in enumerate(self._items):
-            if item.index == asked.index:
-                self._items[place] = replace(item, result=policy.outcome_of(result))
+        place = next((at for at, item in enumerate(self._items) if item.index == asked.index), None)
+        if place is None:
+            return NOTHING
+        outcome, item = policy.outcome_of(result), self._items[place]
+        self._items[place] = replace(item, result=outcome, failed=is_error(result))
+        if item.compared:
+            self._batches.answered(item.index, item.key.xxhash, outcome)
+            before = next(
+                (one.result for one in reversed(self._items[:place]) if one.key == item.key and one.result), outcome
+            )
+            self._reported = self._reported if before == outcome else None
         return NOTHING
 
-    def _turn_ended(self) -> Sequence[Detection]:
-        """The calls of a batch were made at once: put them in an order of their own, the same
-        whatever order they came in.
-        """
-        start, self._turn_start = self._turn_start, None
-        batch = [item for item in self._items if start is not None and item.index >= start]
-        ordered = sorted(batch, key=lambda item: (item.key.xxhash, item.index))
-        if ordered == batch:
-            return NOTHING
-        self._items[-len(batch) :] = ordered
-        return self._look()
+    def _look_at_batches(self, item: _Item) -> Sequence[Detection] | None:
+        """What the calls that were made together say; `None`: nothing."""
+        repeated = self._response.add(item.batch, item.index, item.key.xxhash)
+        starts = self._batches.add(item.batch, item.index, item.key.xxhash)
+        if repeated is not None:
+            return self._report_response(*repeated)
+        calls = self._batches.calls
+        if len(starts) < self._rounds or len(calls) <= self._max_period or calls[0] == calls[-1]:
+            return None
+        together = [one for one in self._items if one.batch == item.batch]
+        rounds = max(one.rounds for one in together)
+        return self._report_batches(together, starts, rounds) if len(starts) >= rounds else None
 
     def _look(self) -> Sequence[Detection]:
         """The shortest unit that the newest calls repeat, with one foreign call left out if need
@@ -153,7 +221,12 @@ class ToolCallCycle(CallDetector):
                 unchanged = _unchanged_tail(round_of, period)
                 if len(unchanged) >= period * rounds:
                     return self._report(unchanged, period, rounds)
-        return self._look_without_order()
+        self._postponed = self._batches.is_part
+        return NOTHING if self._postponed else self._look_without_order()
+
+    def _turn_ended(self) -> Sequence[Detection]:
+        postponed, self._postponed = self._postponed, False
+        return self._look_without_order() if postponed else NOTHING
 
     def _look_without_order(self) -> Sequence[Detection]:
         """The longest tail in which few different calls came often, none of them with two different
@@ -191,75 +264,125 @@ class ToolCallCycle(CallDetector):
         of the newest calls left out.
         """
         items = self._items
-        foreign = range(2, min(len(items), period * self._rounds + 1))
-        found = [
-            _periodic_tail(items, period),
-            *(_periodic_tail(items[:-at] + items[1 - at :], period) for at in foreign),
-        ]
+        found = [_periodic_tail(items, period)]
+        for at in range(2, min(len(items), period * self._rounds + 1)):
+            left_out, tail = items[-at], _periodic_tail(items[:-at] + items[1 - at :], period)
+            if len(tail) >= period * self._rounds and self._is_foreign(left_out, items, tail):
+                found.append(tail)
         return [tail for tail in found if len(tail) >= period * self._rounds and len({item.key for item in tail}) > 1]
 
+    @staticmethod
+    def _is_foreign(left_out: _Item, items: list[_Item], tail: list[_Item]) -> bool:
+        """Whether a cycle goes on around this call: it changed nothing. If it was made with others
+        and comes again, it is one of them.
+        """
+        if sum(item.batch == left_out.batch for item in items) > 1:
+            return (left_out.looks or left_out.failed) and sum(item.key == left_out.key for item in items) == 1
+        return left_out.looks or left_out.failed or any(item.key == left_out.key for item in tail)
+
     def _report(self, tail: list[_Item], period: int, rounds: int) -> Sequence[Detection]:
-        unit = _rotated(tail[-period:])
-        text = " -> ".join(item.key.text for item in unit)
-        xxhash = identity(" ".join(item.key.xxhash for item in unit))
-        last, reported = max(item.index for item in tail), self._reported
-        if reported is not None and reported[0] == xxhash and last < reported[1] + period:
-            return NOTHING
-        self._reported = (xxhash, last)
-        count = len(tail) // period
-        counted = sorted(item.index for item in tail[-period * count :])
-        seen = any(item.result for item in tail)
-        names = ", ".join(item.tool for item in unit)
-        about = " and got the same results each time" if seen else "; no results were seen, the arguments alone decide"
-        return (
-            Detection(
-                detector=self.name,
-                kind="cycle",
-                channel="tools",
-                level="loop",
-                count=count,
-                threshold=rounds,
-                start_offset=counted[0],
-                offset=last,
-                evidence=Evidence(text[:EXCERPT_CHARS], xxhash, len(text), tuple(counted[::period][-OFFSETS_SHOWN:])),
-                message=f"the same {period} calls ({names}) were made {count} times in turn{about}",
-            ),
+        unit, times = _rotated(tail[-period:]), 1
+        together = len({item.batch for item in unit}) == 1
+        if together:  # of calls without an order, A A B B is twice A B
+            times = gcd(*Counter(item.key for item in unit).values())
+            unit = unit[::times]
+        calls = [item.index for item in tail[-period * (len(tail) // period) :]]
+        how = ("together {count} times" if together and times == 1 else "{count} times in turn") + _about_results(tail)
+        return self._detection(
+            unit, self._rounds_of(_xxhash(unit), calls, len(unit)), rounds, f"{_the_same(unit)} {how}"
         )
+
+    def _report_response(self, period: int, rounds: int) -> Sequence[Detection]:
+        """A cycle within one response."""
+        calls = self._response.calls
+        unit = _rotated([item for item in self._items if item.index in calls[-period:]])
+        loop_at = max(RESPONSE_ROUNDS, self._rounds) * (SAMPLING_TIMES if any(item.sampling for item in unit) else 1)
+        if rounds != self._rounds and rounds < loop_at:
+            return NOTHING
+        level: Level = "loop" if rounds >= loop_at else "suspect"
+        threshold = loop_at if level == "loop" else self._rounds
+        message = f"{_the_same(unit)} {{count}} times in turn in one response, before any of them had run"
+        return self._detection(
+            unit, self._rounds_of(_xxhash(unit), calls[-period * rounds :], period), threshold, message, level=level
+        )
+
+    def _report_batches(self, together: list[_Item], starts: list[int], rounds: int) -> Sequence[Detection]:
+        """The same batch again."""
+        calls, seen = self._batches.calls, _GAVE_THE_SAME if self._batches.was_answered else _NOT_SEEN
+        xxhash, last = identity(" ".join(sorted(set(calls)))), max(item.index for item in together)
+        self._reported = _Reported(xxhash, last, len(starts), starts[0])
+        message = f"{_the_same(together, len(calls))} together {{count}} times{seen}"
+        return self._detection(together, (self._reported, starts), rounds, message)
 
     def _report_without_order(self, tail: list[_Item], different: int, rounds: int) -> Sequence[Detection]:
         times = Counter(item.key for item in tail)
         again = sorted((key for key, count in times.items() if count > 1), key=lambda key: (-times[key], key.xxhash))
         if not all(any(item.key == key and (item.result or not item.compared) for item in tail) for key in again):
             return NOTHING
-        text = " and ".join(key.text for key in again)
-        xxhash = identity(" ".join(sorted(key.xxhash for key in again)))
-        last, reported = max(item.index for item in tail), self._reported
-        if reported is not None and reported[0] == xxhash and last < reported[1] + different:
+        unit = [next(item for item in tail if item.key == key) for key in again]
+        rounds_of = self._rounds_of(
+            identity(" ".join(sorted(key.xxhash for key in again))), [item.index for item in tail], different
+        )
+        message = (
+            f"the last {len(tail)} calls, {{count}} rounds, were {different} different ones again and again, with"
+            " unchanged results"
+        )
+        return self._detection(unit, rounds_of, rounds, message, joint=" and ")
+
+    def _rounds_of(self, xxhash: str, calls: list[int], length: int) -> _Rounds | None:
+        """`calls` in rounds of `length`, and those that were reported before and are not remembered
+        any more; `None`: no round is new.
+        """
+        calls = sorted(calls)
+        starts, before = calls[len(calls) % length :: length], self._reported
+        rounds = _Reported(xxhash, calls[-1], len(starts), starts[0])
+        if before is not None and before.xxhash == xxhash and before.last >= calls[0]:
+            newer = sum(call > before.last for call in calls)
+            if newer < length:
+                return None
+            count = max(rounds.count, before.count + newer // length)
+            rounds = _Reported(xxhash, calls[-1 - newer % length], count, min(starts[0], before.start))
+        self._reported = rounds
+        return rounds, starts
+
+    def _detection(
+        self,
+        unit: list[_Item],
+        rounds: _Rounds | None,
+        threshold: int,
+        message: str,
+        *,
+        level: Level = "loop",
+        joint: str = " -> ",
+    ) -> Sequence[Detection]:
+        if rounds is None:
             return NOTHING
-        self._reported = (xxhash, last)
+        reported, starts = rounds
+        text = joint.join(item.key.text for item in unit)
         return (
             Detection(
                 detector=self.name,
                 kind="cycle",
                 channel="tools",
-                level="loop",
-                count=len(tail) // different,
-                threshold=rounds,
-                start_offset=min(item.index for item in tail),
-                offset=last,
-                evidence=Evidence(
-                    text[:EXCERPT_CHARS], xxhash, len(text), tuple(sorted(item.index for item in tail)[-OFFSETS_SHOWN:])
-                ),
-                message=(
-                    f"the last {len(tail)} calls were {different} different ones again and again, with unchanged"
-                    " results"
-                ),
+                level=level,
+                count=reported.count,
+                threshold=threshold,
+                start_offset=reported.start,
+                offset=reported.last,
+                evidence=Evidence(text[:EXCERPT_CHARS], reported.xxhash, len(text), tuple(starts[-OFFSETS_SHOWN:])),
+                message=message.replace("{count}", str(reported.count)),
             ),
         )
 
     def _save(self) -> dict[str, Any]:
-        reported = None if self._reported is None else list(self._reported)
-        return {"items": self._items[:], "turn_start": self._turn_start, "reported": reported}
+        reported = None if self._reported is None else list(astuple(self._reported))
+        return {
+            "items": self._items[:],
+            "response": self._response.save(),
+            "batches": self._batches.save(),
+            "reported": reported,
+            "postponed": self._postponed,
+        }
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
         return {**saved, "items": [plain(_item(item)) for item in saved["items"]]}
@@ -267,8 +390,28 @@ class ToolCallCycle(CallDetector):
     def _load(self, state: Mapping[str, Any] | None) -> None:
         reported = state["reported"] if state else None
         self._items = [_item(item) for item in state["items"]] if state else []
-        self._turn_start = state["turn_start"] if state else None
-        self._reported = (str(reported[0]), int(reported[1])) if reported else None
+        self._response.load(state["response"] if state else None)
+        self._batches.load(state["batches"] if state else None)
+        self._reported = _Reported(*reported) if reported else None
+        self._postponed = state["postponed"] if state else False
+
+
+_NOT_SEEN = "; no results were seen, the arguments alone decide"
+_GAVE_THE_SAME = " and got the same results each time"
+
+
+def _about_results(items: list[_Item]) -> str:
+    return _GAVE_THE_SAME if any(item.result for item in items) else _NOT_SEEN
+
+
+def _xxhash(unit: list[_Item]) -> str:
+    return identity(" ".join(item.key.xxhash for item in unit))
+
+
+def _the_same(unit: list[_Item], size: int | None = None) -> str:
+    names = [item.tool for item in unit]
+    shown = names if len(names) <= NAMES_SHOWN else [*sorted(set(names))[:NAMES_SHOWN], "..."]
+    return f"the same {size or len(unit)} calls ({', '.join(shown)}) were made"
 
 
 def _item(saved: _Item | dict[str, Any]) -> _Item:

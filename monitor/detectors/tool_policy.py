@@ -9,11 +9,10 @@ Rules:
   `action="send"`), and a command that sleeps waits; from nothing else. A wrong guess is corrected
   by one entry of `tools=`;
 - who waits is patient: what asks for a status or for progress is asked again on purpose (`WAITS`);
-- a result is compared without what changes by itself: the fields a policy calls `volatile`, the id
-  of its own call (a path that a large result was saved to has it), times and counters in the record
-  of an execution (JSON with an exit code), in what is marked as an error times, durations, process
-  ids and counters of attempts, and in what says that something failed the times before its lines
-  and the durations (ten failing test runs differ in nothing else; what did not fail may be a
+- a result is compared without what changes by itself (`volatile`), without the fields a policy
+  calls `volatile`, and without the id of its own call (a path that a large result was saved to has
+  it); in what is marked as an error without any date, and in what says that something failed
+  without the durations (ten failing test runs differ in nothing else; what did not fail may be a
   measurement);
 - a refusal of our own (`VETO`) is no result at all: it must not look like news.
 """
@@ -29,6 +28,7 @@ from typing import Any
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
+from monitor.detectors.volatile import READ_CHARS, at_ends, without_fields, without_forms, without_what_changes
 from monitor.errors import ConfigError
 from monitor.verdicts import VETO
 
@@ -92,17 +92,6 @@ _TIMING = re.compile(
 )
 """In what only says that something failed. Whole seconds stay: what is left of a wait is counted in
 them.
-"""
-_EXIT = re.compile(r'"(exit_?code|return_?code)"\s*:', re.IGNORECASE)
-"""What the record of an execution has, as JSON; in another record a duration may be the answer (a
-job that was asked about).
-"""
-_OF_AN_EXECUTION = re.compile(
-    r"(duration|elapsed|took|wall_?time|execution_?(time|count)|started_?at|finished_?at|timestamp|pid|session_?id)(_?(ms|s|sec|seconds))?",
-    re.IGNORECASE,
-)
-"""Its fields that change by themselves (Hermes: 147 equal probes whose records differed by a
-counter; OpenClaw strips them as well).
 """
 GUESSES_KEPT = 256
 """A model may invent names without end."""
@@ -183,17 +172,67 @@ class ToolPolicy:
 
     def outcome_of(self, result: ToolResult) -> str:
         """The identity of what came back, without what is volatile."""
-        text = _without(result.text, self.volatile) if self.volatile else _execution(result.text)
-        if len(result.id) >= ID_CHARS:
-            text = text.replace(result.id, "")
+        return _outcome(self, result)
+
+    def answer_of(self, result: ToolResult) -> str:
+        """The same for a comparison with the answers to other calls: each may have asked for an id
+        or a time, so those count.
+        """
+        text, failed = _read(self, result)
         if result.is_error:
             return error_identity(text)
-        return identity(f"answer:{_TIMING.sub('', text) if _FAILED.search(text) else text}")
+        text = without_fields(self.said(result), executions_only=True)
+        return identity(f"answer:{at_ends(text, _without_timing) if failed else text}")
+
+    def said(self, result: ToolResult) -> str:
+        """The text without what the policy calls volatile, and without the id of its own call."""
+        text = _without(result.text, self.volatile) if self.volatile else result.text
+        return text.replace(result.id, "") if len(result.id) >= ID_CHARS else text
+
+
+_latest: tuple[ToolPolicy | None, ToolResult | None, tuple[str, bool], str] = None, None, ("", False), ""
+"""What was read last (the text without its fields, and whether it says that something failed), and
+its outcome, empty if nobody asked: each detector of a run reads the same result in turn.
+"""
+
+
+def _read(policy: ToolPolicy, result: ToolResult) -> tuple[str, bool]:
+    global _latest  # noqa: PLW0603 - one tuple, put in its place whole
+    known_policy, known_result, known, _ = _latest
+    if known_result is result and known_policy is policy:
+        return known
+    text = without_fields(policy.said(result))
+    read = text, _FAILED.search(text, 0, READ_CHARS) is not None
+    if len(result.text) <= READ_CHARS:
+        _latest = policy, result, read, ""
+    return read
+
+
+def _outcome(policy: ToolPolicy, result: ToolResult) -> str:
+    global _latest  # noqa: PLW0603 - as above
+    known_policy, known_result, read, known = _latest
+    if known and known_result is result and known_policy is policy:
+        return known
+    text, failed = read = _read(policy, result)
+    if result.is_error:
+        outcome = error_identity(text)
+    else:
+        text = without_what_changes(text)
+        outcome = identity(f"answer:{at_ends(text, _without_timing) if failed else text}")
+    if len(result.text) <= READ_CHARS:
+        _latest = policy, result, read, outcome
+    return outcome
+
+
+def _without_timing(text: str) -> str:
+    return _TIMING.sub("", text)
 
 
 def error_identity(text: str) -> str:
     """What an error says, without what changes by itself."""
-    return identity(f"error:{_CHANGES_BY_ITSELF.sub('', text)}")
+    return identity(
+        f"error:{at_ends(without_fields(text), lambda part: _CHANGES_BY_ITSELF.sub('', without_forms(part)))}"
+    )
 
 
 WAITS = ToolPolicy(polling=True, suspect_at=10, loop_at=20)
@@ -204,10 +243,18 @@ _NOTHING_KNOWN = ToolPolicy()
 
 
 @lru_cache(maxsize=GUESSES_KEPT)
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a tool's name, without those of its server or class; one empty word if it has
+    none.
+    """
+    part = _LAST_PART.fullmatch(name)
+    return tuple(word.lower() for word in _WORD.findall(part.group(1) if part else name)) or ("",)
+
+
+@lru_cache(maxsize=GUESSES_KEPT)
 def guess(name: str) -> ToolPolicy:
     """What the name of a tool says about it."""
-    part = _LAST_PART.fullmatch(name)
-    words = [word.lower() for word in _WORD.findall(part.group(1) if part else name)] or [""]
+    words = words_of(name)
     first, last, whole = words[0], words[-1], "".join(words)
     if whole in DOES_NOTHING:
         return ToolPolicy(no_op=True)
@@ -271,16 +318,6 @@ def _without(text: str, fields: tuple[str, ...]) -> str:
     except (ValueError, RecursionError):
         names = "|".join(map(re.escape, fields))
         return re.sub(rf"\b({names})(\"?\s*[:=]\s*(\"[^\"]*\"|[^\s,;]+)|\s+(?=\S*\d)[^\s,;)]+)", r"\1", text)
-
-
-def _execution(text: str) -> str:
-    """The record of an execution without its times and counters; any other text as it is."""
-    if not text.startswith("{") or _EXIT.search(text) is None:
-        return text
-    try:
-        return canonical_json(_strip(json.loads(text), lambda key: _OF_AN_EXECUTION.fullmatch(key) is not None))
-    except (ValueError, RecursionError):
-        return text
 
 
 def _strip(value: Any, volatile: Callable[[str], bool]) -> Any:

@@ -222,9 +222,7 @@ def test_an_exempt_member_is_no_part_of_a_cycle():
 # Batches
 
 
-@pytest.mark.parametrize(
-    "batches", [["AB", "AB", "AB"], ["AB", "BA", "AB"], ["BA", "BA", "BA"], ["ABC", "CAB", "BCA"], ["ABABAB"]]
-)
+@pytest.mark.parametrize("batches", [["AB", "AB", "AB"], ["AB", "BA", "AB"], ["BA", "BA", "BA"], ["ABC", "CAB", "BCA"]])
 def test_batches_in_any_order_are_rounds(batches: list[str]):
     run = agent()
     for batch in batches:
@@ -237,6 +235,178 @@ def test_batches_that_differ_are_not():
     for batch in ("AB", "AC", "AD", "AE", "AF"):
         run.turn(*letters(batch))
     assert run.found == []
+
+
+@pytest.mark.parametrize(
+    ("batches", "length", "count"),
+    [
+        (["CAB"] * 5, 3, 5),
+        (["AB", "BA", "AB", "BA"], 2, 4),
+        (["AAB"] * 4, 3, 4),
+        (["ABAB"] * 3, 2, 6),  # twice in each response
+        (["ABCDEF"] * 4, 6, 4),
+        (["FABECD", "ABCDEF", "CDEFAB"], 6, 3),
+        (["ABCDEFGHIJKL"] * 7, 12, 7),
+        (["ABCDEFGHIJKLMNOPQRSTUVWXYZ"] * 5, 26, 5),
+    ],
+)
+def test_the_evidence_of_batches_names_the_calls_of_a_round_and_counts_rounds(
+    batches: list[str], length: int, count: int
+):
+    run = agent()
+    for batch in batches:
+        run.turn(*letters(batch))
+    last, size = run.found[-1], len(batches[0])
+    assert {found.kind for found in run.found} == {"cycle"}
+    assert len({found.evidence.xxhash for found in run.found}) == 1, (
+        "one loop, known by one identity from the first round to the last"
+    )
+    assert (last.count, last.start_offset, last.offset) == (count, 0, size * len(batches) - 1)
+    assert last.message.startswith(f"the same {length} calls (")
+    assert f"{count} times" in last.message
+    assert last.evidence.offsets == tuple(range(0, size * len(batches), length))[-20:]
+    assert [found.offset for found in run.found] == [size * (number + 1) - 1 for number in range(2, len(batches))], (
+        "at each whole round"
+    )
+
+
+@given(st.integers(2, 9), st.integers(3, 9), st.randoms())
+def test_the_order_of_calls_that_are_made_together_makes_no_difference(length: int, rounds: int, random: Any):
+    seen = []
+    for shuffles in (False, True):
+        run = agent()
+        for _ in range(rounds):
+            calls = letters("ABCDEFGHI"[:length])
+            if shuffles:
+                random.shuffle(calls)
+            run.turn(*calls)
+        seen.append(
+            [
+                (found.level, found.count, found.evidence.xxhash, found.offset, found.evidence.offsets)
+                for found in run.found
+            ]
+        )
+    assert seen[0] == seen[1]
+    assert [count for _, count, *_ in seen[0]] == list(range(3, rounds + 1))
+
+
+def test_a_batch_whose_results_change_is_progress():
+    for changed in range(3):
+        run = agent()
+        for number in range(6):
+            run.turn(
+                *(
+                    ("read", {"path": letter}, f"{number}" if place == changed else "x")
+                    for place, letter in enumerate("ABCDEFG")
+                )
+            )
+        assert run.found == []
+    run = agent()
+    for number in (1, 2, 3, 3, 3):
+        run.turn(*(("read", {"path": letter}, f"{number}" if letter == "D" else "x") for letter in "ABCDEFG"))
+    assert run.levels == [("loop", 3)]
+    assert run.found[0].start_offset == 14
+
+
+def test_one_more_round_of_a_long_cycle_is_one_more_however_many_are_remembered():
+    run = agent()
+    run.turns(*letters("ABCDE" * 12))
+    assert [found.count for found in run.found] == list(range(3, 13))
+    assert {found.start_offset for found in run.found} == {0}
+    assert run.found[-1].message.startswith(
+        "the same 5 calls (read, read, read, read, read) were made 12 times in turn"
+    )
+
+
+def test_without_order_rounds_are_counted_and_not_calls():
+    run = agent(max_period=2)
+    run.turns(*letters("ABCBACABCCABBCABACBCAACB"))
+    assert [found.count for found in run.found] == [5, 6, 7, 8]
+    assert [len(found.evidence.offsets) for found in run.found] == [5, 6, 7, 8]
+
+
+# Within one response
+
+
+@pytest.mark.parametrize("period", range(2, 13))
+def test_within_one_response_a_cycle_of_any_length_is_a_suspicion_at_three_rounds_and_a_loop_at_five(period: int):
+    run = agent()
+    run.turn(*letters("ABCDEFGHIJKLM"[:period] * 6, [None] * 99))
+    assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6)]
+    assert [found.offset for found in run.found] == [3 * period - 1, 5 * period - 1, 6 * period - 1]
+    assert run.found[1].evidence.offsets == tuple(range(0, 5 * period, period))
+    assert len({found.evidence.xxhash for found in run.found}) == 1
+    assert "in one response" in run.found[0].message
+
+
+def test_within_one_response_it_is_seen_before_the_response_ends_and_whatever_came_first():
+    run = agent()
+    for number, (tool, arguments) in enumerate(letters("XYZZY" + "ABCDEFG" * 5)):
+        run.observe(ToolCall(f"c{number}", tool, arguments))
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+
+
+@pytest.mark.parametrize(
+    "calls", ["ABCDEF", "ABCABC", "AABBCC", "ABXABYABZABWABVAB", "AAAAAAAAAAAA", "ABACADAEAFAGAHAIAJ"]
+)
+def test_within_one_response_what_is_no_cycle(calls: str):
+    run = agent()
+    run.turn(*letters(calls, [None] * 99))
+    assert run.found == []
+
+
+def test_within_one_response_a_polled_tool_has_nothing_to_wait_for_and_a_sampled_one_may_be_meant():
+    run = agent()
+    run.turn(*[("get_job_status", {"id": 1}, None), ("get_job_log", {"id": 1}, None)] * 5)
+    assert run.levels == [("suspect", 3), ("loop", 5)]
+    run = agent()
+    run.turn(*[("task", {"prompt": "a"}, None), ("task", {"prompt": "b"}, None)] * 6)
+    assert run.levels == [("suspect", 3)]
+
+
+# An edit between
+
+
+EDITS = [
+    ("edit_file", {"path": "a"}, "The file was updated."),
+    ("bash", {"command": "sed -i s/a/b/ a.py"}, ""),
+    ("write", {"n": 1}, None),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("place", range(1, 6))
+def test_an_edit_between_checks_is_work(place: int, edit: tuple[Any, ...]):
+    run = agent()
+    checks: list[tuple[Any, ...]] = [("run_tests", {}, "3 failed"), ("read", {"path": "a"}, "x = 1")] * 3
+    run.turns(*checks[:place], edit, *checks[place:])
+    assert run.found == []
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_after_an_edit_three_rounds_without_another_are_a_loop(edit: tuple[Any, ...]):
+    run = agent()
+    checks: list[tuple[Any, ...]] = [("run_tests", {}, "3 failed"), ("read", {"path": "a"}, "x = 1")]
+    run.turns(*checks, *checks, edit, *checks, *checks)
+    assert run.found == []
+    run.turns(*checks)
+    assert run.levels == [("loop", 3)]
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        ("read_file", {"path": "z"}, "new"),
+        ("edit_file", {"path": "a"}, "Error: old string not found"),
+        ("edit_file", {"path": "a"}, "no", True),
+        ("browse", {}, "browse is not a valid tool"),
+    ],
+)
+def test_a_call_that_only_looks_or_fails_between_is_no_work(foreign: tuple[Any, ...]):
+    run = agent()
+    checks: list[tuple[Any, ...]] = [("run_tests", {}, "3 failed"), ("list", {"path": "a"}, "x = 1")]
+    run.turns(*checks, *checks, foreign, *checks)
+    assert run.levels == [("loop", 3)]
 
 
 # Delivery, identity, state

@@ -89,16 +89,16 @@ def test_invented_names_do_not_fill_the_memory():
 @pytest.mark.parametrize(
     ("one", "other", "equal"),
     [
-        ('{"out": "ok", "pid": 17, "took": 0.2}', '{"took": 0.9, "pid": 18, "out": "ok"}', True),
-        ('{"jobs": [{"pid": 1, "state": "up"}]}', '{"jobs": [{"pid": 2, "state": "up"}]}', True),
-        ('{"out": "ok", "pid": 17}', '{"out": "no", "pid": 17}', False),
-        ("done pid: 17, took=0.2 out=ok", "done pid: 18, took=0.9 out=ok", True),
-        ("done pid: 17, out=ok", "done pid: 18, out=no", False),
-        ("the pid is unknown", "the pid is known", False),
+        ('{"out": "ok", "lease": 17, "load": 0.2}', '{"load": 0.9, "lease": 18, "out": "ok"}', True),
+        ('{"jobs": [{"lease": 1, "state": "up"}]}', '{"jobs": [{"lease": 2, "state": "up"}]}', True),
+        ('{"out": "ok", "lease": 17}', '{"out": "no", "lease": 17}', False),
+        ("done lease: 17, load=0.2 out=ok", "done lease: 18, load=0.9 out=ok", True),
+        ("done lease: 17, out=ok", "done lease: 18, out=no", False),
+        ("the lease is unknown", "the lease is known", False),
     ],
 )
 def test_volatile_fields_are_no_news_and_the_others_are(one: str, other: str, equal: bool):
-    assert same(ToolPolicy(volatile=("pid", "took")), one, other) is equal
+    assert same(ToolPolicy(volatile=("lease", "load")), one, other) is equal
     assert not same(ToolPolicy(), one, other)
 
 

@@ -1,0 +1,247 @@
+"""What changes by itself in a result. Failure answered: an agent that gets the same answer again
+and again, and is taken for one that gets on, because the answer bears a time, a process id or the
+id of the request.
+
+Rules:
+
+- a field is known by its name, in a JSON record of any kind: when it was answered, how long that
+  took, ids of processes and of requests, counters of attempts. The record of an execution (it has
+  an exit code) also names where it ran: folder, host, user, shell;
+- in text a thing is known by its form: times of the day with seconds and the date before them,
+  UUIDs, hashes, addresses, ids with a prefix (`req_...`), the number behind `pid` or `attempt`,
+  durations behind `in` or `took`, ages in a table, temporary names. Any other number is news: a
+  percentage, a line, a price, what is left of a wait, and what a measurement printed;
+- an answer that is nothing but such things was asked for: `date`, a new id. More than three ids are
+  a list, and stay as well;
+- only answers to the same call are compared so. Of different calls each may well ask for an id or a
+  time: there only the record of an execution is compared without such fields, and what answers one
+  question in other words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+READ_CHARS = 32_768
+"""Of a longer text the beginning and the end are looked at, half of it each; the middle is compared
+as it is.
+"""
+UNPACKED_CHARS = 8 * READ_CHARS
+"""A longer record is read as text."""
+FEW_IDS = 3
+NESTED = 3
+"""How often a record is unpacked from a string within a record: tool servers send JSON as text in
+JSON.
+"""
+
+# Fields of records
+
+_ANSWER = (
+    r"time_?stamp|ts|now|as_?of|(server|current|request|response|generated|fetched|retrieved|checked|queried|cached|expires)_?(time|at|on|in)"
+    r"|elapsed(_?time)?|took|latency|duration_?(ms|us|ns)|(query|search|processing|execution|wall|run|response)_?time|up_?time"
+    r"|(pp?|pg|t)id|(process|request|req|trace|span|correlation|session|invocation|execution|terminal|shell)_?id|nonce"
+    r"|(execution|attempt|retry|poll|call|request|invocation)_?(count|number|no)|attempts?|retr(y|ies)|rate_?limit_?remaining"
+)
+_EXIT = r"exit_?(code|status)|return_?code|stdout"
+_EXECUTION = (
+    r"duration|execution_?(time|count)|(start(ed)?|finish(ed)?|end(ed)?)(_?(at|time|on))?|cwd|pwd|work(ing)?_?dir(ectory)?"
+    r"|current_?(working_?)?dir(ectory)?|directory|host(_?name)?|user(_?name)?|shell|env(ironment)?|venv|py(thon)?_?interpreter_?path"
+)
+_UNIT = r"(_?(ms|us|ns|s|secs?|seconds|millis|milliseconds))?"
+_ANSWER_FIELD = re.compile(f"({_ANSWER}){_UNIT}", re.IGNORECASE)
+_EXECUTION_FIELD = re.compile(f"({_ANSWER}|{_EXECUTION}){_UNIT}", re.IGNORECASE)
+_NO_FIELD = re.compile(r"(?!)")
+_EXIT_FIELD = re.compile(_EXIT, re.IGNORECASE)
+_FIELD = re.compile(r'"(\w{2,32})\\{0,3}"\s{0,3}:')
+FIELDS_KEPT = 1_024
+"""Names of fields that were looked at, to know them again."""
+_EXIT_TEXT = re.compile(r"\bexit(ed)?\b.{0,12}\b(code|status)\b", re.IGNORECASE)
+_PLACE = re.compile(
+    r"^[\[(]?(current |working |current working )?(directory|dir|cwd|python"
+    r" interpreter|host(name)?|user(name)?|shell): .*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Where a command ran, as a line of its own beside what it printed (OpenHands, Gemini CLI)."""
+
+# Forms in text. Where it can be, a pattern begins with one character and looks back after it: so
+# the others are passed over quickly.
+
+_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_CLOCK = (
+    r"\d\d:\d\d(?:[.,]\d{1,9})?(?: ?[AP]M\b)?(?: ?(?:Z|UTC|GMT|CES?T|E[SD]T|P[SD]T)\b| ?[+-]\d\d:?\d\d\b)?(?:"
+    r" 20\d\d\b)?"
+)
+"""Of a time of the day what follows the hours and the first colon."""
+_TIMES = re.compile(
+    r"[0-9](?<![\w.].)(?:"
+    rf"(?:\d{{3}}[-/.]\d\d[-/.]\d\d[T ,_]{{1,2}}|\d?[-/.]\d\d?[-/.]\d{{4}}[T ,]{{1,2}}|\d?[ /-]{_MONTH}[ /-]\d{{4}}[:"
+    rf" ])\d\d?:{_CLOCK}"
+    rf"|\d?:{_CLOCK}|\d{{7}}[T_-]\d{{6}}Z?\b|\d{{9}}\.\d{{3,9}}\b|\d{{0,3}}[smhd] ago\b"
+    r"|(?<=\t.)\d{0,5}\.\d{1,9}s$"  # how long a package of tests took (`go test`)
+    # the last column of a table: how old something is (`kubectl get pods`)
+    r"|(?<=  .)\d{0,3}[dhms](?:\d{1,4}[dhms]){0,2}$"
+    r")",
+    re.MULTILINE,
+)
+_DAYS = re.compile(
+    rf"[A-Z](?<![A-Za-z].)[a-z]{{2}}(?:,? (?=(?:\d\d? )?{_MONTH} )| {{1,2}}\d\d?,? (?:20\d\d,? )?(?=\d\d?:\d\d:\d\d))"
+)
+"""The day of the week before a date; month and day before a time."""
+_DURATION = re.compile(
+    r"[0-9](?<![\w.].)\d{0,9}(?P<exact>\.\d{1,9} ?|(?= ?[mun]s\b) ?)?(?: ?(?:[mun]s|s|secs?|seconds?|m|min|minutes?)\b)"
+)
+_INCIDENTAL = re.compile(
+    r"(?<![A-Za-z])(?:in|after|took|elapsed|duration|time|finished|completed|done)[:=(]{0,2} {0,10}$", re.IGNORECASE
+)
+_TOOK = re.compile(r"(?<![A-Za-z])(?:took|elapsed|duration)[:=(]{0,2} {0,10}$", re.IGNORECASE)
+_LABEL_CHARS = 24
+"""How far the word before a duration may reach."""
+_LABELLED = re.compile(
+    r"(?<![A-Za-z])(?:"
+    r"(?:pp?id|pgid|pids)\b[\"']?\s?[:=#]?\s?\d+"
+    r"|(?:attempt|retry|try|poll)(?:s|ed)?(?: (?:no\.?|number|count))?[ :=#]{1,2}\d+"
+    r"|(?:in|out) ?\[\d+\]"  # cells of a notebook
+    r")",
+    re.IGNORECASE,
+)
+_LABELS = (
+    "pid",
+    "pgid",
+    "attempt",
+    "retry",
+    "retries",
+    "try ",
+    "try#",
+    "tries ",
+    "poll",
+    "in [",
+    "in[",
+    "out[",
+    "out [",
+)
+"""Without any of them there is nothing labelled."""
+_ID_OF = re.compile(
+    r"[iI][dD](?:"
+    + "|".join(
+        rf"(?<=[{name[0]}{name[0].upper()}]{name[1:]}{gap}..)"
+        for name in ("request", "trace", "correlation", "session", "span", "operation", "process", "shell")
+        for gap in ("", "[ _-]")
+    )
+    + r")[\"']?\s?[:=#]?\s?[\"']?[\w.-]{0,64}"
+)
+"""`request id: 9f3c`, `sessionId=17`: an id of whatever form."""
+_IDS = re.compile(
+    r"[0-9a-fA-F](?<![0-9A-Za-z].)(?:"
+    r"[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    r"|(?:(?<=[0-9])(?=[0-9]{0,126}[a-f])|(?<=[a-f])(?=[a-f]{0,126}[0-9]))[0-9a-f]{15,127}"
+    r")(?![0-9A-Za-z])"
+)
+"""UUIDs and hashes."""
+_NAMED_IDS = re.compile(
+    r"(?<![0-9A-Za-z])(?:request|req|run|resp|trace|toolu|task|txn?|span|session|sess?|call|conv|msg|evt|job|op)"
+    r"[_-](?=[A-Za-z_-]{0,40}\d)[0-9A-Za-z_-]{8,64}(?![0-9A-Za-z])"
+)
+_ADDRESS = re.compile(r"0x(?<![0-9A-Za-z]..)[0-9a-fA-F]{4,16}\b")
+_TEMPORARY = re.compile(r"(?:tmp(?<=[/\\]tmp)[._]?[0-9A-Za-z_]{6,12}|pytest-(?<=[/\\]pytest-)\d{1,6})\b")
+_PLANNED = re.compile(
+    r'"(?:start|begin|end|due|from|to|until|when|slot|deadline|departure|arrival|scheduled|available)(?:_?(?:at|time|date|on))?"\s?:\s?"[^"]{1,40}"',
+    re.IGNORECASE,
+)
+"""Times that were asked for: an appointment, a departure."""
+_DIGIT = re.compile(r"[0-9]")
+_EMPTIED = re.compile(r'"[^"\\\n]{0,64}"\s?:\s?(?:""|\[(?:""(?:, ?)?){1,9}\]|(?=[,}\]]))')
+"""Fields of which nothing is left."""
+_SAYS = re.compile(r"[^\W_]")
+
+
+def at_ends(text: str, change: Callable[[str], str]) -> str:
+    """`text` with its beginning and its end changed, or changed as a whole if it is short: a huge
+    result must not take seconds.
+    """
+    if len(text) <= READ_CHARS:
+        return change(text)
+    half = READ_CHARS // 2
+    return change(text[:half]) + text[half:-half] + change(text[-half:])
+
+
+def without_fields(text: str, *, executions_only: bool = False) -> str:
+    """A JSON record without the fields that change by themselves, a text without the lines that say
+    where a command ran. `executions_only`: of other records all fields stay.
+    """
+    if text[:1] not in ("{", "["):
+        return at_ends(text, _without_place)
+    if len(text) > UNPACKED_CHARS or not any(map(_says_when, set(_FIELD.findall(text)))):
+        return text
+    try:
+        record = _stripped(json.loads(text), _NO_FIELD if executions_only else _ANSWER_FIELD, NESTED)
+        return json.dumps(record, sort_keys=True) if record else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def without_what_changes(text: str) -> str:
+    """An answer, without its fields, in the form in which it is compared with the next answer to
+    the same call.
+    """
+    rest = at_ends(text, _without_few_forms)
+    if text[:1] in ("{", "[") and (planned := _PLANNED.findall(text, 0, READ_CHARS)):
+        rest = f"{rest}{planned}"
+    return rest if rest == text or _SAYS.search(_EMPTIED.sub("", rest[:READ_CHARS])) else text
+
+
+@lru_cache(maxsize=FIELDS_KEPT)
+def _says_when(name: str) -> bool:
+    """Whether a record with this field is worth unpacking."""
+    return _ANSWER_FIELD.fullmatch(name) is not None or _EXIT_FIELD.fullmatch(name) is not None
+
+
+def _without_place(text: str) -> str:
+    return _PLACE.sub("", text) if _EXIT_TEXT.search(text) else text
+
+
+def _without_few_forms(text: str) -> str:
+    return without_forms(text, lists=True)
+
+
+def without_forms(text: str, *, lists: bool = False) -> str:
+    """Text without times, ids and counters. `lists`: many ids were asked for, and stay."""
+    lowered = text.lower()
+    rest = _TEMPORARY.sub("", _ID_OF.sub("", text) if "id" in lowered else text)
+    if _DIGIT.search(rest) is None:
+        return rest
+    rest = _DAYS.sub("", rest) if ":" in rest else rest
+    rest = _DURATION.sub(_without_incidental, _TIMES.sub("", rest))
+    if any(label in lowered for label in _LABELS):
+        rest = _LABELLED.sub("", rest)
+    fewer, ids = _IDS.subn("", _ADDRESS.sub("", rest))
+    if "_" in fewer or "-" in fewer:
+        fewer, named = _NAMED_IDS.subn("", fewer)
+        ids += named
+    return rest if lists and ids > FEW_IDS else fewer
+
+
+def _without_incidental(duration: re.Match[str]) -> str:
+    """A duration that is told along with something else is no news; one that stands for itself was
+    measured.
+    """
+    said, end = duration.string, duration.start()
+    label = _TOOK if duration["exact"] is None else _INCIDENTAL
+    return "" if label.search(said, max(0, end - _LABEL_CHARS), end) else duration[0]
+
+
+def _stripped(value: Any, volatile: re.Pattern[str], nested: int) -> Any:
+    if isinstance(value, dict):
+        volatile = _EXECUTION_FIELD if any(map(_EXIT_FIELD.fullmatch, value)) else volatile
+        return {key: _stripped(item, volatile, nested) for key, item in value.items() if not volatile.fullmatch(key)}
+    if isinstance(value, list):
+        return [_stripped(item, volatile, nested) for item in value]
+    if isinstance(value, str) and nested and value[:1] in ("{", "["):
+        try:
+            return _stripped(json.loads(value), volatile, nested - 1)
+        except (ValueError, RecursionError):
+            return value
+    return value
