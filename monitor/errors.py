@@ -14,15 +14,87 @@ A run that ends is an `Outcome`, not an exception.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
 __all__ = ["AdapterError", "ConfigError", "MissingExtra", "MonitorError", "RecordedError", "StoreError", "ToolError"]
 
 
+REMOVED: Final = "(key removed)"
+"""Stands in a message where a key was."""
+_KEYS: Final = re.compile(
+    r"\b(?:sk|rk|pk|gsk|xai|hf|ghp|gho|ghs|ghu|github_pat|glpat|AIza|ya29|AKIA|ASIA)[-_.A-Za-z0-9]{16,}"
+    r"|(?<=[Bb]earer )[-._~+/=A-Za-z0-9]{8,}"
+)
+"""As the services write keys, and whatever stands behind the word `Bearer`."""
+_HEADERS: Final = ("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key")
+_LEAST_CHARS: Final = 8
+"""Of a key of a header: `none` and `x`, for servers that ask for none, are words of other messages
+too.
+"""
+_CAUSES: Final = 5
+_CLEANED: Final = "_message_without_keys"
+"""An attribute of an exception."""
+
+
 def message_of(error: BaseException) -> str:
-    """What `str(error)` says, also if the exception's own `__str__` is broken."""
+    """What `str(error)` says, without keys, also if the exception's own `__str__` is broken."""
+    known = _of(error, _CLEANED)
+    if isinstance(known, str):
+        return known
     try:
-        return str(error)
+        said = str(error)
     except Exception:  # noqa: BLE001 - an SDK's exception may be as broken as it likes
         return "(its message cannot be read)"
+    return without_keys(said, error)
+
+
+def forget_keys(error: BaseException, *holders: object) -> None:
+    """From here on `message_of(error)` is without the keys of `holders`, where the exception itself
+    does not say what was sent.
+    """
+    said = message_of(error)
+    if (clean := without_keys(said, *holders)) != said:
+        error.__dict__[_CLEANED] = clean
+
+
+def without_keys(text: str, *holders: object) -> str:
+    """`text` without the keys that were sent with the requests of `holders`, and without anything
+    that looks like a key.
+
+    `holders`: exceptions, responses and streams of an SDK. Some services repeat the key that they
+    refuse.
+    """
+    for key in {key for holder in holders for key in _sent_keys(holder)}:
+        text = text.replace(key, REMOVED)
+    return _KEYS.sub(REMOVED, text)
+
+
+def _sent_keys(holder: object) -> Iterator[str]:
+    for one in _with_causes(holder):
+        response = _of(one, "response")
+        for request in (_of(holder, name) for holder in (one, response) for name in ("request", "request_info")):
+            headers = _of(request, "headers")
+            for name in _HEADERS if isinstance(headers, Mapping) else ():
+                value = str(headers.get(name) or "").rpartition(" ")[2]
+                if len(value) >= _LEAST_CHARS:
+                    yield value
+
+
+def _with_causes(holder: object) -> Iterator[object]:
+    for _ in range(_CAUSES):
+        if holder is None:
+            return
+        yield holder
+        holder = _of(holder, "__cause__") or _of(holder, "__context__")
+
+
+def _of(holder: object, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 - as above
+        return None
 
 
 def describe(error: BaseException) -> str:

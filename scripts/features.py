@@ -1,16 +1,15 @@
-"""Which rows of docs/features.md are proven, by which tests.
+"""Which rows of docs/features.md are proven, by which tests. A plugin of pytest: the run of the
+tests is the proof.
 
-python scripts/features.py                  run the tests marked `feature`, print the table
-python scripts/features.py --collect-only   only check that the table, the lists and tests agree
+pytest                the whole suite: it fails where a row has no passing test and is not marked as later
+pytest --features     the same of whatever tests were chosen, and the table, a line a row
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +17,11 @@ import pytest
 
 ROW = re.compile(r"^\| ([A-Z]{2}-\d\d) \| (.+) \|$", re.MULTILINE)
 LIKE_A_ROW = re.compile(r"^\|\s*\w+-\d.*$", re.MULTILINE)
+LATER = "**later:** "
+"""So begins the text of a row that is planned for a later release."""
+MARK = "feature"
+NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
+"""Options of pytest with which not every test is run."""
 
 
 @dataclass(slots=True)
@@ -33,27 +37,19 @@ class Table:
 
 @dataclass(slots=True)
 class Proofs:
-    """What the tests say. A pytest plugin that notes the ids of every marked test, and how it
-    went.
-    """
+    """What the tests say."""
 
-    collect_only: bool = False
     tests: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Ids by test."""
     passed: dict[str, bool] = field(default_factory=dict)
     """By test; a skipped one is absent, because it proves nothing."""
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note what each test claims to prove."""
-        for item in session.items:
-            self.tests[item.nodeid] = tuple(
-                dict.fromkeys(str(id) for mark in item.iter_markers("feature") for id in mark.args)
-            )
-            if self.collect_only:
-                self.passed[item.nodeid] = True
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how it went: a failing set-up or tear-down is a failure too."""
+    def add(self, report: pytest.TestReport) -> None:
+        """Note how a test went: a failing set-up or tear-down is a failure too."""
+        ids = tuple(dict.fromkeys(str(id) for name, id in report.user_properties if name == MARK))
+        if not ids:
+            return
+        self.tests[report.nodeid] = ids
         if report.failed:
             self.passed[report.nodeid] = False
         elif report.when == "call" and report.passed:
@@ -100,6 +96,15 @@ def read_table(docs: Path) -> Table:
         lists[name] = frozenset(ids)
     todo, later = lists["features_todo.txt"], lists["features_later.txt"]
     problems += [f"{id} is both in features_todo.txt and in features_later.txt" for id in sorted(todo & later)]
+    marked = {id for id, text in rows.items() if text.startswith(LATER)}
+    problems += [
+        f"{id} stands in features_later.txt, and features.md does not say so: {LATER.strip()}"
+        for id in sorted(later - marked)
+    ]
+    problems += [
+        f"{id} is marked as later in features.md, and does not stand in features_later.txt"
+        for id in sorted(marked - later)
+    ]
     return Table(rows, todo, later, problems)
 
 
@@ -125,46 +130,89 @@ def judge(table: Table, proofs: Proofs) -> tuple[list[Line], list[str]]:
             problems.append(f"{id}: no test of it {'was run' if tests else 'is marked'}, and it is in neither list")
         lines.append(Line(id, len(tests), result))
     for test, ids in proofs.tests.items():
-        if not ids:
+        if "" in ids:
             problems.append(f"{test}: the mark `feature` names no row")
-        problems += [f"{test}: proves {id}, which is no row of features.md" for id in ids if id not in table.rows]
+        problems += [
+            f"{test}: proves {id}, which is no row of features.md" for id in ids if id and id not in table.rows
+        ]
     return lines, problems
 
 
-def show(lines: Sequence[Line], problems: Sequence[str]) -> None:
-    """Print the table, the sum, and the problems."""
-    print(f"{'ID':<6}  {'tests':>5}  result")
-    for line in lines:
-        print(f"{line.id:<6}  {line.tests:>5}  {line.result}")
+def in_words(lines: Sequence[Line], problems: Sequence[str], *, whole: bool) -> Iterator[str]:
+    """What is printed. `whole`: a line for each row, not only the sum."""
+    if whole:
+        yield f"{'ID':<6}  {'tests':>5}  result"
+        for line in lines:
+            yield f"{line.id:<6}  {line.tests:>5}  {line.result}"
     sums = Counter(line.result.split(" (")[0] for line in lines)
-    print(f"{len(lines)} rows: {', '.join(f'{number} {result}' for result, number in sums.most_common())}")
+    yield f"features: {len(lines)} rows, {', '.join(f'{number} {result}' for result, number in sums.most_common())}"
     for problem in problems:
-        print(f"problem: {problem}", file=sys.stderr)
+        yield f"problem: {problem}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; 0 if every row is proven or listed, and everything agrees."""
-    parser = argparse.ArgumentParser(description="Which rows of docs/features.md are proven, by which tests.")
-    parser.add_argument(
-        "--collect-only", action="store_true", help="do not run the tests; only see that table, lists and tests agree"
+# ------------------------------------------------------------------ the plugin
+
+
+class Judged:
+    """Judges the table at the end of a run. With pytest-xdist in the process that hears of all
+    workers.
+    """
+
+    def __init__(self) -> None:
+        self.proofs = Proofs()
+        self.lines: list[Line] = []
+        self.problems: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test has come a step further."""
+        self.proofs.add(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """All tests are done: a row without a proof fails the run."""
+        config = session.config
+        ended = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED} and not (
+            session.shouldfail or session.shouldstop
+        )
+        if not config.option.features and not (ended and runs_everything(config)):
+            return
+        self.lines, self.problems = judge(read_table(config.rootpath / "docs"), self.proofs)
+        if self.problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        """Print the table."""
+        if self.lines:
+            terminalreporter.ensure_newline()
+            for line in in_words(self.lines, self.problems, whole=config.option.features):
+                terminalreporter.write_line(line, red=line.startswith("problem: "))
+
+
+def runs_everything(config: pytest.Config) -> bool:
+    """No test was left out by an option or by naming others."""
+    if any(getattr(config.option, name, None) for name in NARROWING):
+        return False
+    given = [config.invocation_params.dir.joinpath(argument).resolve() for argument in config.args]
+    wanted = [config.rootpath.joinpath(path).resolve() for path in config.getini("testpaths")]
+    return all(any(path.is_relative_to(one) for one in given) for path in wanted)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--features`."""
+    parser.addoption(
+        "--features",
+        action="store_true",
+        help="print which rows of docs/features.md are proven by the tests that were chosen",
     )
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, help="the checkout")
-    options = parser.parse_args(arguments)
-    root: Path = options.root
-    proofs = Proofs(collect_only=options.collect_only)
-    how = ["--collect-only", "-qqq"] if options.collect_only else ["-q"]
-    ended = pytest.main(["-m", "feature", *how, f"--rootdir={root}", str(root / "tests")], plugins=[proofs])
-    lines, problems = judge(read_table(root / "docs"), proofs)
-    if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
-        problems.append(f"pytest ended with {pytest.ExitCode(ended).name}: the tests could not all be collected")
-    if options.collect_only:
-        for problem in problems:
-            print(f"problem: {problem}", file=sys.stderr)
-        print(f"features: {len(lines)} rows, {len(proofs.tests)} tests, {len(problems)} problems")
-    else:
-        show(lines, problems)
-    return 1 if problems else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def pytest_configure(config: pytest.Config) -> None:
+    """Listen, but not in a worker, which knows its own tests only."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Judged(), "features")
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """What a test claims to prove goes with its reports, from the workers too."""
+    for item in items:
+        for mark in item.iter_markers(MARK):
+            item.user_properties += [(MARK, id) for id in mark.args or ("",)]

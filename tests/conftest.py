@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the table of features
+
 # MONITOR_EXAMPLES: how many random cases a law is tried with. The same ones each time, unless
 # somebody asks for another number outside of CI: then new ones, to look for what the usual ones
 # miss.

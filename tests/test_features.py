@@ -1,16 +1,21 @@
-"""The tool behind `make features`: a table that nobody checks is a promise."""
+"""The table of features is proven by the run of the tests itself: a table that nobody checks is a
+promise.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from _pytest.config import _prepareconfig
 
-from scripts.features import Line, Proofs, Table, judge, read_list, read_table
+from scripts.features import Line, Proofs, Table, judge, read_list, read_table, runs_everything
 
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "features.py"
+ROOT = Path(__file__).resolve().parent.parent
 ROWS = {"ST-01": "maximum turns", "ST-02": "maximum time"}
 
 
@@ -24,7 +29,7 @@ def proofs(**tests: tuple[str, bool | None]) -> Proofs:
     """
     out = Proofs()
     for name, (ids, passed) in tests.items():
-        out.tests[name] = tuple(ids.split())
+        out.tests[name] = tuple(ids.split()) or ("",)
         if passed is not None:
             out.passed[name] = passed
     return out
@@ -79,8 +84,12 @@ def root(tmp_path: Path) -> Path:
     rows = "".join(f"| {id} | {text} |\n" for id, text in ROWS.items())
     (tmp_path / "docs" / "features.md").write_text(f"# Features\n\n| id | behaviour |\n| --- | --- |\n{rows}")
     (tmp_path / "pyproject.toml").write_text(
-        '[tool.pytest.ini_options]\naddopts = "-p no:asyncio"\nmarkers = ["feature(*ids)"]\n'
+        '[tool.pytest.ini_options]\ntestpaths = ["tests"]\naddopts = "-p no:asyncio"\nmarkers = ["feature(*ids)"]\n'
     )
+    (tmp_path / "tests" / "conftest.py").write_text('pytest_plugins = ["scripts.features"]\n')
+    (tmp_path / "tests" / "inner").mkdir()
+    # as the real tests have: pluggy looks at the plugins again there
+    (tmp_path / "tests" / "inner" / "conftest.py").write_text("")
     return tmp_path
 
 
@@ -101,12 +110,24 @@ def test_contradictions_of_the_documents_are_problems(root: Path):
         "features_todo.txt has ST-01 2 times",
         "features_todo.txt names XX-99, which is no row of features.md",
         "ST-01 is both in features_todo.txt and in features_later.txt",
+        "ST-01 stands in features_later.txt, and features.md does not say so: **later:**",
     ]
 
 
+def test_what_is_later_is_marked_in_the_table(root: Path):
+    page = root / "docs" / "features.md"
+    page.write_text(page.read_text().replace("| ST-02 | ", "| ST-02 | **later:** "))
+    assert read_table(root / "docs").problems == [
+        "ST-02 is marked as later in features.md, and does not stand in features_later.txt"
+    ]
+    (root / "docs" / "features_later.txt").write_text("ST-02\n")
+    assert read_table(root / "docs").problems == []
+
+
 def run(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), "--root", str(root), *options]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=50, check=False)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=50, check=False)
 
 
 TESTS = """
@@ -116,42 +137,114 @@ import pytest
 @pytest.mark.parametrize("n", [1, 2])
 def test_one(n): pass
 
-@pytest.mark.feature("ST-02")
+{mark}
 def test_two(): assert {truth}
 
-def test_without_a_row(): assert False
+def test_without_a_row(): pass
 """
+PROVES = '@pytest.mark.feature("ST-02")'
 
 
-def test_the_command_prints_a_table_and_succeeds_when_all_is_proven(root: Path):
-    (root / "tests" / "test_it.py").write_text(TESTS.format(truth=True))
-    done = run(root)
-    assert "ST-01       2  passes\nST-02       1  passes\n2 rows: 2 passes\n" in done.stdout
+def write_tests(root: Path, *, mark: str = PROVES, truth: bool = True) -> None:
+    (root / "tests" / "inner" / "test_it.py").write_text(TESTS.format(mark=mark, truth=truth))
+
+
+@pytest.mark.parametrize("spread", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_the_whole_run_fails_when_a_row_has_no_passing_test_although_every_test_passes(
+    root: Path, spread: tuple[str, ...]
+):
+    write_tests(root, mark="")
+    done = run(root, *spread)
+    assert "4 passed" in done.stdout
+    assert "features: 2 rows, 1 passes, 1 NOT PROVEN" in done.stdout
+    assert "problem: ST-02: no test of it is marked, and it is in neither list" in done.stdout
+    assert done.returncode == 1
+    assert run(root, *spread, "tests").returncode == 1
+    write_tests(root)
+    done = run(root, *spread)
+    assert "features: 2 rows, 2 passes" in done.stdout
+    assert "problem: " not in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_command_fails_with_a_failing_test_and_names_it(root: Path):
-    (root / "tests" / "test_it.py").write_text(TESTS.format(truth=False))
+@pytest.mark.parametrize("spread", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_the_table_names_the_row_whose_test_fails(root: Path, spread: tuple[str, ...]):
+    write_tests(root, truth=False)
+    done = run(root, *spread, "-m", "feature", "--features")
+    assert "ID      tests  result\nST-01       2  passes\nST-02       1  FAILS\n" in done.stdout
+    assert "problem: ST-02: a test fails: tests/inner/test_it.py::test_two" in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_row_whose_only_test_is_skipped_is_not_proven(root: Path):
+    write_tests(root, mark=f'{PROVES}\n@pytest.mark.skip(reason="not here")')
     done = run(root)
-    assert "problem: ST-02: a test fails: tests/test_it.py::test_two" in done.stderr
+    assert "problem: ST-02: no test of it was run" in done.stdout
     assert done.returncode == 1
 
 
-def test_collecting_only_runs_nothing_but_sees_missing_tests(root: Path):
-    (root / "tests" / "test_it.py").write_text(TESTS.format(truth=False))
-    done = run(root, "--collect-only")
-    assert "features: 2 rows, 3 tests, 0 problems" in done.stdout
+@pytest.mark.parametrize("options", [("-k", "one"), ("tests/inner/test_it.py",)], ids=["by name", "by file"])
+def test_a_part_of_the_suite_is_not_held_to_the_whole_table(root: Path, options: tuple[str, ...]):
+    write_tests(root, mark="")
+    done = run(root, *options)
+    assert "features: " not in done.stdout
     assert done.returncode == 0
-    (root / "tests" / "test_it.py").unlink()
-    done = run(root, "--collect-only")
-    assert "problem: ST-01: no test of it is marked" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ([], True),
+        (["tests"], True),
+        (["."], True),
+        (["tests/test_a.py"], False),
+        (["-k", "x"], False),
+        (["-m", "feature"], False),
+        (["--deselect", "tests/test_a.py::test_b"], False),
+        (["--ignore", "tests/cli"], False),
+        (["--lf"], False),
+        (["--co"], False),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_which_runs_are_held_to_the_whole_table(
+    given: list[str], whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert runs_everything(_prepareconfig(["-p", "no:terminal", *given])) is whole
+
+
+def test_a_part_is_judged_when_the_table_is_asked_for(root: Path):
+    write_tests(root)
+    done = run(root, "-k", "one", "--features")
+    assert "ST-02       0  NOT PROVEN" in done.stdout
     assert done.returncode == 1
 
 
-def test_tests_that_cannot_be_collected_are_a_problem(root: Path):
-    (root / "docs" / "features_todo.txt").write_text("ST-01 ST-02")
-    (root / "tests" / "test_it.py").write_text("import nonsense_that_is_not_there")
-    for options in ((), ("--collect-only",)):
-        done = run(root, *options)
-        assert "could not all be collected" in done.stderr
-        assert done.returncode == 1
+def test_a_slip_in_the_documents_fails_a_run_in_which_all_is_proven(root: Path):
+    write_tests(root)
+    (root / "docs" / "features_todo.txt").write_text("XX-99")
+    done = run(root)
+    assert "problem: features_todo.txt names XX-99, which is no row of features.md" in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_stopped_run_is_not_held_to_the_whole_table(root: Path):
+    write_tests(root, mark="", truth=False)
+    done = run(root, "-x")
+    assert "features: " not in done.stdout
+    assert done.returncode == 1
+
+
+def test_this_suite_is_judged(pytestconfig: pytest.Config):
+    assert pytestconfig.pluginmanager.hasplugin("scripts.features")
+
+
+def test_every_target_that_runs_tests_is_judged_and_the_gate_runs_all_of_them():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    commands = re.findall(r"^\t@\S+/python -m pytest (.*)$", makefile, re.MULTILINE)
+    assert commands == ["-q -n auto --dist worksteal", "-q -n auto --dist worksteal -m feature --features"]
+    assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text("utf-8")

@@ -11,7 +11,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from enum import Enum
 from itertools import repeat
 from typing import Any, Generic, TypeVar, cast
@@ -121,6 +121,11 @@ class Codec(Generic[T]):
         self._tags = {cls: tag_of(cls) for cls in classes}
         self._classes = {tag: cls for cls, tag in self._tags.items()}
         self._adapters: dict[type, TypeAdapter[Any]] = {}
+
+    @property
+    def tags(self) -> KeysView[str]:
+        """What `type` may be."""
+        return self._classes.keys()
 
     def _adapter(self, cls: type) -> TypeAdapter[Any]:
         if cls not in self._adapters:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from monitor.errors import without_keys
 from monitor.models import ErrorKind
 
 _NETWORK_PACKAGES: Final = frozenset(
@@ -101,11 +102,11 @@ def attribute(holder: object, name: str) -> Any:
 def message_of(error: BaseException) -> str:
     """What it says, or else its name; at most 2,000 characters."""
     try:
-        return (str(error) or type(error).__name__)[:_MAX_MESSAGE_CHARS]
+        return (without_keys(str(error), error) or type(error).__name__)[:_MAX_MESSAGE_CHARS]
     except Exception:  # noqa: BLE001 - see above
         return type(error).__name__
 
 
 def said_or(said: object, error: BaseException) -> str:
-    """The service's own words, or else the exception's."""
-    return said[:_MAX_MESSAGE_CHARS] if isinstance(said, str) and said else message_of(error)
+    """The service's own words, or else the exception's; without keys."""
+    return without_keys(said, error)[:_MAX_MESSAGE_CHARS] if isinstance(said, str) and said else message_of(error)

@@ -10,12 +10,15 @@ from monitor.errors import MissingExtra
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended, as shells count it."""
+UNREAD = 141
+"""The same of a program that ended because nobody read what it wrote."""
 
 
 def main() -> None:
     """Run the command with the arguments of this process, and exit."""
     try:
-        from monitor.cli._app import app  # noqa: PLC0415 - may be missing, which is said below
+        from monitor.cli import _process  # noqa: PLC0415 - may be missing, which is said below
+        from monitor.cli._app import app  # noqa: PLC0415 - the same
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in {"rich", "typer"}:
@@ -25,6 +28,6 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     try:
-        app()
+        _process.run(app)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -4,11 +4,15 @@ without typer.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import monitor
+from monitor.cli import _view
 from monitor.cli.compact import compact
 from monitor.cli.context import context
 from monitor.cli.demo import demo
@@ -17,9 +21,36 @@ from monitor.cli.judge_eval import judge_eval
 from monitor.cli.run import run
 from monitor.cli.scan import scan
 
+_ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
+"""Wrong use, as typer says it, whichever click it brings."""
+
+
+@contextmanager
+def _printable_complaints() -> Iterator[None]:
+    """Typer prints what is wrong with an argument by itself; `scan *` makes arguments of the names
+    of files.
+    """
+    try:
+        yield
+    except _ClickError as error:
+        said = _view.printable(error.format_message())
+        error.format_message = lambda: said
+        raise
+
+
+class _Group(TyperGroup):
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with _printable_complaints():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable_complaints():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="agent-monitor",
-    add_completion=False,
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a bug's traceback is for a bug report, and must not show local variables
     rich_markup_mode="rich",
@@ -29,7 +60,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"agent-monitor {monitor.__version__}")
+        _view.write(f"agent-monitor {monitor.__version__}")
         raise typer.Exit
 
 

@@ -12,30 +12,21 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final
 
+from monitor.cli._forms import FORMS, NEUTRAL, Kept, form_of, not_understood
 from monitor.compaction.pinned import head_of_messages
-from monitor.context import Form, RawMessage, read, sizes_by_source
+from monitor.context import RawMessage, read, sizes_by_source
 from monitor.context.tokens import size_of_message
 from monitor.errors import AdapterError, ConfigError
 from monitor.messages import Message, message_codec
 from monitor.models import ModelRequest, ToolSpec
 from monitor.transcripts.corpus import GZIP_MAGIC
+from monitor.transcripts.kinds import CONVERSATION, HEAD_BYTES, MAGIC_BYTES, kind_of, kind_of_record
 
 STDIN: Final = "-"
-NEUTRAL: Final = "neutral"
-Kept: TypeAlias = Form | Literal["neutral"]
-"""In whose words a conversation is kept; `neutral`: in ours, as `monitor.messages.message_codec`
-writes them.
-"""
-FORMS: Final[tuple[Kept, ...]] = (*get_args(Form), NEUTRAL)
-
 _MESSAGES: Final = ("messages", "contents", "input", "history")
 """Where a request has them."""
-_OWN: Final = frozenset({"user_message", "assistant_message"})
-_ITEM_PARTS: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
-_BLOCKS: Final = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
-_CHAT_ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "function"})
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,6 +44,18 @@ class Conversation:
     """The whole request that the messages are part of; empty: they stand alone."""
     is_lines: bool = False
     """A message a line."""
+    not_understood: int = 0
+    """How many of the messages are none of the form that was said; 0 where the form was seen."""
+
+    @property
+    def doubt(self) -> str:
+        """The same in words; empty: all are understood."""
+        number = self.not_understood
+        return (
+            f"{number:,} of its {len(self.given):,} records {'is' if number == 1 else 'are'} none of {self.form}"
+            if number
+            else ""
+        )
 
 
 def read_conversation(file: str, form: str | None = None) -> tuple[Conversation, tuple[RawMessage | Message, ...]]:
@@ -65,7 +68,12 @@ def read_conversation(file: str, form: str | None = None) -> tuple[Conversation,
     try:
         data, is_lines = _parsed(_text(file))
         conversation = replace(_conversation(data, form), is_lines=is_lines)
-        return conversation, tuple(_messages(conversation))
+        messages = tuple(_messages(conversation))
+        if conversation.not_understood == len(messages):
+            raise ConfigError(
+                f"none of its {len(messages):,} records is {conversation.form}; without --form it is seen what they are"
+            )
+        return conversation, messages
     except ConfigError as error:
         raise ConfigError(f"{'stdin' if file == STDIN else file}: {error}") from None
 
@@ -121,13 +129,16 @@ def _text(file: str) -> str:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
         if data.startswith(GZIP_MAGIC):
             data = gzip.decompress(data)
-        return data.decode("utf-8-sig")
     except (EOFError, zlib.error) as error:
         raise ConfigError(f"it is damaged: {error}") from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}") from None
+    try:
+        if not (kind := kind_of(data[:MAGIC_BYTES])):
+            return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError("it is no text in UTF-8") from None
+        kind = kind_of(data[:HEAD_BYTES])
+    raise ConfigError(f"it is {kind or 'no text in UTF-8'}")
 
 
 def _parsed(text: str) -> tuple[Any, bool]:
@@ -160,7 +171,7 @@ def _conversation(data: Any, form: str | None) -> Conversation:
         request, data = data, found
     elif isinstance(data, Mapping):
         data = [data]  # a line of one message
-    if isinstance(data, str):
+    if request and isinstance(data, str):
         data = [{"role": "user", "content": data}]
     if not isinstance(data, list):
         raise ConfigError(f"a conversation is a list of messages or a request with one, not {type(data).__name__}")
@@ -178,7 +189,7 @@ def _conversation(data: Any, form: str | None) -> Conversation:
             )
     if not data:
         raise ConfigError("there are no messages in it")
-    kept = next((one for one in FORMS if one == form), None) or _detected(request, data)
+    kept = _form(form, request, data)
     settings = request.get("config")
     fields = {**(settings if isinstance(settings, Mapping) else {}), **request}
     system = (fields.get(name) for name in ("system", "instructions", "systemInstruction", "system_instruction"))
@@ -190,7 +201,22 @@ def _conversation(data: Any, form: str | None) -> Conversation:
         tuple(_tools(fields.get("tools"))),
         model if isinstance(model, str) and model else None,
         request,
+        not_understood=not_understood(kept, data) if form is not None else 0,
     )
+
+
+def _form(said: str | None, request: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Kept:
+    """The form that was said, else the one that is seen."""
+    if said is not None:
+        return next(one for one in FORMS if one == said)
+    if _is_recording(records):
+        raise ConfigError(_RECORDING)
+    try:
+        return form_of(request, records)
+    except ConfigError:
+        if (kind := kind_of_record(records[0])) not in {None, CONVERSATION}:
+            raise ConfigError(f"it is {kind}") from None
+        raise
 
 
 def _messages_of(data: object) -> Any:
@@ -245,26 +271,7 @@ def _messages(conversation: Conversation) -> Iterator[RawMessage | Message]:
             raise ConfigError(f"message {index}: {error}") from None
 
 
-# --- whose words it is in
-
-
-def _detected(request: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Kept:
-    """By what only one of the forms has; what all have in common is taken for OpenAI's chat."""
-    types = {one["type"] for one in messages if isinstance(one.get("type"), str)}
-    parts = {kind for one in messages for kind in _part_types(one.get("content"))}
-    if types and types <= _OWN:
-        return NEUTRAL
-    if "contents" in request or any("parts" in one for one in messages):
-        return "gemini"
-    if "input" in request or types - {"message"} or parts & _ITEM_PARTS:
-        return "openai-responses"
-    if "system" in request or "anthropic_version" in request or parts & _BLOCKS:
-        return "anthropic"
-    if _is_recording(messages):
-        raise ConfigError(_RECORDING)
-    if all(one.get("role") in _CHAT_ROLES for one in messages):
-        return "openai-chat"
-    raise ConfigError(f"nobody's messages are like these; --form says which they are: {', '.join(FORMS)}")
+# --- what is none
 
 
 _RECORDING: Final = (
@@ -273,10 +280,6 @@ _RECORDING: Final = (
 
 
 def _is_recording(messages: Iterable[Mapping[str, Any]]) -> bool:
-    return any("tool_results" in one or ("text" in one and "content" not in one) for one in messages)
-
-
-def _part_types(content: object) -> Iterable[str]:
-    if isinstance(content, list):
-        return (one["type"] for one in content if isinstance(one, Mapping) and isinstance(one.get("type"), str))
-    return ()
+    return any(
+        "role" in one and ("tool_results" in one or ("text" in one and "content" not in one)) for one in messages
+    )

@@ -194,8 +194,11 @@ def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(file: str, option: str) -> str:
     try:
-        return Path(file).read_text("utf-8")
+        text = Path(file).read_text("utf-8")
     except OSError as error:
         raise ConfigError(f"{option}: cannot read {file}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{option}: {file} is no text in UTF-8") from None
+        text = "\0"
+    if "\0" in text:
+        raise ConfigError(f"{option}: {file} is no text in UTF-8")
+    return text

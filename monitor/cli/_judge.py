@@ -122,11 +122,7 @@ class OfflineJudge:
     def complain(self, console: Console) -> None:
         """Why there was no answer, most often first."""
         for why, times in self.reasons.most_common(REASONS_SHOWN):
-            console.print(
-                _view.on_one_line(f"judge: {why}{f' ({times} times)' if times > 1 else ''}"),
-                style="red",
-                soft_wrap=True,
-            )
+            _view.complain(console, f"judge: {why}{f' ({times} times)' if times > 1 else ''}")
         if len(self.reasons) > REASONS_SHOWN:
             console.print(f"judge: and {count(len(self.reasons) - REASONS_SHOWN, 'other reason')}", style="red")
 

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import tempfile
 from pathlib import Path
 
 from monitor._util.codec import to_plain
@@ -44,10 +45,11 @@ class ReplyCache:
     def put(self, key: str, model: Model, reply: str) -> None:
         """Keep it. Raises `OSError`. A reader never sees half of it."""
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_suffix(f".{os.getpid()}")
-        half.write_text(json.dumps({"model": model.name, "reply": reply}), "utf-8")
-        half.replace(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, half = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"model": model.name, "reply": reply}))
+        Path(half).replace(path)
 
     def forget(self, key: str) -> None:
         """It was no good answer: ask again next time."""

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from monitor.cli import _view
+from monitor.cli import _table, _view
 from monitor.cli._explain import RUNG_STYLES, finding_as_json, found_at, times
 from monitor.transcripts.scan import Amount, ScanResult
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"
 """Runs that a person would call neither; see the corpus."""
-SHORTEST_ID = 20
 EVIDENCE_COLUMNS = 100
 """Below this width there is no room for the evidence; --json has it in full."""
 NAMED_OTHERS = 5
@@ -100,9 +98,9 @@ class Report:
 def show(console: Console, report: Report, *, elapsed_s: float, settings: Path | None) -> None:
     """The lines, the counts and the sum. `settings`: the file that they were read from."""
     if report.rows:
-        console.print(_runs_table(console, report))
+        _show_runs(console, report)
     if report.loops:
-        console.print(_kinds_table(console, report))
+        _show_kinds(console, report)
     console.print(
         Text(f"{count(report.runs, 'run')} in {elapsed_s:.1f} s, {report.loops} of them with a loop", style="bold")
     )
@@ -127,28 +125,27 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
         )
 
 
-def _runs_table(console: Console, report: Report) -> Table:
+def _show_runs(console: Console, report: Report) -> None:
     """One line a run. The evidence gets the room that is left, and none on a narrow terminal."""
     shown = {
-        "file": len({row.file for row in report.rows}) > 1,
-        "run": True,
-        "loop": True,
-        "message": True,
-        "at": True,
-        "policy": report.warns,
-        "saved": True,
-        "evidence": console.width >= EVIDENCE_COLUMNS,
+        _table.Column("file", "middle"): len({row.file for row in report.rows}) > 1,
+        _table.Column("run", "middle"): True,
+        _table.Column("loop", "fold"): True,
+        _table.Column("message"): True,
+        _table.Column("at"): True,
+        _table.Column("policy"): report.warns,
+        _table.Column("saved"): True,
+        _table.Column("evidence", "end"): console.width >= EVIDENCE_COLUMNS,
     }
-    table = _view.table(console, *(name for name, is_shown in shown.items() if is_shown))
-    if shown["evidence"]:
-        table.expand = True
-        table.columns[-1].ratio = 1
-    room = max(console.width // 5, SHORTEST_ID)
-    for row in report.rows:
-        run, *others = row.cells
-        cells = [_view.shortened(_view.on_one_line(row.file), SHORTEST_ID), _view.shortened(str(run), room), *others]
-        table.add_row(*(cell for cell, is_shown in zip(cells, shown.values(), strict=True) if is_shown))
-    return table
+    rows = [
+        [cell for cell, is_shown in zip((row.file, *row.cells), shown.values(), strict=True) if is_shown]
+        for row in report.rows
+    ]
+    _table.show(console, [column for column, is_shown in shown.items() if is_shown], rows)
+    if console.width < EVIDENCE_COLUMNS:
+        console.print(
+            Text("What was repeated is not shown on so few columns; --explain and --json say it.", style="dim")
+        )
 
 
 def _cells(result: ScanResult) -> tuple[str | Text, ...]:
@@ -172,14 +169,19 @@ def _saved(saved: Amount) -> str:
     return count(saved.tool_calls, "call") if saved.tool_calls else f"{saved.chars:,} chars"
 
 
-def _kinds_table(console: Console, report: Report) -> Table:
-    table = _view.table(console, "found by", "runs", "saved: turns", "calls", "chars")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for kind, runs in report.by_kind.most_common():
-        saved = report.saved_by_kind[kind]
-        table.add_row(kind, str(runs), f"{saved.turns:,}", f"{saved.tool_calls:,}", f"{saved.chars:,}")
-    return table
+def _show_kinds(console: Console, report: Report) -> None:
+    kinds = [(kind, runs, report.saved_by_kind[kind]) for kind, runs in report.by_kind.most_common()]
+    _table.show(
+        console,
+        (
+            _table.Column("found by", "fold"),
+            *(_table.Column(name, right=True) for name in ("runs", "saved: turns", "calls", "chars")),
+        ),
+        [
+            (kind, str(runs), f"{saved.turns:,}", f"{saved.tool_calls:,}", f"{saved.chars:,}")
+            for kind, runs, saved in kinds
+        ],
+    )
 
 
 def _labels(report: Report) -> str:

@@ -27,7 +27,7 @@ _FILES: Final[Mapping[str, str]] = {
 def sample_model() -> ReplayModel:
     """The recorded run, a little slower than it is read."""
     model = ReplayModel(Path(str(files("monitor.cli").joinpath("data", "subagent_run.jsonl"))), pace=1)
-    model.name = "replay:sample"
+    model.name = "a recorded model"
     return model
 
 

@@ -67,7 +67,8 @@ class Shown:
         self._screen = screen
         self._heard: deque[Event] = deque()
         self._found: deque[Event] = deque()  # in a piece of the answer that comes next
-        self.failure: OSError | SystemExit | None = None
+        self.failure: OSError | None = None
+        """Why what was said could not be shown."""
         self.abort: Callable[[str], None] = lambda _: None
 
     def emit(self, event: Event) -> None:
@@ -100,8 +101,10 @@ class Shown:
         if self.failure is None:
             try:
                 self._screen.emit(event)
-            except (OSError, SystemExit) as error:  # the second is what rich makes of a broken pipe
+            except OSError as error:
                 self.failure = error
+                self.abort("what is printed cannot be written")
+            if _view.nobody_reads():
                 self.abort("nobody reads what is printed")
 
 
@@ -117,7 +120,7 @@ class JsonLines:
     def emit(self, event: Event) -> None:
         """One line."""
         if self._chunks or not isinstance(event, ChunkReceived):
-            print(event_codec.dumps(event), flush=True)
+            _view.write_json(event_codec.dumps(event))
 
     def end(self, outcome: monitor.Outcome) -> None:
         """The last event has said it."""
@@ -126,8 +129,9 @@ class JsonLines:
 class ForPeople:
     """A transcript, and a card at its end."""
 
-    def __init__(self, console: Console, *, verbose: bool, priced: bool) -> None:
+    def __init__(self, console: Console, *, verbose: bool, priced: bool, demo: bool = False) -> None:
         self._console = console
+        self._command = f"agent-monitor run{' --demo' if demo else ''}"
         self._priced = priced
         self._transcript = Transcript(console, verbose=verbose)
 
@@ -139,7 +143,7 @@ class ForPeople:
         if supervisor.outputs is not None:
             parts.append(f"outputs {', '.join(supervisor.outputs.names)}")
         self._console.print(
-            Text.assemble(("agent-monitor run", "bold"), f": {'; '.join(parts)}"), width=_view.columns(self._console)
+            Text.assemble((self._command, "bold"), f": {'; '.join(parts)}"), width=_view.columns(self._console)
         )
         first, others = task.strip().splitlines()[:TASK_LINES], len(task.strip().splitlines()) - TASK_LINES
         _view.said_by_user(

@@ -1,23 +1,28 @@
 """What the commands look like: panels, tables, a model's words as they come.
 
 Rules: a terminal gets colour and boxes (no colour with NO_COLOR), anything else gets plain text
-without either; nothing that a model wrote reaches the terminal as a control sequence.
+without either. Everything that is printed goes through `_Console` or `write`, so no character
+reaches a terminal that it would obey rather than show.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TextIO
+from unicodedata import category
 
 import typer
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.panel import Panel
 from rich.rule import Rule
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -33,7 +38,10 @@ LONGEST_WORD = 30
 word (or a language without spaces).
 """
 
-_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode's categories of characters that steer: controls, marks of direction and of no width, lone
+surrogates, line separators.
+"""
 _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
 
 
@@ -47,36 +55,138 @@ def stderr() -> Console:
     return _console(stderr=True)
 
 
+class _Console(Console):
+    """Whatever is rendered, also what nobody thought of making printable, is printable where it
+    leaves.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of `renderable`; rich's own control codes stay."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more. What is found is still the exit code."""
+        _discard(sys.stderr if self.stderr else sys.stdout)
+
+
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")  # a terminal that cannot show a model's words shows question marks instead
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if is_unbounded(console):
         console.width = PLAIN_COLUMNS
     return console
 
 
+def write(text: str) -> None:
+    """A line on stdout, at once."""
+    _written(sys.stdout, f"{printable(text)}\n")
+
+
+def write_json(data: Any, *, indent: int | None = None) -> None:
+    """JSON on stdout. `data`: also JSON that is written already, on one line."""
+    text = data if isinstance(data, str) else json.dumps(data, indent=indent)
+    _written(sys.stdout, f"{_ascii(text)}\n")
+
+
+def complain(console: Console, text: str, *, style: str = "red") -> None:
+    """A complaint: one line, whatever is in it."""
+    console.print(Text(on_one_line(text), style=style), soft_wrap=True)
+
+
+def nobody_reads() -> bool:
+    """Whoever read what is printed has gone (`| head`)."""
+    return _gone
+
+
+_gone = False
+
+
+def _written(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """What is printed from here on goes nowhere. A second broken pipe at the end of the process
+    would change its exit code.
+    """
+    global _gone  # noqa: PLW0603 - the process has one stdout
+    _gone = _gone or stream is sys.stdout
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 @contextmanager
 def tidy_exit() -> Iterator[None]:
-    """Ctrl-C ends a command quietly, and an error of ours is one line, not a traceback."""
+    """Ctrl-C ends a command quietly, and an error of ours, or of the place where output goes, is
+    one line, not a traceback.
+    """
     try:
-        yield
+        try:
+            yield
+        finally:
+            _written(sys.stdout, "")
     except KeyboardInterrupt:
         if sys.stdout.isatty():
             print()  # so that the prompt does not go on in the middle of a line
         raise typer.Exit(INTERRUPTED) from None
     except MonitorError as error:
-        stderr().print(f"agent-monitor: {error}", style="red", soft_wrap=True)
-        raise typer.Exit(2) from None
+        complain(stderr(), f"agent-monitor: {error}")
+        raise typer.Exit(BAD_USE) from None
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        _discard(sys.stdout)
+        complain(stderr(), f"agent-monitor: the output cannot be written: {error.strerror}")
+        raise typer.Exit(BAD_USE) from None
+
+
+BAD_USE = 2
+_NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
+"""Why a file that stdout leads to takes no more."""
 
 
 def printable(text: str) -> str:
     """`text` with everything escaped that a terminal would obey rather than show. Line ends
     stay.
     """
-    return _CONTROL.sub(_escaped, text)
+    return text if text.isprintable() else text.translate(_SHOWN)
+
+
+class _Shown(dict[int, str]):
+    """How each character is shown, looked up as they come."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        shown = self[code] = ascii(char)[1:-1] if category(char) in _OBEYED else char
+        return shown
+
+
+_SHOWN = _Shown({ord("\n"): "\n", ord("\t"): "    "})
+
+
+def _ascii(text: str) -> str:
+    """JSON, the same data, with what a terminal would obey as escapes of JSON; such characters
+    stand inside of strings only.
+    """
+    return text if text.isprintable() else "".join(map(_in_json, text))
+
+
+def _in_json(char: str) -> str:
+    if char == "\x7f":
+        return "\\u007f"  # the one control character that JSON writes as it is
+    return json.dumps(char)[1:-1] if char != "\n" and category(char) in _OBEYED else char
 
 
 def on_one_line(text: str) -> str:
@@ -88,13 +198,28 @@ def shortened(text: str, width: int) -> str:
     """At most `width` columns of `text`, its middle left away: ids differ at their ends."""
     if cell_len(text) <= width:
         return text
-    head = (width - 1) // 3
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+    head = _begin(text, (width - 1) // 3)
+    return f"{head}…{_begin(text[::-1], width - 1 - cell_len(head))[::-1]}"
+
+
+def _begin(text: str, width: int) -> str:
+    """As many characters of it as fit."""
+    used = 0
+    for at, char in enumerate(text):
+        used += cell_len(char)
+        if used > width:
+            return text[:at]
+    return text
 
 
 def columns(console: Console) -> int:
     """How wide the output is."""
     return min(console.width, MOST_COLUMNS) if console.is_terminal else console.width
+
+
+def is_unbounded(console: Console) -> bool:
+    """It is no terminal, and nobody has said how wide it is to be taken."""
+    return not console.is_terminal and "COLUMNS" not in os.environ
 
 
 def heading(console: Console, title: str) -> None:
@@ -114,7 +239,17 @@ def said_by_user(console: Console, text: str) -> None:
 
 
 def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *, style: str) -> None:
-    """Named facts under a title."""
+    """Named facts under a title; into a pipe each line of a fact whole."""
+    if is_unbounded(console):
+        console.print(Text(f"-- {on_one_line(title)}"), soft_wrap=True)
+        room = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            for number, line in enumerate((value if isinstance(value, Text) else Text(value)).split("\n")):
+                console.print(
+                    Text("" if number else name).append(" " * (room + 2 - (0 if number else len(name)))) + line,
+                    soft_wrap=True,
+                )
+        return
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -128,14 +263,6 @@ def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *
     else:
         console.print(f"-- {title}")
         console.print(grid)
-
-
-def table(console: Console, *names: str) -> Table:
-    """An empty table with these columns, for `console`."""
-    empty = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, header_style="bold", pad_edge=False)
-    for name in names:
-        empty.add_column(name, overflow="ellipsis", no_wrap=True)
-    return empty
 
 
 class LiveText:
@@ -211,8 +338,3 @@ def _parts(word: str, room: int) -> Iterator[str]:
         used += cell_len(char)
     if part:
         yield part
-
-
-def _escaped(found: re.Match[str]) -> str:
-    char = found.group()
-    return "    " if char == "\t" else ascii(char)[1:-1]

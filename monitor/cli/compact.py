@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import json
+import os
+import stat
+import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +17,10 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.cli import _view
+from monitor.cli import _table, _view
 from monitor.cli._clients import Closing
-from monitor.cli._conversation import FORMS, NEUTRAL, STDIN, Conversation, read_conversation, tokens_by_source, written
+from monitor.cli._conversation import STDIN, Conversation, read_conversation, tokens_by_source, written
+from monitor.cli._forms import FORMS, NEUTRAL
 from monitor.cli._given import model_of, nothing_to_close
 from monitor.cli._outcome import count
 from monitor.compaction.pinned import gathered, read_back
@@ -42,6 +45,8 @@ SCALED: Final = 0.05
 window.
 """
 REASONS: Final = ("manual", "overflow")
+PREFIX_CHARS: Final = 40
+"""Of the name, in the name of what is half written."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -217,7 +222,7 @@ def compact(
         if out is not None:
             _write(out, _in_its_words(given, done.result.messages))
         if as_json:
-            print(json.dumps(_as_json(done)))
+            _view.write_json(_as_json(done))
         else:
             _show(console, done, asked_nobody=model is None, show=show, out=out)
 
@@ -264,7 +269,7 @@ class _Progress:
     def emit(self, event: Event) -> None:
         """The next event."""
         if isinstance(event, CompactionStarted | CompactionProgressed):
-            self.console.print(_view.on_one_line(line_of(event, chars=None)), style="dim", soft_wrap=True)
+            _view.complain(self.console, line_of(event, chars=None), style="dim")
 
 
 async def _compacted(
@@ -297,16 +302,10 @@ async def _compacted(
 
 def _say_why_not(error: monitor.compaction.CompactionError, complaints: Console, *, as_json: bool) -> None:
     if as_json:
-        print(
-            json.dumps(
-                {"ok": False, "failure": error.failure.value, "retryable": error.retryable, "detail": str(error)}
-            )
+        _view.write_json(
+            {"ok": False, "failure": error.failure.value, "retryable": error.retryable, "detail": str(error)}
         )
-    complaints.print(
-        f"agent-monitor: not compacted ({error.failure.value}): {_view.on_one_line(str(error))}",
-        style="red",
-        soft_wrap=True,
-    )
+    _view.complain(complaints, f"agent-monitor: not compacted ({error.failure.value}): {error}")
 
 
 # ------------------------------------------------------------------ what is written
@@ -316,8 +315,12 @@ def _check_out(out: Path | None, file: str) -> None:
     """Before a model is paid for."""
     if out is None:
         return
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise ConfigError(f"--out {out}: {'it is a directory' if out.is_dir() else 'there is no such directory'}")
+    if not out.absolute().parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no such directory")
+    if out.is_symlink():
+        raise ConfigError(f"--out {out}: it is a symbolic link; name the file itself")
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"--out {out}: it is {'a directory' if out.is_dir() else 'no regular file'}")
     if file != STDIN and out.exists() and Path(file).exists() and out.samefile(file):
         raise ConfigError(f"--out {out}: that is the conversation itself; give the compacted one another name")
 
@@ -330,16 +333,24 @@ def _in_its_words(given: _Given, messages: tuple[Message, ...]) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """All of it or nothing."""
+    """All of it or nothing, through a name that nobody can have taken. A new file is for its owner
+    alone; an old one keeps its mode.
+    """
     data = text.encode("utf-8", "replace")
     if out.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
-    half = out.with_name(f".{out.name}.half")
     try:
-        half.write_bytes(data)
-        half.replace(out)
+        descriptor, name = tempfile.mkstemp(prefix=f".{out.name[:PREFIX_CHARS]}.", dir=out.absolute().parent)
+        try:
+            with os.fdopen(descriptor, "wb") as half:
+                half.write(data)
+                if out.is_file() and not out.is_symlink():
+                    Path(name).chmod(stat.S_IMODE(out.stat().st_mode))
+            Path(name).replace(out)  # of a link that was put there meanwhile it takes the place, and does not follow it
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
     except OSError as error:
-        half.unlink(missing_ok=True)
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror or error}") from None
 
 
@@ -375,6 +386,8 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
     ]
     if result.record is not None:
         rows.insert(5, ("beside it", _pinned(done.pinned)))
+    if given.conversation.doubt:
+        rows.append(("but", Text(given.conversation.doubt, style="red")))
     if given.repairs:
         rows.append(("repaired", f"{count(given.repairs, 'repair')} first; agent-monitor context says which"))
     if (said := given.window.problem or given.window.warning) is not None:
@@ -389,10 +402,12 @@ def _show(console: Console, done: _Compacted, *, asked_nobody: bool, show: bool,
         rows.append(("written", _view.on_one_line(str(out))))
     _view.card(console, "compacted", rows, style="green")
     _view.heading(console, "tokens by source")
-    table = _view.table(console, "source", "before", "after")
-    for source in dict.fromkeys((*before, *after)):
-        table.add_row(source, f"{before.get(source, 0):,}", f"{after.get(source, 0):,}")
-    console.print(table)
+    sources = dict.fromkeys((*before, *after))
+    _table.show(
+        console,
+        ("source", "before", "after"),
+        [(source, f"{before.get(source, 0):,}", f"{after.get(source, 0):,}") for source in sources],
+    )
     if show:
         _view.heading(console, "what stands in their place")
         console.print(_view.printable(done.text or "(nothing: no message is gone)"), soft_wrap=True)
@@ -485,6 +500,7 @@ def _as_json(done: _Compacted) -> dict[str, Any]:
         },
         "cache": {"breaks_at": done.breaks_at, "reread_tokens": result.reread_tokens},
         "repairs": given.repairs,
+        "not_understood": given.conversation.not_understood,
         "warnings": list(result.warnings),
         "text": done.text,
         "record": None if result.record is None else record_codec.to_dict(result.record),

@@ -4,7 +4,6 @@ done to it before.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
@@ -14,8 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from monitor.adapters.forms import to_form
-from monitor.cli import _view
-from monitor.cli._conversation import FORMS, NEUTRAL, Conversation, read_conversation, tokens_by_source
+from monitor.cli import _table, _view
+from monitor.cli._conversation import Conversation, read_conversation, tokens_by_source
+from monitor.cli._forms import FORMS, NEUTRAL
 from monitor.cli._outcome import count
 from monitor.context import (
     ClipResults,
@@ -101,7 +101,8 @@ class _Looked:
     @property
     def ok(self) -> bool:
         """It can be sent as it stands."""
-        return not (self.report or self.problems or self.left or self.fits == "no" or self.window.problem)
+        wrong = self.report or self.problems or self.left or self.conversation.not_understood
+        return not (wrong or self.fits == "no" or self.window.problem)
 
 
 def context(
@@ -151,7 +152,7 @@ def context(
     with _view.tidy_exit():
         looked = _look(*read_conversation(file, form), model, window)
         if as_json:
-            print(json.dumps(_as_json(looked)))
+            _view.write_json(_as_json(looked))
         else:
             _show(console, looked)
         raise typer.Exit(0 if looked.ok else NOT_AS_IT_STANDS)
@@ -219,6 +220,7 @@ def _show(console: Console, looked: _Looked) -> None:
     turns = count(len(user_turns(looked.messages)), "user turn")
     rows: list[tuple[str, str | Text]] = [
         ("form", f"{conversation.form}, {count(len(conversation.given), 'record')}"),
+        *_not_understood(conversation),
         ("shown", f"{count(len(looked.messages), 'message')} in {turns}, {count(len(conversation.tools), 'tool')}"),
         ("tokens", f"about {looked.count.tokens:,}; between {looked.count.low:,} and {looked.count.high:,}"),
         ("window", _view.on_one_line(_window(looked.window))),
@@ -228,21 +230,15 @@ def _show(console: Console, looked: _Looked) -> None:
         rows.append(("but", Text(_view.on_one_line(said), style="red" if looked.window.problem else "yellow")))
     _view.card(console, "the context", rows, style="cyan")
     _view.heading(console, "tokens by source")
-    table = _view.table(console, "source", "tokens", "share")
     total = sum(looked.tokens.values())
-    for source, tokens in looked.tokens.items():
-        if tokens:
-            table.add_row(source, f"{tokens:,}", f"{tokens / total:.0%}")
-    console.print(table)
+    shares = [(source, f"{tokens:,}", f"{tokens / total:.0%}") for source, tokens in looked.tokens.items() if tokens]
+    _table.show(console, ("source", "tokens", "share"), shares)
     _view.heading(console, "what could go")
-    table = _view.table(console, "reduction", "saves", "in messages", "cached prefix ends before", "is read again")
-    for name, reduction in looked.reductions.items():
-        if reduction is None:
-            table.add_row(name, "nothing")
-        else:
-            cells = (f"{reduction.saved_tokens:,}", f"{reduction.changed:,}", f"message {reduction.breaks_at}")
-            table.add_row(name, *cells, f"{reduction.reread_tokens:,}")
-    console.print(table)
+    _table.show(
+        console,
+        (_table.Column("reduction", "fold"), "saves", "in messages", "cached prefix ends before", "is read again"),
+        [(name, *_saves(reduction)) for name, reduction in looked.reductions.items()],
+    )
     _show_list(
         console,
         "repairs",
@@ -256,6 +252,16 @@ def _show(console: Console, looked: _Looked) -> None:
     )
     _show_list(console, "problems as it stands", _lines(looked.problems), own)
     _show_list(console, "problems when repaired", _lines(looked.left), "None.")
+
+
+def _saves(one: Reduction | None) -> tuple[str, str, str, str]:
+    if one is None:
+        return "nothing", "", "", ""
+    return f"{one.saved_tokens:,}", f"{one.changed:,}", f"message {one.breaks_at}", f"{one.reread_tokens:,}"
+
+
+def _not_understood(conversation: Conversation) -> list[tuple[str, str | Text]]:
+    return [("but", Text(conversation.doubt, style="red"))] if conversation.doubt else []
 
 
 def _window(window: Window) -> str:
@@ -299,6 +305,7 @@ def _as_json(looked: _Looked) -> dict[str, Any]:
         "ok": looked.ok,
         "form": looked.conversation.form,
         "records": len(looked.conversation.given),
+        "not_understood": looked.conversation.not_understood,
         "messages": len(looked.messages),
         "user_turns": len(user_turns(looked.messages)),
         "tools": len(looked.conversation.tools),

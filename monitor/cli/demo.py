@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
-from monitor.cli import _view
+from monitor.cli import _table, _view
 from monitor.cli._outcome import count, ms, style, why
 from monitor.cli._recorded import DemoRun, demo_runs
 from monitor.errors import ConfigError, MissingExtra
@@ -137,22 +137,8 @@ def _closed(end: Played) -> str:
 
 def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
     _view.heading(console, "in short")
-    table = _view.table(console, "run", "reason", "saved", "closed after")
-    table.columns[0].no_wrap = False
-    for run, end in played:
-        saved = end.recorded - end.sent
-        stopped = not end.outcome.ok
-        table.add_row(
-            run.title,
-            Text(end.outcome.reason.value, style=style(end.outcome)),
-            (
-                (count(saved.tool_calls, "tool call") if saved.tool_calls else count(saved.chars, "character"))
-                if stopped
-                else "-"
-            ),
-            ms(end.seen_closed_after_s) if end.seen_closed_after_s is not None else "not seen" if stopped else "-",
-        )
-    console.print(table)
+    columns = (_table.Column("run", "fold"), "reason", "saved", "closed after")
+    _table.show(console, columns, [_summary(run, end) for run, end in played])
     console.print()
     console.print("The same around a stream of your own:")
     console.print(
@@ -162,6 +148,21 @@ def _summarise(console: Console, played: list[tuple[DemoRun, Played]]) -> None:
     console.print(Text("  agent-monitor scan FILE", style="cyan"))
     console.print("A whole run, driven to its outputs:")
     console.print(Text("  agent-monitor run --demo", style="cyan"))
+
+
+def _summary(run: DemoRun, end: Played) -> tuple[str, Text, str, str]:
+    saved = end.recorded - end.sent
+    stopped = not end.outcome.ok
+    return (
+        run.title,
+        Text(end.outcome.reason.value, style=style(end.outcome)),
+        (
+            (count(saved.tool_calls, "tool call") if saved.tool_calls else count(saved.chars, "character"))
+            if stopped
+            else "-"
+        ),
+        ms(end.seen_closed_after_s) if end.seen_closed_after_s is not None else "not seen" if stopped else "-",
+    )
 
 
 # ------------------------------------------------------------------ a real model

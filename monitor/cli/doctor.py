@@ -4,7 +4,6 @@ installed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -14,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from monitor.cli import _view
+from monitor.cli import _table, _view
 from monitor.cli._cases import Case, healthy, loops
 from monitor.cli._environment import environment
 from monitor.cli._explain import RUNG_STYLES
@@ -82,7 +81,7 @@ def doctor(
         sick = _watch(loops(chosen.tools), chosen, decides)
         well = _watch(healthy(), chosen, decides)
         if as_json:
-            print(json.dumps(_as_json(chosen, decides, sick, well)))
+            _view.write_json(_as_json(chosen, decides, sick, well))
         else:
             _show(console, sick, well)
         raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
@@ -130,13 +129,9 @@ def _with_version(name: str, version: str | None) -> str:
 
 def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
     _view.heading(console, "loops")
-    table = _view.table(console, "a loop of this kind", "is seen by", "after", "and the policy")
-    for column in table.columns:
-        # on a narrow terminal the others take several lines
-        column.no_wrap, column.overflow = column.header == "after", "fold"
-    for row in sick:
-        table.add_row(_view.on_one_line(row.case.title), *_seen(row))
-    console.print(table)
+    names = ("a loop of this kind", "is seen by", "after", "and the policy")
+    columns = [_table.Column(name, "whole" if name == "after" else "fold") for name in names]
+    _table.show(console, columns, [(row.case.title, *_seen(row)) for row in sick])
     for row in sick:
         if row.loop is None and row.case.unseen_because:
             console.print(
@@ -144,10 +139,8 @@ def _show(console: Console, sick: list[_Row], well: list[_Row]) -> None:
                 soft_wrap=True,
             )
     _view.heading(console, "healthy work")
-    table = _view.table(console, "work that repeats", "is")
-    for row in well:
-        table.add_row(row.case.title, _left_alone(row))
-    console.print(table)
+    columns = [_table.Column("work that repeats", "fold"), _table.Column("is", "fold")]
+    _table.show(console, columns, [(row.case.title, _left_alone(row)) for row in well])
     not_seen, alarms = _not_seen(sick), _alarms(well)
     expected = sum(not row.case.unseen_because for row in sick)
     said = (

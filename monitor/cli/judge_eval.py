@@ -4,7 +4,6 @@ confidence to be believed?
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +12,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from monitor.cli import _view
+from monitor.cli import _table, _view
 from monitor.cli._judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
 from monitor.cli._report import count
+from monitor.cli._unread import complain_of
 from monitor.transcripts import Corpus, RecordedRun
 from monitor.transcripts.judged import is_stuck, question_on
 from monitor.verdicts import Judgement
@@ -123,7 +123,7 @@ def judge_eval(
             _examine(run, asker, found)
         asker.complain(complaints)
         if as_json:
-            print(json.dumps(as_data(found, asker), indent=1))
+            _view.write_json(as_data(found, asker), indent=1)
         else:
             show(console, found, asker)
         raise typer.Exit(BAD_INPUT if found.bad or not asker.questions else NO_VERDICT if not found.verdicts else 0)
@@ -132,16 +132,16 @@ def judge_eval(
 def _runs(files: Sequence[str], found: Evaluation, complaints: Console) -> Iterator[RecordedRun]:
     for file in files:
         corpus = Corpus(file)
+        runs = 0
         try:
-            yield from corpus
+            for run in corpus:
+                runs += 1
+                yield run
         except OSError as error:
             found.bad += 1
-            complaints.print(
-                f"agent-monitor: cannot read {file}: {error.strerror or error}", style="red", soft_wrap=True
-            )
-        for bad in corpus.bad_lines:
-            found.bad += 1
-            complaints.print(_view.on_one_line(str(bad)), style="red", soft_wrap=True)
+            _view.complain(complaints, f"agent-monitor: cannot read {file}: {error.strerror or error}")
+        else:
+            found.bad += complain_of(complaints, corpus, file, runs)
 
 
 def _examine(run: RecordedRun, asker: OfflineJudge, found: Evaluation) -> None:
@@ -164,19 +164,31 @@ def _examine(run: RecordedRun, asker: OfflineJudge, found: Evaluation) -> None:
 def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
     """Two tables and what they come to."""
     if found.verdicts:
-        kinds = _view.table(console, "runs that are", "labelled", "asked", "called stuck", "mean confidence")
-        for kind, verdicts in found.kinds():
-            label = "stuck" if verdicts[0].stuck else "not stuck"
-            called_stuck = sum(verdict.judgement.found for verdict in verdicts)
-            kinds.add_row(
-                _view.on_one_line(kind), label, str(len(verdicts)), str(called_stuck), f"{_confidence(verdicts):.2f}"
+        kinds = [
+            (
+                kind,
+                "stuck" if verdicts[0].stuck else "not stuck",
+                str(len(verdicts)),
+                str(sum(verdict.judgement.found for verdict in verdicts)),
+                f"{_confidence(verdicts):.2f}",
             )
-        console.print(kinds)
-        bins = _view.table(console, "confidence", "runs", "mean", "really stuck")
-        for low, high, verdicts in found.bins():
-            stuck = _share(verdict.stuck for verdict in verdicts)
-            bins.add_row(f"{low:.1f} to {high:.1f}", str(len(verdicts)), f"{_confidence(verdicts):.2f}", f"{stuck:.0%}")
-        console.print(bins)
+            for kind, verdicts in found.kinds()
+        ]
+        _table.show(
+            console,
+            (_table.Column("runs that are", "fold"), "labelled", "asked", "called stuck", "mean confidence"),
+            kinds,
+        )
+        bins = [
+            (
+                f"{low:.1f} to {high:.1f}",
+                str(len(verdicts)),
+                f"{_confidence(verdicts):.2f}",
+                f"{_share(verdict.stuck for verdict in verdicts):.0%}",
+            )
+            for low, high, verdicts in found.bins()
+        ]
+        _table.show(console, ("confidence", "runs", "mean", "really stuck"), bins)
         right = sum(verdict.agrees for verdict in found.verdicts)
         verdicts_agree = (
             f"{right} of {count(len(found.verdicts), 'verdict')} agree with the label ({found.agreement:.0%})"

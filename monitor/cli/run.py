@@ -18,7 +18,7 @@ import anyio
 import typer
 
 import monitor
-from monitor.cli import _sample, _view
+from monitor.cli import UNREAD, _sample, _view
 from monitor.cli._clients import Closing
 from monitor.cli._given import (
     STDIN,
@@ -238,7 +238,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
       5    outputs are missing: the model stopped without them
       6    the model call failed, was blocked or was cut off
       7    something crashed that is not the model's
-      130  Ctrl-C (143: SIGTERM)
+      130  Ctrl-C (143: SIGTERM; 141: nobody reads what is printed)
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = _view.stdout()
     with _view.tidy_exit():
@@ -251,7 +251,9 @@ def run(  # noqa: PLR0917 - typer calls it by name
         chosen = settings_of(config, detectors, settings, policy, compaction)
         seconds = number_or_off(last_turn, "--last-turn")
         screen = (
-            JsonLines(chunks=verbose) if as_json else ForPeople(console, verbose=verbose, priced=priced is not None)
+            JsonLines(chunks=verbose)
+            if as_json
+            else ForPeople(console, verbose=verbose, priced=priced is not None, demo=demo)
         )
         shown = Shown(screen)
         with _log(log) as sinks:
@@ -283,7 +285,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
             before = set(threading.enumerate())
             ended = anyio.run(partial(_driven, supervisor, said, shown, close))
             screen.end(ended.outcome)
-        code = 128 + ended.signal if ended.signal else exit_code(ended.outcome)
+        code = exit_code(ended.outcome) if ended.code is None else ended.code
         _leave_stragglers(before, code)
         raise typer.Exit(code)
 
@@ -306,8 +308,8 @@ def _log(file: Path | None) -> AbstractContextManager[list[Any]]:
 @dataclass(slots=True)
 class _Ended:
     outcome: monitor.Outcome
-    signal: int
-    """Which signal ended it; 0: none."""
+    code: int | None = None
+    """The exit code, where something outside of the run ended it."""
 
 
 async def _driven(supervisor: monitor.Supervisor, task: str, shown: Shown, close: Closing) -> _Ended:
@@ -322,8 +324,9 @@ async def _driven(supervisor: monitor.Supervisor, task: str, shown: Shown, close
         await close()
     if shown.failure is not None:
         raise shown.failure
-    aborted = run.outcome.reason is monitor.TerminateReason.ABORTED
-    return _Ended(run.outcome, received[0] if received and aborted else 0)
+    if run.outcome.reason is not monitor.TerminateReason.ABORTED:
+        return _Ended(run.outcome)
+    return _Ended(run.outcome, 128 + received[0] if received else UNREAD if _view.nobody_reads() else None)
 
 
 @contextmanager

@@ -4,14 +4,12 @@ saved.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,12 +23,13 @@ from monitor.cli._explain import explain as explain_run
 from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, offline_judge
 from monitor.cli._report import Report, run_as_json, show, summary_as_json
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
+from monitor.cli._unread import complain_of
 from monitor.errors import ConfigError
 from monitor.judges.base import FIRST_TURN
 from monitor.outcome import RunFailed
 from monitor.policy import StopAtFirstLoop
-from monitor.transcripts import BadLine, Corpus, RecordedRun
-from monitor.transcripts.scan import ScanResult, scan_run
+from monitor.transcripts import Corpus, RecordedRun
+from monitor.transcripts.scan import Amount, ScanResult, scan_run
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
 STDIN = "-"
@@ -69,7 +68,7 @@ def scan(
     """Look for loops in recorded runs, with the same core that watches live ones.
 
     \b
-    A line is one run:
+    A line is one run; a log of agent-monitor run --log is read too:
       {"id": "...", "messages": [{"role": "assistant", "text": "...",
        "tool_calls": [{"name": "...", "args": {}}],
        "tool_results": [{"name": "...", "text": "..."}]}]}
@@ -101,7 +100,8 @@ def scan(
 
     \b
     Exit code: 0 no loop; 1 a loop was found; 2 a file or a line could not be
-    read (the rest is reported all the same), or a setting makes no sense.
+    read (the rest is reported all the same), there was nothing to look at, or
+    a setting makes no sense.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit(), ExitStack() as stack:
@@ -137,7 +137,7 @@ def scan(
                 listed = every or result.loops or (explain and bool(result.findings))
                 report.add(file, result, listed=listed and not as_json and not explain)
                 if listed and as_json:
-                    print(json.dumps(run_as_json(file, result, explain=explain)))
+                    _view.write_json(run_as_json(file, result, explain=explain))
                 elif listed and explain:
                     explain_run(console, file, result)
                 tick(file, report)
@@ -145,7 +145,7 @@ def scan(
             asker.complain(complaints)
         if as_json:
             summary = summary_as_json(report, settings=chosen.source)
-            print(json.dumps(summary if asker is None else {**summary, "judge": asker.as_json()}))
+            _view.write_json(summary if asker is None else {**summary, "judge": asker.as_json()})
         else:
             if explain and report.runs:
                 _view.heading(console, "in short")
@@ -176,28 +176,38 @@ def _results(
         if left == 0:
             return
         with _opened(file) as path:
-            corpus = Corpus(path)
+            corpus, silent = Corpus(path), list[str]()
+            runs = 0
             try:
                 for run in corpus:
+                    runs += 1
                     try:
-                        yield file, examine(run)
+                        result = examine(run)
                     except RunFailed as error:
                         report.bad += 1
-                        complaints.print(
-                            _view.on_one_line(f"{file}: run {run.id}: {error}"), style="red", soft_wrap=True
-                        )
+                        _view.complain(complaints, f"{file}: run {run.id}: {error}")
+                    else:
+                        yield file, result
+                        if result.total == Amount():
+                            silent.append(run.id)
                     if left is not None:
                         left -= 1
                         if left == 0:
                             break
             except OSError as error:
                 report.bad += 1
-                complaints.print(
-                    f"agent-monitor: cannot read {file}: {error.strerror or error}", style="red", soft_wrap=True
+                _view.complain(complaints, f"agent-monitor: cannot read {file}: {error.strerror or error}")
+                continue
+            name = "<stdin>" if file == STDIN else file
+            report.bad += complain_of(complaints, corpus, name, runs, whole=left != 0)
+            if silent:
+                report.bad += len(silent)
+                which = (
+                    f"run {silent[0]}" if len(silent) == 1 else f"{len(silent):,} runs, {silent[0]} the first of them,"
                 )
-            for bad in corpus.bad_lines:
-                report.bad += 1
-                complaints.print(_view.on_one_line(str(_named(bad, file))), style="red", soft_wrap=True)
+                _view.complain(
+                    complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
+                )
 
 
 @contextmanager
@@ -213,10 +223,6 @@ def _opened(file: str) -> Iterator[Path]:
         with path.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
         yield path
-
-
-def _named(bad: BadLine, file: str) -> BadLine:
-    return replace(bad, file="<stdin>") if file == STDIN else bad
 
 
 @contextmanager

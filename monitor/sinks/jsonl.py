@@ -1,7 +1,10 @@
-"""Events as lines of JSON in a file."""
+"""Events as lines of JSON in a file. What models and tools said is in them, so a new file is for
+its owner alone.
+"""
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -15,12 +18,13 @@ class JsonlSink:
     """Appends one line an event, flushed at once, so that a crash loses nothing. Close it, or use
     it as `with`.
 
-    Raises `StoreError` if the file cannot be opened.
+    Raises `StoreError` if the file cannot be opened, or if a symbolic link stands in its place that
+    leads to another file: who may write into the folder would choose which.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
         try:
-            self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - it lives as long as the sink
+            self._file = os.fdopen(_opened(Path(path)), "a", encoding="utf-8")
         except OSError as error:
             raise StoreError(f"cannot write events to {path}: {error}") from error
 
@@ -40,3 +44,12 @@ class JsonlSink:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    if not path.is_symlink():
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    if path.is_file() or not path.exists():
+        raise OSError("it is a symbolic link; name the file itself")
+    return os.open(path, os.O_WRONLY)  # /dev/stderr, a pipe

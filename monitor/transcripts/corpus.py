@@ -1,12 +1,16 @@
 """Recorded runs as JSON lines, plain or gzipped: one object a run, the format of the labelled
-corpus.
+corpus; or a log of events.
 
     {"id", "source", "label", "loop",
      "messages": [{"role", "text", "tool_calls": [{"name", "args"}],
                    "tool_results": [{"name", "text", "is_error", "len", "sha1"}]}]}
 
-Only `id` and `messages` must be there; fields that are not known are ignored. A line that cannot be
-read is noted with its file and number, and the lines around it are still read.
+Only `id` and `messages` must be there. Fields that are not known are ignored beside them, but not
+within a message: a field there, such as another form's `content`, may be what the model wrote, and
+nothing would be seen in it. A line that cannot be read is noted with its file and number, and the
+lines around it are still read.
+
+The first line that can be read says what the file is: recorded runs, or events.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,11 +28,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from monitor.errors import AdapterError, ConfigError
 from monitor.transcripts.base import LoopLabel, RecordedCall, RecordedMessage, RecordedResult, RecordedRun, Role
+from monitor.transcripts.events import EventLog, is_event
 
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 256 * 1024 * 1024
 """Some runs are huge; a file without line ends must not fill the memory all the same."""
+MAX_BAD_LINES = 100
+"""Nor must a file that is nothing of ours: so many of its lines are told, the others are
+counted.
+"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,8 +56,8 @@ class BadLine:
 class Corpus:
     """The runs of one file, read one at a time; each iteration starts anew.
 
-    What could not be read stands in `bad_lines`, complete when the iteration is. A file that cannot
-    be opened is an `OSError`.
+    What could not be read stands in `bad_lines`, its first `MAX_BAD_LINES`, and is counted in
+    `bad`, complete when the iteration is. A file that cannot be opened is an `OSError`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_line_bytes: int | None = MAX_LINE_BYTES) -> None:
@@ -57,9 +66,13 @@ class Corpus:
         self.path = Path(path)
         self.max_line_bytes = max_line_bytes
         self.bad_lines: list[BadLine] = []
+        self.bad = 0
+        """Lines that could not be read, whether told or only counted."""
+        self.lines = 0
+        """Lines that are not empty."""
 
     def __iter__(self) -> Iterator[RecordedRun]:
-        self.bad_lines = []
+        self.bad_lines, self.bad, self.lines = [], 0, 0
         with self.path.open("rb") as file:
             zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC  # the bytes, because names lie
             file.seek(0)
@@ -70,13 +83,26 @@ class Corpus:
                 yield from self._runs(file)
 
     def _runs(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[RecordedRun]:
+        reader: _Runs | EventLog | None = None
         for number, line in self._lines(file):
+            self.lines += 1
             try:
-                run = parse_run(line)
+                record = _parsed(line)
+                if is_event(record):
+                    reader = reader or EventLog()
+                if isinstance(reader, EventLog) is not is_event(record):
+                    raise AdapterError(
+                        "an event among recorded runs" if is_event(record) else "no event, in a log of events"
+                    )
+                run = (reader or _Runs()).add(record)
+                reader = reader or _Runs()
             except AdapterError as error:
                 self._bad(number, str(error))
             else:
-                yield run
+                if run is not None:
+                    yield run
+        if isinstance(reader, EventLog) and (run := reader.end()) is not None:
+            yield run
 
     def _lines(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, bytes]]:
         """The lines that are not empty, until the end or until the file turns out to be damaged."""
@@ -98,13 +124,19 @@ class Corpus:
             self._bad(number + 1, f"the file is damaged or cut from here on: {error}")
 
     def _bad(self, line: int, message: str) -> None:
-        self.bad_lines.append(BadLine(str(self.path), line, message))
+        self.bad += 1
+        if len(self.bad_lines) < MAX_BAD_LINES:
+            self.bad_lines.append(BadLine(str(self.path), line, message))
 
 
 def parse_run(line: bytes | str) -> RecordedRun:
     """One line as a run. Raises `AdapterError` with what is wrong with it."""
+    return _Runs().add(_parsed(line))
+
+
+def _parsed(line: bytes | str) -> Mapping[str, Any]:
     try:
-        data = json.loads(line.decode("utf-8") if isinstance(line, bytes) else line)
+        data: object = json.loads(line.decode("utf-8") if isinstance(line, bytes) else line)
     except UnicodeDecodeError as error:
         raise AdapterError(f"not UTF-8: byte {error.object[error.start]:#04x} at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
@@ -113,13 +145,27 @@ def parse_run(line: bytes | str) -> RecordedRun:
         raise AdapterError(f"not JSON that can be read: {error}") from None
     if not isinstance(data, dict):
         raise AdapterError(f"expected a JSON object, not {type(data).__name__}")
-    try:
-        return _Run.model_validate(data).value()
-    except ValidationError as error:
-        first, *others = error.errors(include_url=False, include_input=False)
-        more = f" (and {len(others)} more)" if others else ""
-        message = "expected a JSON object" if first["type"] == "model_type" else first["msg"]
-        raise AdapterError(f"{'.'.join(map(str, first['loc']))}: {message}{more}") from None
+    return data
+
+
+class _Runs:
+    """A run a line."""
+
+    def add(self, record: Mapping[str, Any]) -> RecordedRun:
+        """The run of one line."""
+        try:
+            return _Run.model_validate(record).value()
+        except ValidationError as error:
+            first, *others = error.errors(include_url=False, include_input=False)
+            more = f" (and {len(others)} more)" if others else ""
+            said = _SAYS.get(first["type"], first["msg"])
+            raise AdapterError(f"{'.'.join(map(str, first['loc']))}: {said}{more}") from None
+
+
+_SAYS = {
+    "model_type": "expected a JSON object",
+    "extra_forbidden": "there is no such field here (a message has role, text, tool_calls and tool_results)",
+}
 
 
 class _Entry(BaseModel):
@@ -128,7 +174,13 @@ class _Entry(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _Call(_Entry):
+class _Whole(_Entry):
+    """And nothing else: what else there is may be what the model wrote."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Call(_Whole):
     name: str
     args: Any = None
 
@@ -136,7 +188,7 @@ class _Call(_Entry):
         return RecordedCall(self.name, {} if self.args is None else self.args)
 
 
-class _Result(_Entry):
+class _Result(_Whole):
     name: str | None = None
     text: str | None = None
     is_error: bool | None = None
@@ -147,7 +199,7 @@ class _Result(_Entry):
         return RecordedResult(self.name or "", self.text or "", bool(self.is_error), self.length, self.sha1)
 
 
-class _Message(_Entry):
+class _Message(_Whole):
     role: Role
     text: str | None = None
     tool_calls: list[_Call] | None = None

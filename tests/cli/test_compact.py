@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -366,3 +367,50 @@ def test_what_cannot_be_read_is_named():
     done = compact("none.json")
     assert done.exit_code == 2
     assert done.stderr == "agent-monitor: none.json: cannot be read: No such file or directory\n"
+
+
+# ------------------------------------------------------------------ whose the file is
+
+
+def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode(tmp_path: Path):
+    out = tmp_path / "shorter.json"
+    assert compact("-", "--out", str(out), stdin=lines()).exit_code == 0
+    assert out.stat().st_mode & 0o777 == 0o600
+    out.chmod(0o640)
+    assert compact("-", "--out", str(out), stdin=lines()).exit_code == 0
+    assert out.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["shorter.json"]
+
+
+def test_nothing_is_written_through_a_link_that_somebody_put_there(tmp_path: Path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in ("shorter.json", ".shorter.json.half"):
+        (tmp_path / name).symlink_to(victim)
+    done = compact("-", "--out", str(tmp_path / "shorter.json"), stdin=lines())
+    assert done.exit_code == 2
+    assert "it is a symbolic link" in done.stderr
+    (tmp_path / "shorter.json").unlink()
+    assert compact("-", "--out", str(tmp_path / "shorter.json"), stdin=lines()).exit_code == 0
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "shorter.json").read_text().startswith("{")
+
+
+def test_a_link_that_was_put_there_meanwhile_is_replaced_and_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    monkeypatch.setattr("monitor.cli.compact._check_out", lambda *_: (tmp_path / "out.json").symlink_to(victim))
+    assert compact("-", "--out", str(tmp_path / "out.json"), stdin=lines()).exit_code == 0
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "out.json").is_symlink()
+
+
+def test_a_place_that_is_no_file_is_not_replaced():
+    """As /dev/null is one."""
+    os.mkfifo("pipe")
+    done = compact("-", "--out", "pipe", stdin=lines())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "no regular file" in done.stderr
+    assert Path("pipe").is_fifo()

@@ -227,8 +227,14 @@ def test_of_many_repairs_it_shows_a_few():
         ('[{"messages": []}, {"messages": []}]', "record 0 is a whole conversation; give one"),
         ('[{"role": "assistant", "text": "", "tool_results": []}]', "a recording for agent-monitor scan"),
         ('{"id": 1, "messages": [{"role": "user", "text": "a"}]}\n' * 2, "a recording for agent-monitor scan"),
-        ('[{"who": "me"}]', "nobody's messages are like these; --form says which they are: gemini, openai-chat"),
-        ('[{"role": "user", "content": "a"}, {"role": "x", "type": "message", "content": "b"}]', "nobody's messages"),
+        (
+            '[{"who": "me"}]',
+            "nobody's messages are like these, with who; --form says which they are: gemini, openai-chat",
+        ),
+        (
+            '[{"role": "user", "content": "a"}, {"role": "x", "type": "message", "content": "b"}]',
+            "1 of its 2 records is not understood",
+        ),
         ('[{"type": "user_message", "content": 3}]', "message 0: user_message.content"),
         ("[" * 100_000, "nested too deeply"),
     ],

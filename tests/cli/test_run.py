@@ -559,7 +559,7 @@ def test_a_run_whose_output_nobody_reads_is_ended():
     process = started("--demo", "--log", "events.jsonl", until="turn 1")
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(timeout=20) == 1
+    assert process.wait(timeout=20) == 141
     end = monitor.events.event_codec.loads(Path("events.jsonl").read_text().splitlines()[-1])
     assert isinstance(end, monitor.events.RunTerminated)
     assert end.outcome.detail == "nobody reads what is printed"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
-from monitor.cli import _view
+from monitor.cli import _table, _view
 
 
 def console(width: int, *, terminal: bool = False) -> Console:
@@ -92,3 +94,68 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch):
         _view.card(out, "stopped", [("reason", "loop_detected")], style="red")
     assert "\x1b[31m" not in captured.get()
     assert "31" not in captured.get()
+
+
+# ------------------------------------------------------------------ tables
+
+COLUMNS = (
+    _table.Column("run", "middle"),
+    _table.Column("loop", "fold"),
+    "message",
+    _table.Column("saved", right=True),
+    _table.Column("why", "end"),
+)
+ROWS: list[tuple[str | Text, ...]] = [
+    (
+        "suite/2026-11-20T10:11:12/subset-b/run#000017",
+        "identical_calls x 12",
+        "13",
+        "49,808",
+        "look_at_the_door({'at': 'the door of the house'})",
+    ),
+    ("憲法改正に関する討論/憲法改正に関する討論#7", Text("exact_tail x 7", style="red"), "0", "7", "again and again"),
+]
+
+
+def table(width: int) -> str:
+    out = console(width, terminal=True)
+    _table.show(out, COLUMNS, ROWS)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown(out))
+
+
+def joined(text: str) -> str:
+    """Without line ends and blanks, wherever it was folded."""
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize("width", range(20, 200, 7))
+def test_at_every_width_a_value_is_whole_or_has_a_sign(width: int):
+    text = table(width)
+    assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
+    words = set(text.split())
+    for row in ROWS:
+        run, loop, message, saved, why = map(str, row)
+        assert {message, saved} <= words
+        assert loop.split()[-1] in words
+        assert joined(run) in joined(text) or re.search(rf"…\S*{re.escape(run[-2:])}\s", text)
+        assert joined(why) in joined(text) or "…" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_names_of_columns_are_whole_too(width: int):
+    assert {"loop", "message", "saved", "why"} <= set(table(width).split())
+
+
+def test_in_a_pipe_every_value_is_whole_and_no_line_ends_in_blanks(monkeypatch: pytest.MonkeyPatch):
+    out = console(60)
+    _table.show(out, COLUMNS, ROWS)
+    head, *lines = shown(out).splitlines()
+    assert head.split() == ["run", "loop", "message", "saved", "why"]
+    for line, row in zip(lines, ROWS, strict=True):
+        assert all(str(cell) in line for cell in row)
+        assert line == line.rstrip()
+
+
+@pytest.mark.parametrize("width", [3, 5, 12, 30])
+def test_what_is_shortened_is_no_wider_than_it_may_be_in_any_script(width: int):
+    assert cell_len(_view.shortened("憲法改正に関する討論" * 9, width)) <= width

@@ -369,3 +369,29 @@ def test_a_program_that_configured_nothing_finds_nothing_of_ours_on_its_stdout()
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=50, check=True)
     assert done.stdout == "done\n"
     assert done.stderr == "stop_decided\n"
+
+
+# ------------------------------------------------------------------ whose the file is
+
+
+def test_a_new_log_is_for_its_owner_alone_and_an_old_one_keeps_its_mode(tmp_path: Path):
+    JsonlSink(tmp_path / "log").close()
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "log").chmod(0o644)
+    JsonlSink(tmp_path / "log").close()
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_to_another_file_is_no_log(tmp_path: Path, exists: bool):
+    if exists:
+        (tmp_path / "victim").write_text("precious")
+    (tmp_path / "log").symlink_to(tmp_path / "victim")
+    with pytest.raises(StoreError, match="it is a symbolic link"):
+        JsonlSink(tmp_path / "log")
+    assert (tmp_path / "victim").exists() is exists
+
+
+def test_a_link_to_what_is_no_file_may_be_written_to(tmp_path: Path):
+    (tmp_path / "log").symlink_to("/dev/null")
+    JsonlSink(tmp_path / "log").close()

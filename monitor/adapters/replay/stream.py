@@ -6,13 +6,18 @@ The file is JSONL, one chunk a line with the second at which it came: `{"at": 0.
 "text_delta", "text": "hi"}`: such a chunk came with the one before. A line `{"type": "turn"}` (what
 else it holds is a note) says that a turn of the model begins. Without such lines a turn ends with
 its `turn_finished`.
+
+A log of the events of one run, as `JsonlSink` writes it, is such a file too: each `turn_ended` in
+it is a turn. Plain or gzipped.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from os import PathLike
@@ -21,8 +26,10 @@ from typing import Any, Self, TypeAlias
 
 import anyio
 
-from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, TurnFinished, chunk_codec
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, TurnFinished, UsageReport, chunk_codec
 from monitor.errors import AdapterError, ConfigError
+from monitor.events import TurnEnded, event_codec
+from monitor.reasons import FinishReason
 
 ReplayCut: TypeAlias = int | Sequence[int] | Callable[[], int]
 """Sizes in code points: one size, sizes that are gone through again and again, or a function that
@@ -70,14 +77,77 @@ def read_turns(path: str | PathLike[str]) -> list[list[RecordedChunk]]:
 def _read(path: str | PathLike[str]) -> list[RecordedChunk | None]:
     """Every line; `None` where a turn begins."""
     records: list[RecordedChunk | None] = []
-    before_s = 0.0
-    for number, line in enumerate(Path(path).read_bytes().split(b"\n"), 1):
+    before_s, runs = 0.0, 0
+    for number, line in enumerate(_unpacked(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
-        record = _parsed(line, f"{path}, line {number}", before_s)
+        where = f"{path}, line {number}"
+        data = _object(line, where)
+        if _is_event(data):
+            runs += data["type"] == "run_started"
+            if runs > 1:
+                raise AdapterError(f"{where}: a second run begins here; one of them can be played")
+            records += _of_event(data, where)
+            continue
+        record = _parsed(data, where, before_s)
         records.append(record)
         before_s = before_s if record is None else record.at_s
     return records
+
+
+def _unpacked(path: str | PathLike[str]) -> bytes:
+    data = Path(path).read_bytes()
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        raise AdapterError(f"{path} is damaged: {error}") from None
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        data = json.loads(line.decode())
+    except UnicodeDecodeError:
+        raise AdapterError(f"{where}: it is no text in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise AdapterError(f"{where}: {error}") from None
+    if not isinstance(data, dict):
+        raise AdapterError(f"{where}: expected a JSON object, not {type(data).__name__}")
+    return data
+
+
+def _is_event(data: Mapping[str, Any]) -> bool:
+    return data.get("type") in event_codec.tags and "at_s" in data
+
+
+def _of_event(data: Mapping[str, Any], where: str) -> list[RecordedChunk | None]:
+    """A whole turn, where the event is the end of one."""
+    if data["type"] != "turn_ended":
+        return []
+    try:
+        event = event_codec.from_dict(data)
+    except ValueError as error:
+        raise AdapterError(f"{where}: {error}") from None
+    if not isinstance(event, TurnEnded):
+        raise AssertionError("the tag of an event says its class")
+    turn = event.turn
+    if turn.text_chars > len(turn.text):
+        raise AdapterError(f"{where}: the answer is cut here: {len(turn.text):,} of {turn.text_chars:,} characters")
+    usage = UsageReport(
+        turn.usage.input_tokens,
+        turn.usage.output_tokens,
+        turn.usage.reasoning_tokens,
+        turn.usage.cached_tokens,
+        turn.usage.total_tokens,
+    )
+    chunks: list[Chunk] = [TextDelta(turn.text)] if turn.text else []
+    chunks += turn.tool_calls
+    if not turn.usage_estimated:
+        chunks.append(usage)
+    if turn.finish_reason is not None:
+        chunks.append(TurnFinished(FinishReason(turn.finish_reason), turn.raw_finish_reason))
+    return [None, *(RecordedChunk(event.at_s, chunk) for chunk in chunks)]
 
 
 def write_chunks(path: str | PathLike[str], records: Iterable[RecordedChunk]) -> None:
@@ -90,11 +160,8 @@ def write_chunks(path: str | PathLike[str], records: Iterable[RecordedChunk]) ->
             file.write(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n")
 
 
-def _parsed(line: bytes, where: str, before_s: float) -> RecordedChunk | None:
+def _parsed(data: Mapping[str, Any], where: str, before_s: float) -> RecordedChunk | None:
     try:
-        data = json.loads(line.decode())
-        if not isinstance(data, dict):
-            raise ValueError(f"expected a JSON object, not {type(data).__name__}")
         if data.get("type") == "turn":
             return None
         if "type" in data:
@@ -103,7 +170,7 @@ def _parsed(line: bytes, where: str, before_s: float) -> RecordedChunk | None:
     except KeyError as error:
         form = 'a line is {"at": SECONDS, "chunk": {"type": "text_delta", ...}}, or the chunk alone'
         raise AdapterError(f"{where}: {error} is missing; {form}") from None
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         raise AdapterError(f"{where}: {error}") from None
     if type(at_s) not in {int, float} or not math.isfinite(at_s) or at_s < 0:
         raise AdapterError(f"{where}: `at` is {at_s!r}, not seconds")

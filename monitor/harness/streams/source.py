@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -31,7 +32,7 @@ from monitor.adapters.base import (
 from monitor.adapters.plain import TextAdapter
 from monitor.chunks import Chunk
 from monitor.core.run import RunCore
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, forget_keys, without_keys
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.closing import Closing, close_source
 from monitor.harness.streams.wait import Wait, make_wait
@@ -386,7 +387,10 @@ class SourceStream(Generic[T]):
         self._error = self._reported or self._error
         try:
             if self._error is not None:
-                self._model_error = self._adapter_for(self._error).classify(self._error)
+                found = self._adapter_for(self._error).classify(self._error)
+                asked = (self._innermost, *self._left)
+                self._model_error = replace(found, message=without_keys(found.message, self._error, *asked))
+                forget_keys(self._error, *asked)
             elif self._finished and self._adapter is not None:
                 for chunk in self._adapter.finish():
                     core.feed(chunk, now)

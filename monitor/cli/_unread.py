@@ -1,0 +1,61 @@
+"""What a command could not read of a file of recorded runs: a few lines by name, the rest as a
+number, never a line each.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from monitor.cli import _view
+from monitor.transcripts import Corpus
+from monitor.transcripts.corpus import BOM, GZIP_MAGIC
+from monitor.transcripts.kinds import HEAD_BYTES, kind_of
+
+SHOWN: Final = 3
+"""Lines of a file that are named; in most files that are not understood, all of them are wrong in
+the same way.
+"""
+
+
+def complain_of(console: Console, corpus: Corpus, name: str, runs: int, *, whole: bool = True) -> int:
+    """Say what could not be read of `corpus`, which is shown as `name` and of which `runs` were
+    read, and how much that is.
+
+    `whole`: it was read to its end.
+    """
+    if runs or not whole:
+        for bad in corpus.bad_lines[:SHOWN]:
+            _view.complain(console, f"{name}:{bad.line}: {bad.message}")
+        if (more := corpus.bad - SHOWN) > 0:
+            _view.complain(console, f"{name}: and {more:,} more line{'s' if more > 1 else ''} could not be read")
+        return corpus.bad
+    kind = _kind(corpus.path)
+    what = f"; it is {kind}" if kind else ""
+    if not corpus.bad:
+        _view.complain(
+            console, f"{name}: there is no recorded run in it{what or ': it is empty' if not corpus.lines else what}"
+        )
+        return 1
+    first = corpus.bad_lines[0]
+    lines = "its one line" if corpus.bad == 1 else f"none of its {corpus.bad:,} lines"
+    is_none = "is no recorded run" if corpus.bad == 1 else "is a recorded run"
+    _view.complain(console, f"{name}:{first.line}: {first.message}; {lines} {is_none}{what}")
+    return corpus.bad
+
+
+def _kind(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+            if head.startswith(GZIP_MAGIC):
+                file.seek(0)
+                with gzip.GzipFile(fileobj=file) as unzipped:
+                    head = unzipped.read(HEAD_BYTES)
+    except (EOFError, OSError, zlib.error):
+        return None
+    return kind_of(head.removeprefix(BOM))
