@@ -831,14 +831,14 @@ GOOD |= {
     "empty mailboxes": each(lambda rng, n: [Step("search_mail", {"query": f"from:{NOUNS[n]}@example.com"}, "[]")], 7),
     "sql rows by name": each(
         lambda rng, n: [Step("sql", {"query": f"SELECT * FROM users WHERE name = '{NOUNS[n]}'"}, "[]")], 7
-    ),  # noqa: S608 - nothing runs it
+    ),
     "sql updates": each(
         lambda rng, n: [
             Step(
                 "sql",
                 {"query": f"UPDATE users SET active = true WHERE name = '{NOUNS[n]}' AND town = '{NOUNS[-n - 1]}'"},
                 "[]",
-            )  # noqa: S608
+            )
         ],
         12,
     ),

@@ -1,8 +1,8 @@
 """Which rows of docs/features.md are proven, by which tests. A plugin of pytest: the run of the
 tests is the proof.
 
-pytest                the whole suite: it fails where a row has no passing test and is not marked as later
-pytest --features     the same of whatever tests were chosen, and the table, a line a row
+pytest                the whole suite: it fails if a row that is not "later" has no passing test
+pytest --features     the same of the tests that were chosen, and the table, a line a row
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ def number(rng: random.Random) -> str:
 
 FORMS: dict[str, Callable[[random.Random], str]] = {
     "iso": lambda rng: (
-        f"20{rng.randint(10, 40)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}T{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:07Z"
+        f"20{rng.randint(10, 40)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+        f"T{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:07Z"
     ),
     "iso with a blank and a zone": lambda rng: (
         f"2026-05-{rng.randint(1, 28):02}"
