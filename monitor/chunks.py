@@ -96,6 +96,10 @@ class ToolResult:
     """What the model is shown besides; `text` names it, so that an answer can be told from another
     one without it.
     """
+    vetoed: bool = field(default=False, compare=False)
+    """The monitor said it in the place of an answer: the call was not carried out, or not to its
+    end. No text tells this.
+    """
 
 
 @dataclass(slots=True, frozen=True)
@@ -172,7 +176,7 @@ _FIELDS: dict[type, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
     ReasoningDelta: (("text", str),),
     ToolCallDelta: (("id", str), ("arguments_text", str)),
     ToolCall: (("id", str), ("name", str)),
-    ToolResult: (("id", str), ("name", str), ("text", str), ("is_error", bool)),
+    ToolResult: (("id", str), ("name", str), ("text", str), ("is_error", bool), ("vetoed", bool)),
     UsageReport: tuple((f"{kind}_tokens", _COUNT) for kind in ("input", "output", "reasoning", "cached", "total")),
     TurnFinished: (("finish_reason", FinishReason),),
     StreamRetried: (("reason", str),),

@@ -72,6 +72,8 @@ class AssistantMessage:
     content: tuple[Text | Reasoning | ToolCall, ...]
     results: tuple[ToolResult, ...] = ()
     finish_reason: FinishReason | None = None
+    synthetic: bool = field(default=False, compare=False)
+    """The monitor put it there, so that roles alternate. The model is sent the same either way."""
 
 
 Message: TypeAlias = UserMessage | AssistantMessage

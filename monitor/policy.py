@@ -282,7 +282,10 @@ def nudge_text(detection: Detection) -> str:
         return (
             f"A reviewer of this run sees no progress. Its note, quoted: {quoted(excerpt)}\n{_another_way(detection)}"
         )
-    return f"You are repeating yourself: {detection.message}.\nWhat was repeated: {excerpt}\n{_another_way(detection)}"
+    return (
+        f"You are repeating yourself: {detection.message}.\nWhat was repeated:"
+        f" {quoted(excerpt)}\n{_another_way(detection)}"
+    )
 
 
 def veto_text(detection: Detection) -> str:

@@ -58,8 +58,9 @@ Level: TypeAlias = Literal["suspect", "loop"]
 """How sure a detection is: `suspect` may be chance, `loop` is not."""
 
 VETO = "[agent-monitor]"
-"""How every text of ours begins that stands where a tool's answer would stand. Such a text is no
-result: it must not look like progress to the detectors.
+"""How a text of ours begins that stands where somebody else would speak: for the model, and for
+people. Nothing is decided by it; what the monitor said is known by a field (`ToolResult.vetoed`,
+`UserMessage.synthetic`).
 """
 
 

@@ -9,8 +9,10 @@ hidden), controls and lone surrogates are escaped.
 from __future__ import annotations
 
 import json
+import re
 
 from monitor._util.hashing import canonical_json
+from monitor.verdicts import VETO
 
 OPENING_CHARS, ENDING_CHARS = 160, 80
 """Of a longer text its opening, which tells what it is about, and its end, where the error of a
@@ -39,6 +41,33 @@ def quoted_data(value: object) -> str:
         return quoted(canonical)
     text = json.dumps(json.loads(canonical), ensure_ascii=False)
     return _readable(text) if len(text) <= room else quoted(text)
+
+
+_MARK = re.compile(re.escape(VETO), re.IGNORECASE)
+_ESCAPED_MARK = re.compile(rf"\\({re.escape(VETO)})", re.IGNORECASE)
+
+
+def foreign(text: str) -> str:
+    """`text` of somebody else, for the model: where it has the monitor's mark, a backslash before
+    it. Twice is as once.
+
+    So nothing that a tool, a page or a model wrote is read as said by the monitor.
+    """
+    return _MARK.sub(
+        lambda found: found[0] if text[found.start() - 1 : found.start()] == "\\" else f"\\{found[0]}", text
+    )
+
+
+def escaped(text: str) -> str:
+    """The same, so that `unescaped` gives `text` back: with a backslash before each mark, also
+    where there is one.
+    """
+    return _MARK.sub(lambda found: f"\\{found[0]}", text)
+
+
+def unescaped(text: str) -> str:
+    """The inverse of `escaped`."""
+    return _ESCAPED_MARK.sub(r"\1", text)
 
 
 LINE_MARK = "| "

@@ -21,7 +21,7 @@ from monitor.settings import parse_setting
 from monitor.tools.functions import as_tools
 
 STDIN = "-"
-_MARKER = re.compile(r"(?:[-*+]|\d+[.)])\s+(?:\[.\]\s+)?")
+_MARKER = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?")
 
 
 def task_of(given: str | None) -> str:
@@ -112,7 +112,7 @@ def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:
     lines = [line.strip() for line in _read(str(file), "--plan").splitlines() if line.strip()]
     titles = [line.lstrip("# ") for line in lines if line.startswith("#")]
     found = [
-        _MARKER.sub("", line, count=1) if _MARKER.match(line) else line for line in lines if not line.startswith("#")
+        line[marker.end() :] if (marker := _MARKER.match(line)) else line for line in lines if not line.startswith("#")
     ]
     if not found:
         raise ConfigError(f"--plan {file}: there is no step in it; write one a line")

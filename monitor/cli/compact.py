@@ -23,7 +23,7 @@ from monitor.cli._conversation import STDIN, Conversation, read_conversation, to
 from monitor.cli._forms import FORMS, NEUTRAL
 from monitor.cli._given import model_of, nothing_to_close
 from monitor.cli._outcome import count
-from monitor.compaction.pinned import gathered, read_back
+from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
 from monitor.compaction.records import record_codec
 from monitor.context import Window, repair, window_of
@@ -238,7 +238,7 @@ def _read(file: str, form: str | None, model: str | None, window: int | None) ->
     known = next((one for one in found if one.tokens is not None), None)
     return _Given(
         conversation,
-        messages,
+        recognised(messages),
         len(report.repairs),
         report.instructions,
         known or Window(ASSUMED_TOKENS, source=monitor.context.WindowSource.DEFAULT, note="assumed; --window says it"),

@@ -17,6 +17,7 @@ from monitor.cli import _table, _view
 from monitor.cli._conversation import Conversation, read_conversation, tokens_by_source
 from monitor.cli._forms import FORMS, NEUTRAL
 from monitor.cli._outcome import count
+from monitor.compaction.pinned import recognised
 from monitor.context import (
     ClipResults,
     ContextMeter,
@@ -166,6 +167,7 @@ def _look(
     window = window_of(model or conversation.model, config=window_tokens)
     messages, report = repair(raw, form=target)
     instructions = "\n\n".join(filter(None, (conversation.instructions, report.instructions))) or None
+    messages = recognised(messages)
     history = History(messages)
     ahead = (_NEXT,) if messages and isinstance(messages[-1], AssistantMessage) and not messages[-1].results else ()
     return _Looked(

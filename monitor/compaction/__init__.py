@@ -2,6 +2,7 @@
 own is made from.
 """
 
+from monitor._util.quoting import foreign as foreign
 from monitor.compaction.base import Checkpoint as Checkpoint
 from monitor.compaction.base import Progress as Progress
 from monitor.compaction.base import Summarizer as Summarizer
@@ -70,6 +71,7 @@ __all__ = [
     "Summary",
     "SummaryTask",
     "Template",
+    "foreign",
     "record_codec",
     "shown",
 ]

@@ -71,8 +71,6 @@ class Summary:
     """The model by name, or `extractive`."""
     calls: int = 0
     """Model calls that it took."""
-    missing_identifiers: tuple[str, ...] = ()
-    """Of the task's, those that it does not say."""
     media_removed: bool = False
     """There were media in what was summarised, and the summariser read their names only."""
 

@@ -1,27 +1,29 @@
 """A summary without a model: what was asked, said, called and named, in short, under the sections
 that are wanted.
 
-It is what is left when no model answers, and costs nothing. Deterministic and linear. The newest is
-kept where not all has room; from the earlier summary each section takes over what still has.
+It is what is left when no model answers, and costs nothing. Deterministic and linear. Each section
+tells in the order of time; where not all has room the newest is kept, and from the earlier summary
+what still has room.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from itertools import zip_longest
-from typing import Final
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, zip_longest
+from typing import Final, TypeAlias
 
 from monitor._util.arguments import arguments_in
 from monitor._util.tokens import weigh
 from monitor.chunks import ToolCall
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
-from monitor.compaction.identifiers import MOST_LISTED, identifiers, named_in, names_of
+from monitor.compaction.identifiers import MOST_CHARS, MOST_LISTED, identifiers, named_in, names_of, note_of
 from monitor.compaction.pinned import is_own, text_of_user
 from monitor.compaction.records import AskTurn, CompactionDetails
-from monitor.compaction.templates import NOTHING, section_key
+from monitor.compaction.templates import CLEAREST, NOTHING, heading_of, section_key
 from monitor.messages import AssistantMessage, Text
 
 NAME: Final = "extractive"
@@ -29,6 +31,10 @@ ENTRY_CHARS: Final = 240
 ARGUMENT_CHARS: Final = 80
 MOST_ENTRIES: Final = 60
 """Of each kind, from one task: more than a summary has room for."""
+MOST_STATEMENTS: Final = 15
+"""So many of what the model said last come before all else but the request and the newest
+failure.
+"""
 NAMES_SHARE: Final = 4
 """A quarter of the room is for names: what nothing else in the text can be guessed from."""
 MOST_NAMES: Final = 200
@@ -54,8 +60,7 @@ class Extractive:
         """
         text = extracted(task)
         progress(Progress(done_messages=len(task.messages), of_messages=len(task.messages)))
-        missing = tuple(name for name in task.identifiers if name not in text and name not in task.pinned)
-        return Summary(text=text, by=NAME, missing_identifiers=missing)
+        return Summary(text=text, by=NAME)
 
 
 def extracted(task: SummaryTask) -> str:
@@ -65,55 +70,68 @@ def extracted(task: SummaryTask) -> str:
     room = 8 * task.max_tokens - _weight(task.template.skeleton())
     names = _fitting_names(_names(task), room // NAMES_SHARE)
     room -= _weight(f"- {_NAMES}{', '.join(names)}\n") if names else 0
-    chosen: dict[str, list[str]] = {section: [] for section in sections}
-    # One entry of each section after another, so that no section takes the room of all.
-    for row in zip_longest(*(bodies[section] for section in sections)):
-        for section, entry in zip(sections, row, strict=True):
-            if entry is not None and (weight := _weight(f"- {entry}\n")) <= room:
-                chosen[section].append(entry)
-                room -= weight
-    text = "\n".join(entry for entries in chosen.values() for entry in entries)
+    for entry, spared in _by_claim(bodies, room // 2):
+        if (weight := _weight(f"- {entry.text}\n")) <= room - spared:
+            entry.chosen = True
+            room -= weight
+    chosen = {section: [entry.text for entry in bodies[section] if entry.chosen] for section in sections}
+    text = "\n".join(entry for texts in chosen.values() for entry in texts)
     if unsaid := [name for name in names if name not in text]:
         chosen[_section_for("names", sections)].append(_NAMES + ", ".join(unsaid))
     return task.template.skeleton(
-        {section: "\n".join(f"- {entry}" for entry in entries) for section, entries in chosen.items()}
+        {section: "\n".join(f"- {entry}" for entry in texts) for section, texts in chosen.items()}
     )
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A line of a section."""
+
+    text: str
+    first: bool
+    """It has room before the others: the first and the newest request, the newest failure, the
+    newest statements.
+    """
+    chosen: bool = False
+
+
+def _by_claim(bodies: Mapping[str, Sequence[_Entry]], half: int) -> Iterator[tuple[_Entry, int]]:
+    """The entries in the order in which they get room, with the room that each must leave to those
+    after it.
+
+    One of each section after another, the newest before older ones, so that no section takes the
+    room of all.
+    """
+    for first in (True, False):
+        rows = zip_longest(
+            *([entry for entry in reversed(entries) if entry.first or not first] for entries in bodies.values())
+        )
+        for at, row in enumerate(rows):
+            spared = half if first and at >= _NEVER_SPARED else 0
+            yield from ((entry, spared) for entry in row if entry is not None and not entry.chosen)
+
+
+_NEVER_SPARED: Final = 2
+"""So many of each section that come first may take all the room; older ones leave half of it."""
 
 
 # --- what there is to say
 
 
-@dataclass(slots=True)
-class _Material:
-    """Entries by kind, the newest first."""
-
-    goal: list[str] = field(default_factory=list)
-    users: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    key_lines: list[str] = field(default_factory=list)
-    rules: list[str] = field(default_factory=list)
-    decisions: list[str] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)
-    current: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-
-
-_KINDS_OF_SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    (r"user messages", ("users",)),
-    (r"file|artifact", ("files",)),
-    (r"goal|request|intent", ("goal",)),
-    (r"error|runtime|tool", ("failures",)),
-    (r"constraint|preference|rule", ("rules",)),
-    (r"decision", ("decisions",)),
-    (r"next|pending|plan|todo|ask", ("open",)),
-    (r"current", ("current",)),
-    (r"progress|action|done|work", ("said", "calls")),
-    (r"problem", ("calls",)),
-    (r"knowledge|context|concept|identifier", ("key_lines", "names")),
+_KINDS_OF_SECTIONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
+    (("user messages",), ("users",)),
+    (("file", "artifact"), ("files",)),
+    (("goal", "request", "intent"), ("goal",)),
+    (("error", "runtime", "tool"), ("failures",)),
+    (("constraint", "preference", "rule"), ("rules",)),
+    (("decision",), ("decisions",)),
+    (("next", "pending", "plan", "todo", "ask"), ("open",)),
+    (("current", "where it stands"), ("current",)),
+    (("progress", "action", "done", "work"), ("said", "calls")),
+    (("problem",), ("calls",)),
+    (("knowledge", "context", "concept", "identifier"), ("key_lines", "names")),
 )
-"""What belongs into a section, by a word of its title. What finds none goes into the last."""
+"""What belongs into a section, by a part of its title. What finds none goes into the last."""
 
 
 _SAID_ELSEWHERE: Final = frozenset({"users", "current"})
@@ -129,30 +147,35 @@ def _section_for(kind: str, sections: Sequence[str]) -> str:
 
 def _kinds_of(section: str) -> tuple[str, ...]:
     title = section_key(section)
-    return next((kinds for words, kinds in _KINDS_OF_SECTIONS if re.search(words, title)), ())
+    return next((kinds for words, kinds in _KINDS_OF_SECTIONS if any(word in title for word in words)), ())
 
 
-def _entries_by_section(task: SummaryTask) -> dict[str, list[str]]:
-    """New entries, and behind them those of the earlier summary. None that says no more than what
-    is pinned.
+def _entries_by_section(task: SummaryTask) -> dict[str, list[_Entry]]:
+    """Entries of the earlier summary, then the new ones, in the order of time. None that says no
+    more than what is pinned.
     """
     sections = task.template.sections
+    texts = _read(task.previous or "", sections)
     material = _material(task)
-    earlier = _read(task.previous or "", sections)
-    entries: dict[str, list[str]] = {section: [] for section in sections}
-    goal = _section_for("goal", sections)
-    first_goal = earlier[goal][:1]
-    entries[goal] += first_goal  # what was wanted at first stays at the top
-    for kind in _Material.__slots__:
+    of = partial(_of_kind, material)
+    statements = [text for text in texts[_section_for("said", sections)] if not text.startswith(_CALLED)] + of("said")
+    first = {
+        *texts[_section_for("goal", sections)][:1],
+        *of("goal"),
+        *of("failures")[-1:],
+        *statements[-MOST_STATEMENTS:],
+    }
+    for kind, entry in material:
         if kind not in _SAID_ELSEWHERE or any(kind in _kinds_of(section) for section in sections):
-            entries[_section_for(kind, sections)] += getattr(material, kind)
+            texts[_section_for(kind, sections)].append(entry)
     pinned = frozenset(line.removeprefix("- ") for line in task.pinned.splitlines())
     return {
-        section: [entry for entry in _once((*entries[section], *earlier[section])) if not _is_pinned(entry, pinned)]
+        section: [_Entry(entry, entry in first) for entry in _once(texts[section]) if not _is_pinned(entry, pinned)]
         for section in sections
     }
 
 
+_CALLED: Final = "called "
 _ABOUT: Final = re.compile(r"called \S+: (.*?)(?: \([0-9]{1,9} times\))?|(.*) \((?:changed|made|read)\)")
 """An entry that only says that something was done with a thing."""
 
@@ -163,46 +186,60 @@ def _is_pinned(entry: str, pinned: AbstractSet[str]) -> bool:
 
 
 def _once(entries: Iterable[str]) -> list[str]:
-    """Each entry once, where it stands first; the same call, as often as it was made in all."""
+    """Each entry once, where it stands last; the same call, as often as it was made in all."""
     times: dict[str, int] = {}
     for entry in entries:
         repeated = _TIMES.fullmatch(entry)
         base = repeated[1] if repeated else entry
-        times[base] = times.get(base, 0) + (int(repeated[2]) if repeated else 1)
+        times[base] = times.pop(base, 0) + (int(repeated[2]) if repeated else 1)
     return [
-        f"{entry} ({count} times)" if count > 1 and entry.startswith("called ") else entry
+        f"{entry} ({count} times)" if count > 1 and entry.startswith(_CALLED) else entry
         for entry, count in times.items()
     ]
 
 
+_Material: TypeAlias = list[tuple[str, str]]
+"""Kinds, as in `_KINDS_OF_SECTIONS`, and what there is of them, in the order of time."""
+
+
+def _of_kind(material: _Material, kind: str) -> list[str]:
+    return [text for its, text in material if its == kind]
+
+
 def _material(task: SummaryTask) -> _Material:
-    found = _Material()
-    own = {id(message) for message in task.messages if is_own(message)}
-    for message in reversed(task.messages):
+    """What the messages give, as entries."""
+    found: _Material = [("failures", note) for note in task.details.tool_notes]
+    for message in task.messages:
         if isinstance(message, AssistantMessage):
-            _add_assistant(found, message)
-        elif id(message) not in own:
-            _add_user(found, text_of_user(message), pinned=bool(task.pinned.strip()))
-    if len(found.goal) > 1:
-        found.goal = [found.goal[-1], found.goal[0]]
-    found.current = (found.said[:1] + found.calls[:1]) or found.goal[:1]
-    found.calls = _once(found.calls)
-    found.failures = list(reversed(task.details.tool_notes))
-    found.files = list(_files(task.details))
-    for kind in _Material.__slots__:
-        entries = [entry for entry in (_entry(text) for text in getattr(found, kind)) if entry]
-        setattr(found, kind, list(dict.fromkeys(entries))[:MOST_ENTRIES])
-    if not any(getattr(found, kind) for kind in _Material.__slots__):
-        found.said.append(f"{len(task.messages)} messages without words")
-    return found
+            found += _of_assistant(message)
+        elif not is_own(message):
+            found += _of_user(text_of_user(message), pinned=bool(task.pinned.strip()))
+    of = partial(_of_kind, found)
+    goals = of("goal")
+    found = [one for one in found if one[0] != "goal" or one[1] in {goals[0], goals[-1]}]
+    stands = [*of("said")[-1:], *of("calls")[-1:], *of("failures")[-1:]]
+    found += [("current", text) for text in stands or goals[-1:]]
+    found += [("files", file) for file in _files(task.details)]
+    entries = [(kind, entry) for kind, text in _newest(found) if (entry := _entry(text))]
+    return entries or [("said", f"{len(task.messages)} messages without words")]
+
+
+def _newest(found: _Material) -> _Material:
+    """`MOST_ENTRIES` of each kind."""
+    left = dict.fromkeys((kind for kind, _ in found), MOST_ENTRIES)
+    newest: _Material = []
+    for kind, text in reversed(found):
+        left[kind] -= 1
+        if left[kind] >= 0:
+            newest.append((kind, text))
+    return newest[::-1]
 
 
 def _files(details: CompactionDetails) -> Iterator[str]:
-    for what, paths in (("changed", details.files_modified), ("made", details.artifacts), ("read", details.files_read)):
-        yield from (f"{path} ({what})" for path in reversed(paths))
+    for what, paths in (("read", details.files_read), ("made", details.artifacts), ("changed", details.files_modified)):
+        yield from (f"{path} ({what})" for path in paths)
 
 
-_HEADING: Final = re.compile(r"^[ ]{0,3}#{1,6}[ ]+\S.*$", re.MULTILINE)
 _KEY_LINE: Final = re.compile(
     r"^[ \t*_-]{0,6}(?:answer|because|caution|cause|conclusion|finding|fix|found|important|note|result|root"
     r" cause|solution|warning)\b"
@@ -214,27 +251,38 @@ _OPEN: Final = re.compile(
 )
 _RULE: Final = re.compile(r"\b(?:must|never|always|only|do not|don't|avoid|prefer)\b", re.IGNORECASE)
 _DECISION: Final = re.compile(r"\b(?:decided|chose|instead of|i will use|we use|settled on|because)\b", re.IGNORECASE)
-_SENTENCE: Final = re.compile(r".*?[.!?](?=\s|$)|.+", re.DOTALL)
+_SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
 
 
-def _add_user(found: _Material, text: str, *, pinned: bool) -> None:
-    if not text.strip():
-        return
-    found.goal.append(text[: 4 * ENTRY_CHARS])
-    found.users.append("word for word beside this summary" if pinned else text[: 4 * ENTRY_CHARS])
-    found.rules += [sentence for sentence in _sentences(text, 40) if _RULE.search(sentence)]
+def _of_user(text: str, *, pinned: bool) -> Iterator[tuple[str, str]]:
+    if text.strip():
+        beginning = text[: 4 * ENTRY_CHARS]
+        yield "goal", beginning
+        yield "users", "word for word beside this summary" if pinned else beginning
+        yield from (("rules", sentence) for sentence in _sentences(text, 40) if _RULE.search(sentence))
 
 
-def _add_assistant(found: _Material, message: AssistantMessage) -> None:
-    for part in reversed(message.content):
+def _of_assistant(message: AssistantMessage) -> Iterator[tuple[str, str]]:
+    for part in message.content:
         if isinstance(part, ToolCall):
-            found.calls.append(_called(part))
+            yield "calls", _called(part)
         elif isinstance(part, Text) and part.text.strip():
-            text = part.text
-            found.said += _sentences(_HEADING.sub("", text[: 8 * ENTRY_CHARS]), 1)
-            found.key_lines += [*_lines(_KEY_LINE, text), *_lines(_HEADING, text)]
-            found.open += _lines(_OPEN, text)
-            found.decisions += [sentence for sentence in _sentences(text, 20) if _DECISION.search(sentence)]
+            text = _without_headings(part.text)
+            yield from (("said", sentence) for sentence in _sentences(text[: 8 * ENTRY_CHARS], 1))
+            yield from (("key_lines", line) for line in _lines(_KEY_LINE, text))
+            yield from (("open", line) for line in _lines(_OPEN, text))
+            yield from (("decisions", sentence) for sentence in _sentences(text, 20) if _DECISION.search(sentence))
+    yield from (("failures", note_of(result)) for result in message.results if result.is_error)
+
+
+def _without_headings(text: str) -> str:
+    """A heading says nothing without what stands below it. A line in bold, or of two words, may be
+    all that was said.
+    """
+    lines = text.splitlines()
+    return "\n".join(
+        line for line in lines if (title := heading_of(line)) is None or title.clear < CLEAREST or title.rest
+    )
 
 
 def _lines(pattern: re.Pattern[str], text: str) -> list[str]:
@@ -244,7 +292,9 @@ def _lines(pattern: re.Pattern[str], text: str) -> list[str]:
 def _sentences(text: str, most: int) -> list[str]:
     """The first sentences of the beginning of a text."""
     beginning = text.strip()[: most * ENTRY_CHARS]
-    return [sentence[0] for sentence, _ in zip(_SENTENCE.finditer(beginning), range(most), strict=False)]
+    ends = [found.end() for found, _ in zip(_SENTENCE_END.finditer(beginning), range(most), strict=False)]
+    ends += [len(beginning)] if len(ends) < most else []
+    return [sentence for begin, end in pairwise([0, *ends]) if (sentence := beginning[begin:end]).strip()]
 
 
 def _called(call: ToolCall) -> str:
@@ -254,15 +304,20 @@ def _called(call: ToolCall) -> str:
     except ValueError:  # the model wrote no JSON
         values = {"": str(call.arguments)}.values()
     said = next((_line(value, ARGUMENT_CHARS) for value in values if isinstance(value, str) and value.strip()), "")
-    return f"called {_line(call.name, ARGUMENT_CHARS)}{': ' if said else ''}{said}"
+    return f"{_CALLED}{_line(call.name, ARGUMENT_CHARS)}{': ' if said else ''}{said}"
 
 
 def _line(text: str, chars: int) -> str:
-    """`text` on one line; the words that have room, so that no name is cut in two."""
-    words = text[: 4 * chars].split()
+    """`text` on one line: the words that have room. No name is cut in two: the first word is whole
+    up to `MOST_CHARS`.
+    """
+    beginning = text[: 4 * chars + MOST_CHARS]
+    words = beginning.split()
     line = " ".join(words)
-    if len(line) <= chars and len(text) <= 4 * chars:
+    if len(line) <= chars and len(beginning) == len(text):
         return line
+    if words and chars < len(words[0]) <= MOST_CHARS:
+        return words[0] if len(words) == 1 and len(beginning) == len(text) else f"{words[0]} ..."
     cut = line[: chars - 3]
     return f"{cut.rpartition(' ')[0] or cut}..."
 
@@ -314,10 +369,6 @@ def _weight(text: str) -> int:
     return sum(weigh(text))
 
 
-_TAG: Final = re.compile(r"</?([\w ]{1,80})\s*/?>")
-_TITLE: Final = re.compile(
-    r"[ ]{0,3}(?:#{1,6}|\*\*|__)?\s*(?:\d{1,2}[.)])?\s*([^#*\n]{1,120}?)\s*(?:\*\*|__)?:?\s*(?:\*\*|__)?\s*"
-)
 _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]|\d{1,3}[.)])\s+")
 
 
@@ -329,13 +380,20 @@ def _read(summary: str, sections: Sequence[str]) -> dict[str, list[str]]:
     entries: dict[str, list[str]] = {section: [] for section in sections}
     section = sections[-1]
     for line in summary.splitlines():
-        title = _TAG.fullmatch(line.strip()) or _TITLE.fullmatch(line)
-        if title is not None and (found := known.get(section_key(title[1]))):
-            section = found
+        text, title = line, heading_of(line)
+        if _is_mark(line.strip()):
+            section = known.get(section_key(line.strip().strip("</>")), section)
             continue
-        text = line[bullet.end() :] if (bullet := _BULLET.match(line)) else line
-        if _TAG.fullmatch(text.strip()) or text.startswith(_NAMES) or text.strip() in {NOTHING, "```", "---"}:
-            continue
-        if entry := _entry(text):
+        if title is not None and title.key in known:
+            section, text = known[title.key], title.rest  # what stands behind a heading is an entry
+        elif title is not None and title.clear == CLEAREST and not title.rest:
+            continue  # a heading of another form
+        text = text[bullet.end() :] if (bullet := _BULLET.match(text)) else text
+        if not text.startswith(_NAMES) and text.strip() != NOTHING and (entry := _entry(text)):
             entries[section].append(entry)
     return entries
+
+
+def _is_mark(text: str) -> bool:
+    """It frames a summary and says nothing: a fence, a rule, a tag."""
+    return text in {"```", "---"} or (text.startswith("<") and text.endswith(">") and text.find("<", 1) < 0)

@@ -63,7 +63,7 @@ _KINDS: Final = (
 )
 _ANY_KIND: Final = re.compile("|".join(f"({pattern})" for pattern in _KINDS))
 _QUOTED: Final = re.compile(r"""(["'`])([A-Za-z][\w.:/-]{2,80})\1""")
-_NUMBERED: Final = re.compile(r"[A-Za-z0-9_]+(?:[._:-][A-Za-z0-9_]+)+|[A-Za-z]+\d+")
+_NUMBERED: Final = re.compile(r"[A-Za-z0-9_]+(?:[.:-][A-Za-z0-9_]+)+|[A-Za-z0-9]+_[A-Za-z0-9_]+|[A-Za-z]+\d+")
 _QUOTED_KIND: Final = len(_KINDS)
 
 
@@ -148,7 +148,7 @@ def named_in(message: Message) -> Named:
     asked = [
         identifiers(_ends("\n".join(_leaves(part.arguments)))) for part in message.content if isinstance(part, ToolCall)
     ]
-    answered = [identifiers(_ends(result.text)) for result in message.results if not result.text.startswith(VETO)]
+    answered = [identifiers(_ends(result.text)) for result in message.results if not result.vetoed]
     return Named(
         said=tuple(dict.fromkeys(said)),
         asked=tuple(dict.fromkeys(chain.from_iterable(asked))),
@@ -223,11 +223,23 @@ def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Calla
 
 def family(name: str) -> str:
     """Equal for names that differ only in numbers, hashes and random letters behind a digit."""
-    return _NUMBERS.sub("0", _HASHES.sub("x", name))
+    return _NUMBERS.sub("0", _LETTERS_AND_DIGITS.sub(lambda found: "x" if _is_hash(found[0]) else found[0], name))
 
 
-_HASHES: Final = re.compile(r"(?<![A-Za-z0-9])(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{4,}(?![A-Za-z0-9])")
+def _is_hash(part: str) -> bool:
+    return (
+        len(part) >= LEAST_PART_OF_HASH
+        and _HEX.issuperset(part)
+        and not part.isdigit()
+        and not _DIGITS.isdisjoint(part)
+    )
+
+
+LEAST_PART_OF_HASH: Final = 4
+_LETTERS_AND_DIGITS: Final = re.compile(r"[A-Za-z0-9]+")
 _NUMBERS: Final = re.compile(r"\d[A-Za-z0-9]*")
+_DIGITS: Final = frozenset("0123456789")
+_HEX: Final = _DIGITS | frozenset("abcdef")
 
 
 def _leaves(arguments: Any) -> Iterator[str]:
@@ -370,7 +382,7 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
             result = results.get(part.id) if isinstance(part, ToolCall) else None
             if not isinstance(part, ToolCall) or result is None:
                 continue
-            if result.is_error or result.text.startswith(VETO):
+            if result.is_error or result.vetoed:
                 notes.append(note_of(result))
                 continue
             words, paths = _words(part), _paths(part)
@@ -404,7 +416,7 @@ def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
 def note_of(result: ToolResult) -> str:
     """What became of a call that failed or was refused, on one line."""
     lines = [line.strip() for line in result.text.splitlines() if line.strip()]
-    if result.text.startswith(VETO):
+    if result.vetoed:
         note = f"{result.name} was refused: {(lines or [''])[0].removeprefix(VETO).strip()}"
     else:
         telling = lines[-1:] if lines and lines[0].startswith("Traceback") else lines[:1]

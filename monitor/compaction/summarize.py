@@ -244,7 +244,6 @@ class _Work:
             text=text,
             by=self.model.name,
             calls=self.calls,
-            missing_identifiers=self._missing(text),
             media_removed=not self.live and self._has_media,
         )
 

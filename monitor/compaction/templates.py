@@ -68,6 +68,7 @@ class Template:
         asked = self._asked(live=live) if task.prompt is None else task.prompt.strip()
         parts = [asked, _LIVE if live else _DATA, _UPDATE]
         if task.prompt is None:
+            parts.append(_STANDS)
             parts.append(f"{_FORM[self.style]}\n\n{self._outline()}")
         parts.append(_rules(task.max_tokens))
         if task.split_turn:
@@ -119,7 +120,7 @@ class Template:
     def _says_something(self, text: str) -> bool:
         keys = {section_key(section) for section in self.sections}
         for line in _TAG.sub("\n", text).splitlines() if self.style == "xml" else text.splitlines():
-            heading = _heading(line)
+            heading = heading_of(line)
             says = line if heading is None or heading.key not in keys else heading.rest
             if says.strip(_DECORATION) and says.strip(_DECORATION).lower() not in _NOTHINGS:
                 return True
@@ -139,13 +140,23 @@ class Template:
         return found
 
     def _elements(self, text: str) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for section in self.sections:
-            tag = re.escape(_tag(section))
-            opened = len(re.findall(rf"(?im)^\s*<{tag}\s*/?>", text))
-            closed = len(re.findall(rf"(?im)(?:</{tag}\s*>\s*$|^\s*<{tag}\s*/>)", text))
-            found[section_key(section)] = opened if closed else 0
-        return found
+        """How often each is opened at the beginning of a line, if it is closed at the end of
+        one.
+        """
+        opened: Counter[str] = Counter()
+        closed: set[str] = set()
+        for line in text.splitlines():
+            tags = list(_tags(line))
+            if not tags:
+                continue
+            first, last = tags[0], tags[-1]
+            if not first.closes and not line[: first.start].strip():
+                opened[first.name] += 1
+                closed.update([first.name] if first.empty else ())
+            if last.closes and not line[last.end :].strip():
+                closed.add(last.name)
+        names = {section: _tag(section) for section in self.sections}
+        return Counter({section_key(section): opened[name] for section, name in names.items() if name in closed})
 
     def _clean_markdown(self, text: str) -> str:
         lines = text.splitlines()
@@ -165,12 +176,16 @@ class Template:
         return "\n".join(rest).strip()
 
     def _clean_xml(self, text: str) -> str:
-        root = re.search(rf"(?is)<{ROOT}\b[^>]*>(.*)</{ROOT}\s*>", text)
-        if root:
-            return f"<{ROOT}>\n{root[1].strip()}\n</{ROOT}>"
-        tags = "|".join(re.escape(_tag(section)) for section in self.sections)
-        inside = re.search(rf"(?is)<(?:{tags})\s*/?>.*(?:</(?:{tags})\s*>|<(?:{tags})\s*/>)", text)
-        return f"<{ROOT}>\n{inside[0].strip()}\n</{ROOT}>" if inside else text
+        tags = list(_tags(text))
+        opening = next((tag.end for tag in tags if tag.name == ROOT and not tag.closes), None)
+        closing = next((tag.start for tag in reversed(tags) if tag.name == ROOT and tag.closes), None)
+        if opening is None or closing is None or closing < opening:
+            names = {_tag(section) for section in self.sections}
+            opening = next((tag.start for tag in tags if tag.name in names and not tag.closes), None)
+            closing = next((tag.end for tag in reversed(tags) if tag.name in names and (tag.closes or tag.empty)), None)
+            if opening is None or closing is None or closing < opening:
+                return text
+        return f"<{ROOT}>\n{text[opening:closing].strip()}\n</{ROOT}>"
 
 
 # --- what all of them say
@@ -189,6 +204,10 @@ _UPDATE: Final = """\
 Where there is an earlier summary, bring it up to date instead of summarising it: take over everything in it that still holds, above all \
 what the user wants and forbids and what was decided, also where it is not mentioned again. Where the newer messages say otherwise, they \
 are right. Move what has been finished to what is done, and drop what no longer matters."""
+
+_STANDS: Final = """\
+Say where it stands now, so that the next step can be taken at once: the last step that was taken and what came of it; the place, as file \
+and line, page or command; and the error that is open, word for word, if there is one."""
 
 _FORM: Final[Mapping[Style, str]] = {
     "markdown": f"""\
@@ -217,7 +236,9 @@ for word: do not repeat it. At most {words:,} words."""
 
 
 @dataclass(slots=True, frozen=True)
-class _Heading:
+class Heading:
+    """A title, and how clearly it is one."""
+
     key: str
     rest: str
     """What follows it on its line."""
@@ -237,9 +258,12 @@ _NOTHINGS: Final = frozenset(
     {"", NOTHING, "none", "(none yet)", "none yet", "n/a", "nothing", "done", "in progress", "blocked"}
 )
 """What says that there is nothing; with the parts of Progress."""
-_MARKS: Final = re.compile(
-    r"[ ]{0,3}(#{1,6}(?!#))?\s*(?:\(?\d{1,2}[.)])?\s*(\*\*|__)?\s*(?:\(?\d{1,2}[.)])?\s*([^#*_\s].*)", re.DOTALL
-)
+_NUMBER: Final = re.compile(r"\(?\d{1,2}[.)]")
+"""Before a title, where sections are numbered."""
+_ELEMENT: Final = re.compile(r"<(/?)([^<>]+)>")
+CLEAREST: Final = 2
+LONGEST_TITLE_CHARS: Final = 200
+"""A longer line, up to its colon, is text and no title."""
 
 
 def section_key(title: str) -> str:
@@ -251,24 +275,62 @@ def _tag(section: str) -> str:
     return section_key(section).replace(" ", "_")
 
 
-def _heading(line: str) -> _Heading | None:
-    """What `line` would be the heading of."""
-    found = _MARKS.fullmatch(line.rstrip())
-    if found is None:
+@dataclass(slots=True, frozen=True)
+class _Tag:
+    """A tag of XML in a text."""
+
+    name: str
+    """In lower case, without attributes."""
+    closes: bool
+    empty: bool
+    """It opens and closes at once."""
+    start: int
+    end: int
+
+
+def _tags(text: str) -> Iterator[_Tag]:
+    for found in _ELEMENT.finditer(text):
+        inside = found[2].strip()
+        empty = inside.endswith("/")
+        words = inside.removesuffix("/").split(None, 1)
+        if words and found[2][0] == inside[0]:
+            yield _Tag(words[0].lower(), bool(found[1]), empty and not found[1], found.start(), found.end())
+
+
+def heading_of(line: str) -> Heading | None:
+    """What `line` would be the heading of. Read from left to right, each character once."""
+    text = line.strip()
+    level = len(text) - len(text.lstrip("#"))
+    if level > _DEEPEST or (level and len(line) - len(line.lstrip(" ")) > _DEEPEST_INDENT):
         return None
-    title, _, rest = found[3].partition(":")
-    clear = 2 if found[1] else 1 if found[2] else 0
+    text = _unnumbered(text[level:])
+    bold = text.startswith(("**", "__"))
+    text = _unnumbered(text[2:] if bold else text)
+    title, _, rest = text.partition(":")
+    if not text or text[0] in "#*_" or len(title) > LONGEST_TITLE_CHARS:
+        return None
+    clear = CLEAREST if level else 1 if bold else 0
     rest = rest.strip(" *_#")
-    return _Heading(section_key(title.strip(" *_#`")), rest, clear) if clear or not rest else None
+    return Heading(section_key(title.strip(" *_#`")), rest, clear) if clear or not rest else None
 
 
-def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, _Heading]]:
+_DEEPEST, _DEEPEST_INDENT = 6, 3
+"""Marks of a heading, and blanks before them, as CommonMark has them."""
+
+
+def _unnumbered(text: str) -> str:
+    text = text.lstrip()
+    number = _NUMBER.match(text)
+    return text if number is None else text[number.end() :].lstrip()
+
+
+def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, Heading]]:
     """With the numbers of their lines. Not those within a fence, unless `fenced`."""
     inside = False
     for at, line in enumerate(text.splitlines()):
         if line.lstrip().startswith(_FENCES):
             inside = not inside
-        elif (fenced or not inside) and (heading := _heading(line)) is not None:
+        elif (fenced or not inside) and (heading := heading_of(line)) is not None:
             yield at, heading
 
 
@@ -295,7 +357,7 @@ EIGHT_SECTIONS: Final = Template(
         "Problem Solving": "What was found out, what is being looked into, and what was tried without success.",
         "All User Messages": "Each thing that the user said, in order and close to its words, also short corrections. Not what tools said.",
         "Pending Tasks": "What was asked for and is not done.",
-        "Current Work": "What was being done last, exactly: where, how far, and the very next step.",
+        "Current Work": "Where it stands now: the last step, its result, the place, the exact error if one is open; the very next step.",
     },
 )
 """As Claude Code's summaries are described. Row CC-02."""
@@ -308,7 +370,7 @@ FIVE_SECTIONS: Final = Template(
         "overall_goal": "What the user wants in the end, in a sentence.",
         "key_knowledge": "Facts, conventions, constraints and commands that must be remembered.",
         "file_system_state": "The working directory; files that were read, changed, made or removed, and what is known of each.",
-        "recent_actions": "The last important steps and what came of them.",
+        "recent_actions": "The last important steps and what came of them; where it stands now: the last step, the place, the exact error.",
         "current_plan": "The plan step by step, each marked [DONE], [IN PROGRESS] or [TODO].",
     },
 )
@@ -317,7 +379,9 @@ FIVE_SECTIONS: Final = Template(
 _MARKDOWN_GUIDANCE: Final[Mapping[str, str]] = {
     "Goal": "What the user wants to reach.",
     "Constraints and Preferences": "What the user, or whoever runs the agent, wants, forbids or prefers; how it is to be done.",
-    "Progress": "### Done\n- what is finished, with its result\n### In Progress\n- what has been begun\n### Blocked\n- what waits for what",
+    "Progress": "### Done\n- what is finished, with its result\n"
+    "### In Progress\n- where it stands now: the last step, the place, the exact error\n"
+    "### Blocked\n- what waits for what",
     "Key Decisions": "- what was decided, and why",
     "Next Steps": "1. what comes first",
     "Critical Context": "Facts, results, errors and references without which the work cannot go on.",
@@ -335,8 +399,3 @@ _CHECKPOINT_GUIDANCE: Final[Mapping[str, str]] = {
 
 CHECKPOINT: Final = Template("checkpoint", tuple(_CHECKPOINT_GUIDANCE), "markdown", _CHECKPOINT_GUIDANCE)
 """As MARKDOWN, and what else a run needs that goes on with tools. Row AC-05."""
-
-TEMPLATES: Final[Mapping[str, Template]] = {
-    template.name: template for template in (EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, CHECKPOINT)
-}
-"""By name."""

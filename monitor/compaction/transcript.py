@@ -64,40 +64,21 @@ def with_error(size: Size) -> int:
     return math.ceil((size.plain * (1 + ERROR) + (size.other + size.media) * (1 + WIDE_ERROR)) / 8)
 
 
-def as_text(messages: Sequence[Message], *, first: int = 0) -> str:
-    """All of `messages`, the first of which is the message number `first` (from 0; shown from
-    1).
-    """
-    return "\n".join(_block(message, first + at, _WHOLE) for at, message in enumerate(messages))
-
-
 def blocks(messages: Iterable[Message]) -> list[str]:
     """Each of `messages` as text, however long it gets."""
     return [_block(message, at, _WHOLE) for at, message in enumerate(messages)]
 
 
-def windows(messages: Sequence[Message], max_tokens: int, *, first: int = 0) -> list[Excerpt]:
-    """`messages` from the one number `first` on, in as few excerpts of whole messages as have at
-    most `max_tokens` (by `most_tokens`) each.
-
-    A message that is longer alone is reduced until it fits: its results, then its arguments, then
-    the middle of what is said; a note says how much was left out. The same messages always give the
-    same text. Linear in their size. Raises `ConfigError` below `LEAST_WINDOW_TOKENS`.
-    """
-    packed: list[Excerpt] = []
-    while first < len(messages):
-        packed.append(next_window(messages, max_tokens, first=first))
-        first = packed[-1].stop
-    return packed
-
-
 def next_window(
     messages: Sequence[Message], max_tokens: int, *, first: int = 0, texts: Sequence[str] | None = None
 ) -> Excerpt:
-    """The first of `windows`, which need not be of one size. `texts`: what `blocks` made of
-    `messages`, where it was asked before.
+    """As many whole `messages` from the one number `first` on as have at most `max_tokens` (by
+    `most_tokens`); one at least.
 
-    Raises `ConfigError` as they do, and where there is no message left.
+    A message that is longer alone is reduced until it fits: its results, then its arguments, then
+    the middle of what is said; a note says how much was left out. The same messages always give the
+    same text. `texts`: what `blocks` made of `messages`, where it was asked before. Raises
+    `ConfigError` below `LEAST_WINDOW_TOKENS`, and where there is no message left.
     """
     if max_tokens < LEAST_WINDOW_TOKENS or first >= len(messages):
         raise ConfigError(
@@ -197,7 +178,8 @@ def _lines(message: Message, number: str, detail: _Detail) -> Iterator[str]:
     for result in message.results:
         order_of = numbers.get(result.id)
         whose = "a call" if order_of is None else f"call {order_of}"
-        yield f"{number} {whose}, {_name(result.name)}, {'failed' if result.is_error else 'returned'}:"
+        came = "was not carried out" if result.vetoed else "failed" if result.is_error else "returned"
+        yield f"{number} {whose}, {_name(result.name)}, {came}:"
         yield quoted_lines(clip(result.text, detail.result, ending=None if detail is _WHOLE else 0.3))
 
 

@@ -50,7 +50,7 @@ class OverflowKind(StrEnum):
 TOO_LONG: Final = frozenset({OverflowKind.OVERFLOW, OverflowKind.BYTES})
 """The refusals that a shorter request answers."""
 
-_NUMBER: Final = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\s?[KkMm]\b)?"
+_NUMBER: Final = r"(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\s?[KkMm]\b)?"
 _GROUPS: Final = ("used", "limit", "prompt", "answer")
 
 

@@ -299,7 +299,7 @@ class _Repair:
             return None
         if one.source is not None and _all_are(content, one.source.content):
             return one.source
-        return UserMessage(content)
+        return UserMessage(content, one.source is not None and one.source.synthetic)
 
     def _sendable(self, index: int, part: Text | Media) -> Text | Media:
         if (
@@ -352,7 +352,11 @@ class _Repair:
         if result is None:
             self._note(RepairKind.RESULT_ADDED, turn.index, f"for {_named(call)}")
             return call, ToolResult(
-                call_id, name, NOT_CARRIED_OUT if isinstance(arguments, Mapping) else CUT_OFF, is_error=True
+                call_id,
+                name,
+                NOT_CARRIED_OUT if isinstance(arguments, Mapping) else CUT_OFF,
+                is_error=True,
+                vetoed=True,
             )
         if result.id != call_id and call_id == given.id:
             self._note(RepairKind.ID_REWRITTEN, turn.index, f"{result.id!r} of the result of {name} is {call_id!r}")

@@ -60,7 +60,7 @@ from monitor.policy import Policy
 from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.state import RunState
 from monitor.usage import AskCost, Price, Usage
-from monitor.verdicts import VETO, Channel, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Channel, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 T = TypeVar("T")
 
@@ -292,21 +292,26 @@ class RunCore:
         """
         self._running.tally.finish = None
 
-    def tool_result(self, call: str | None, text: str, now: float, *, is_error: bool = False) -> None:
+    def tool_result(
+        self, call: str | None, text: str, now: float, *, is_error: bool = False, vetoed: bool = False
+    ) -> None:
         """A tool answered. `call`: the id; `None`: the oldest call of the turn that has no answer
         yet.
+
+        `vetoed`: the call was not carried out, and `text` is what the monitor says instead. It
+        counts as no error and no answer.
         """
         if self._outcome is not None:
             return  # a tool that was still running when the run ended
         known = self._running.take_call(call)
         if known is not None:
             self._counters.tool_answered(known.name)
-            result = ToolResult(known.id, known.name, text, is_error)
-            if not text.startswith(VETO):
+            result = ToolResult(known.id, known.name, text, is_error, vetoed=vetoed)
+            if not vetoed:
                 self._counters.errors.add(is_error=is_error)
         else:
             self._emit(events.ResultUnmatched(self.at(now), call))
-            result = ToolResult(call or "", "", text, is_error)
+            result = ToolResult(call or "", "", text, is_error, vetoed=vetoed)
         self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)

@@ -33,8 +33,8 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 _NO_MESSAGE = re.compile(
-    r"\W*((no output)|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+|exit"
-    r" (code|status):? *-?\d+)?\W*",
+    r"\W*((no output|(command |process )?(exited|finished|failed)( with)?( exit)? (code|status):? *-?\d+"
+    r"|exit (code|status):? *-?\d+)\W*)?",
     re.IGNORECASE,
 )
 """An exit code, or nothing at all: the shell's way to say that a search found nothing."""

@@ -14,7 +14,8 @@ Rules:
   it); in what is marked as an error without any date, and in what says that something failed
   without the durations (ten failing test runs differ in nothing else; what did not fail may be a
   measurement);
-- a refusal of our own (`VETO`) is no result at all: it must not look like news.
+- a refusal of our own (`ToolResult.vetoed`) is no result at all: it must not look like news. Only
+  the field says so, never the text.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolResult
 from monitor.detectors.volatile import READ_CHARS, at_ends, without_fields, without_forms, without_what_changes
 from monitor.errors import ConfigError
-from monitor.verdicts import VETO
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_LAST_PART = re.compile(r"(?:.*(?:\.|__|/|:))?(.*)", re.DOTALL)
+_PARTS = re.compile(r"\.|__|/|:")
 ONLY_LOOKS = frozenset(
     (  # noqa: SIM905
         "check count describe fetch find get glob grep info list lookup ls query read retrieve search show status view"
@@ -247,8 +247,7 @@ def words_of(name: str) -> tuple[str, ...]:
     """The words of a tool's name, without those of its server or class; one empty word if it has
     none.
     """
-    part = _LAST_PART.fullmatch(name)
-    return tuple(word.lower() for word in _WORD.findall(part.group(1) if part else name)) or ("",)
+    return tuple(word.lower() for word in _WORD.findall(_PARTS.split(name)[-1])) or ("",)
 
 
 @lru_cache(maxsize=GUESSES_KEPT)
@@ -309,7 +308,7 @@ def _sleeps(value: object) -> bool:
 
 def is_veto(result: ToolResult) -> bool:
     """The answer is our own: a call that was not let through."""
-    return result.text.startswith(VETO)
+    return result.vetoed
 
 
 def _without(text: str, fields: tuple[str, ...]) -> str:

@@ -12,7 +12,8 @@ from monitor.errors import ConfigError
 from monitor.goal.outputs import EMIT, TERMINATE, Outputs
 from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
 
-_VARIABLE = re.compile(r"(\$+)\{([^\W\d]\w*)\}")
+_VARIABLE = re.compile(r"(\$+)(?:\{([^\W\d]\w*)\})?")
+"""Dollars, and the name in braces behind them, if there is one."""
 
 
 def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
@@ -30,7 +31,10 @@ def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
     missing: dict[str, None] = {}
 
     def filled(match: re.Match[str]) -> str:
-        dollars, name = match.groups()
+        dollars: str = match[1]
+        name: str | None = match[2]
+        if name is None:
+            return dollars
         literal = "$" * (len(dollars) // 2)
         if len(dollars) % 2 == 0:
             return f"{literal}{{{name}}}"

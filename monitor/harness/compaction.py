@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from monitor._util.checks import check_part, check_parts, is_whole
 from monitor.adapters.forms import to_form
-from monitor.compaction.pinned import PinnedFacts
+from monitor.compaction.pinned import PinnedFacts, recognised
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionResult
 from monitor.compaction.watermarks import Hysteresis, Marks
@@ -88,7 +88,7 @@ class Compaction(Preset):
         _check(model, instructions, tools, facts)
         if form is not None and form not in get_args(Form):
             raise ConfigError(f"form is one of {', '.join(get_args(Form))}, not {form!r}")
-        history, run = History(messages), _Alone(clock or SystemClock())
+        history, run = History(recognised(tuple(messages))), _Alone(clock or SystemClock())
         compactor = Compactor(
             self,
             history,

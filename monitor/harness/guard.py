@@ -207,16 +207,21 @@ class Guard:
         """
         return Watched(stream, self, adapter=adapter)
 
-    def tool_result(self, call: object, result: object, *, is_error: bool = False) -> None:
+    def tool_result(self, call: object, result: object, *, is_error: bool = False, vetoed: bool = False) -> None:
         """Tell the run what a tool answered.
 
         `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or
         `None` (then results are matched in call order). `result`: text as the model will read it;
-        anything else is taken as JSON. After the run it does nothing.
+        anything else is taken as JSON. After the run it does nothing. `vetoed`: you did not carry
+        the call out, and the model is told so instead: no answer, and no error of the tool.
         """
         self._must_have_begun()
         self._core.tool_result(
-            _identify(call, self._core.open_calls), _text_of(result), self._clock.now(), is_error=is_error
+            _identify(call, self._core.open_calls),
+            _text_of(result),
+            self._clock.now(),
+            is_error=is_error,
+            vetoed=vetoed,
         )
 
     def answer(self, call: object) -> ToolResult | None:

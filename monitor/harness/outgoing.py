@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from monitor.adapters.forms import to_form
 from monitor.chunks import ToolCall
+from monitor.compaction.pinned import recognised
 from monitor.context.forms import Form
 from monitor.context.history import History, HistoryEdit
 from monitor.context.raw import RawMessage
@@ -65,7 +66,7 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Giv
             RepairKind.PART_DROPPED, 0, "the system message at the head: the run has instructions of its own"
         )
         repairs = (dropped, *repairs)
-    return Given(messages, instructions, repairs)
+    return Given(recognised(messages), instructions, repairs)
 
 
 class Outgoing:

@@ -28,6 +28,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from monitor._util.quoting import foreign
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.compaction.records import CompactionResult
@@ -177,7 +178,7 @@ class Run:
             self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake
         )
         self.as_caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
-        first = task if isinstance(task, UserMessage) else UserMessage((Text(task),))
+        first = _said_by_others(task)
         given = supervisor.given if history is None else supervisor.taken_in(history)
         self._instructions = given.instructions
         self._history = History((*given.messages, first))
@@ -568,7 +569,7 @@ class Run:
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
             answered = (
-                results.get(call.id) or _not_carried_out(call) for call in content if isinstance(call, ToolCall)
+                _shown(results.get(call.id) or _not_carried_out(call)) for call in content if isinstance(call, ToolCall)
             )
             self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             self._context.turn_ended()
@@ -579,8 +580,8 @@ class Run:
             result = self._core.answer(call, self._now())
         else:
             text = f"{VETO} This call was not made: {call.name} is not available any more."
-            self._core.tool_result(call.id, text, self._now(), is_error=True)
-            result = ToolResult(call.id, call.name, text, is_error=True)
+            self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)
+            result = ToolResult(call.id, call.name, text, is_error=True, vetoed=True)
         if result is not None and result.is_error:  # what was accepted has an event of its own
             self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
         return result
@@ -714,8 +715,26 @@ def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:
     return price
 
 
+def _said_by_others(task: str | UserMessage) -> UserMessage:
+    """The task as the model reads it: nobody who gives one speaks for the monitor, also where
+    another model wrote it.
+    """
+    if isinstance(task, str):
+        return UserMessage((Text(foreign(task)),))
+    content = tuple(Text(foreign(part.text)) if isinstance(part, Text) else part for part in task.content)
+    return task if content == task.content else replace(task, content=content)
+
+
+def _shown(result: ToolResult) -> ToolResult:
+    """A result as the model reads it: what a tool said is not the monitor's."""
+    text = result.text if result.vetoed else foreign(result.text)
+    return result if text == result.text else replace(result, text=text)
+
+
 def _not_carried_out(call: ToolCall) -> ToolResult:
-    return ToolResult(call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True)
+    return ToolResult(
+        call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True, vetoed=True
+    )
 
 
 async def _sleep(clock: Clock, until: float) -> None:

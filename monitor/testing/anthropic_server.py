@@ -34,7 +34,7 @@ from monitor.testing.anthropic_steps import error_reply
 
 TokenCounts: TypeAlias = int | Callable[[ReceivedRequest], int | Reply]
 
-_PATH: Final = re.compile(r"/v1/messages(/count_tokens)?(?:\?.*)?$")
+_PATH: Final = re.compile(r"/v1/messages(/count_tokens)?$")
 
 
 class LocalAnthropic(LocalServer):
@@ -60,7 +60,7 @@ class _Anthropic:
         self._count_tokens = count_tokens
 
     def method(self, verb: str, path: str) -> str:
-        known = _PATH.search(path)
+        known = _PATH.search(path.partition("?")[0])
         return ("count_tokens" if known[1] else "messages") if known and verb == "POST" else ""
 
     def unscripted(self, request: ReceivedRequest) -> Reply | None:

@@ -34,7 +34,7 @@ from monitor.testing.gemini_steps import error_reply
 TokenCounts: TypeAlias = int | Callable[[ReceivedRequest], int | Reply]
 
 _METHODS: Final = ("streamGenerateContent", "generateContent", "countTokens")
-_PATH: Final = re.compile(rf"/models/[^/:?]+:({'|'.join(_METHODS)})(?:\?.*)?$")
+_PATH: Final = re.compile(rf"/models/[^/:?]+:({'|'.join(_METHODS)})$")
 
 
 class LocalGemini(LocalServer):
@@ -60,7 +60,7 @@ class _Gemini:
         self._count_tokens = count_tokens
 
     def method(self, verb: str, path: str) -> str:
-        known = _PATH.search(path)
+        known = _PATH.search(path.partition("?")[0])
         return known[1] if known and verb == "POST" else ""
 
     def unscripted(self, request: ReceivedRequest) -> Reply | None:

@@ -36,7 +36,7 @@ CHAT: Final = "chat.completions"
 RESPONSES: Final = "responses"
 """The same of a response."""
 
-_PATH: Final = re.compile(r"/(chat/completions|responses)(?:\?.*)?$")
+_PATH: Final = re.compile(r"/(chat/completions|responses)$")
 
 
 class LocalOpenAI(LocalServer):
@@ -62,7 +62,7 @@ class _OpenAI:
         self._done = done
 
     def method(self, verb: str, path: str) -> str:
-        known = _PATH.search(path)
+        known = _PATH.search(path.partition("?")[0])
         return known[1].replace("/", ".") if known and verb == "POST" else ""
 
     def unscripted(self, request: ReceivedRequest) -> Reply | None:

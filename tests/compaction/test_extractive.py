@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from monitor.compaction.base import Progress, Summarizer, SummaryTask
 from monitor.compaction.extractive import Extractive, extracted
 from monitor.compaction.identifiers import files_of
 from monitor.compaction.pinned import compose, gathered
+from monitor.compaction.records import CompactionDetails
 from monitor.compaction.templates import FIVE_SECTIONS, Template
 from monitor.context.tokens import size_of_text
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
@@ -91,7 +93,7 @@ def test_what_happened_stands_under_the_section_that_asks_for_it():
     assert "I decided to set 3600 instead of 0." in found["Key Decisions"]
     assert "read auth.py" in found["Next Steps"]
     assert "Root cause: the cookie expires in 0 s." in found["Critical Context"]
-    assert "- src/session.py (changed)\n- src/auth.py (read)" in found["Files and Artifacts"]
+    assert "- src/auth.py (read)\n- src/session.py (changed)" in found["Files and Artifacts"]
     assert "run_tests failed: AssertionError: 401 != 200" in found["Tool and Runtime Notes"]
 
 
@@ -111,22 +113,19 @@ async def test_it_is_a_summariser_that_asks_nobody():
     summarizer: Summarizer = Extractive()
     steps: list[Progress] = []
     summary = await summarizer.summarize(task(*RUN, names=("src/auth.py", "not/here.py")), ask, progress=steps.append)
-    assert (summary.by, summary.calls, summary.missing_identifiers) == ("extractive", 0, ())
+    assert (summary.by, summary.calls) == ("extractive", 0)
     assert "not/here.py" in summary.text
     assert steps == [Progress(done_messages=len(RUN), of_messages=len(RUN))]
     assert summarizer.name == "extractive"
 
 
-@pytest.mark.anyio
-async def test_names_that_had_no_room_are_said_to_be_missing():
-    async def ask(model: Model, request: ModelRequest) -> Turn:
-        raise AssertionError("no model is asked")
-
+def test_names_take_no_more_than_their_share_of_the_room():
     names = tuple(f"/srv/data/{number}.bin" for number in range(500))
-    short = task(*RUN, names=names, max_tokens=400)
-    summary = await Extractive().summarize(short, ask, progress=lambda _: None)
-    assert set(summary.missing_identifiers) == {name for name in names if name not in summary.text}
-    assert 0 < len(summary.missing_identifiers) < 500
+    text = extracted(task(*RUN, names=names, max_tokens=400))
+    assert 0 < sum(name not in text for name in names) < 500
+    assert text.index(names[0]) < text.index(names[1])
+    assert "Fix the login." in text
+    assert tokens(text) <= 401
 
 
 def test_a_name_planted_in_each_of_twenty_rounds_is_there_after_the_last():
@@ -204,6 +203,30 @@ def test_a_snapshot_in_xml_is_filled_and_taken_over():
     assert "src/session.py (changed)" in again
 
 
+SLOW_TEXTS = {
+    f"{unit!r} {chars:,} times": unit * chars
+    for unit in (
+        " ",
+        "\n",
+        "\t",
+        " \n",
+        "#",
+        "*",
+        "**",
+        "_",
+        "<",
+        "<a ",
+        "<goal>",
+        "1. ",
+        "# ",
+        "- ",
+        "a.",
+        "called x: ",
+        "`",
+        "(2 times)",
+    )
+    for chars in (50, 20_000)
+}
 any_text = st.text(st.characters(codec=None), max_size=80) | st.sampled_from(
     ["", "\0", "\ud800", "👩\u200d💻", "## Goal", "- Names: a, b", "1. x"]
 )
@@ -246,3 +269,69 @@ def test_what_stands_beside_it_is_not_said_again():
     assert "Root cause: the cookie expires in 0 s." in text
     assert "called run_tests: login" in text
     assert extracted(replace(task(user("go on"), previous=extracted(task(*RUN))), pinned=pinned)).count("src/") == 0
+
+
+@pytest.mark.parametrize("name", SLOW_TEXTS)
+def test_no_earlier_summary_and_no_message_takes_long_to_read(name: str):
+    text = SLOW_TEXTS[name]
+    begin = time.thread_time()
+    extracted(
+        task(user(text), AssistantMessage((Text(text),)), called("run", text, failed=True, path=text), previous=text)
+    )
+    assert time.thread_time() - begin < 1
+
+
+def test_what_happened_is_told_in_its_order():
+    steps = [
+        AssistantMessage((Text(f"Step {number} is done."), ToolCall("1", "check", {"q": f"item {number}"})))
+        for number in range(9)
+    ]
+    found = sections_of(extracted(task(user("Check all."), *steps)))
+    told = re.findall(r"Step (\d)|item (\d)", found["Progress"])
+    assert [one or other for one, other in told] == [str(number) for number in range(9) for _ in range(2)]
+
+
+@given(st.integers(0, 40), st.integers(1, 40), st.integers(0, 20))
+def test_the_last_fifteen_statements_stay_whatever_else_there_is(before: int, now: int, calls: int):
+    """Of this task and of the one before, with room for them and for half as much again."""
+
+    def steps(first: int, count: int) -> tuple[Message, ...]:
+        said = [AssistantMessage((Text(f"Statement {first + at} of what was found out."),)) for at in range(count)]
+        return (*said, *(called("search", query=f"question {at} of {first}") for at in range(calls)))
+
+    previous = extracted(task(*steps(0, before))) if before else None
+    text = extracted(task(*steps(before, now), previous=previous, max_tokens=1_000))
+    newest = range(max(0, before + now - 15), before + now)
+    assert [number for number in newest if f"Statement {number} of" not in text] == []
+
+
+def test_a_path_is_whole_however_long_it_is():
+    path = "/srv/" + "/".join(f"component-{number}" for number in range(14)) + "/main.py"
+    assert 150 < len(path) <= 200
+    text = extracted(
+        task(
+            called("read_file", path=path), AssistantMessage((Text(f"The fault is in {path} and nowhere else. " * 2),))
+        )
+    )
+    cut = [word for word in text.split() if word.startswith("/srv/") and word != path]
+    assert f"called read_file: {path}" in text
+    assert cut == []
+
+
+def test_a_heading_without_what_stands_below_it_is_no_entry():
+    said = "# Plan of attack\n## Step 1: the session\nI look at the session first.\n### Result\nNote: it is empty."
+    text = extracted(task(AssistantMessage((Text(said),)), previous="## Overview\n- half is done\n## Goal\n- win"))
+    assert "Plan of attack" not in text
+    assert "Result" not in text
+    assert "Overview" not in text
+    assert "I look at the session first." in text
+    assert "half is done" in text
+
+
+def test_the_newest_failure_is_there_with_its_words_also_where_nothing_else_knows_of_it():
+    failing = called(
+        "run_tests", "Traceback (most recent call last):\n  File x\nKeyError: 'user_id' in auth.py:41", failed=True
+    )
+    asked = replace(task(*RUN, failing, *(called("search", query=str(n)) for n in range(40))), max_tokens=500)
+    for details in (asked.details, CompactionDetails()):
+        assert "run_tests failed: KeyError: 'user_id' in auth.py:41" in extracted(replace(asked, details=details))

@@ -185,12 +185,16 @@ def test_of_a_long_result_only_both_ends_are_looked_through():
 
 
 def test_what_was_refused_names_nothing():
-    assert named_in(one(f"{VETO} a.py was not read")) == Named()
+    refused = ToolResult("1", "read", "a.py was not read", vetoed=True)
+    assert named_in(AssistantMessage((), (refused,))) == Named()
+    assert named_in(one(f"{VETO} a.py was not read")).answered == ("a.py",), "a tool may say that too"
 
 
-def done(*calls: tuple[str, object, str, bool]) -> list[Message]:
+def done(*calls: tuple[str, object, str, bool], vetoed: bool = False) -> list[Message]:
     return [
-        AssistantMessage((ToolCall(str(at), name, arguments),), (ToolResult(str(at), name, text, is_error=failed),))
+        AssistantMessage(
+            (ToolCall(str(at), name, arguments),), (ToolResult(str(at), name, text, failed, vetoed=vetoed),)
+        )
         for at, (name, arguments, text, failed) in enumerate(calls)
     ]
 
@@ -221,19 +225,22 @@ def test_what_failed_or_was_refused_is_a_note_and_has_changed_nothing():
         done(
             ("write_file", {"path": "a.py"}, "no space left\non device", True),
             ("run", {"path": "b.py"}, 'Traceback (most recent call last):\n  File "b.py"\nValueError: 3', True),
-            ("read_file", {"path": "c.py"}, f"{VETO} This call was not made: it was made before.", False),
             ("read_file", {"path": "c.py"}, "", True),
             ("run", {}, "x" * 1_000, True),
         )
+        + done(
+            ("read_file", {"path": "c.py"}, f"{VETO} This call was not made: it was made before.", False), vetoed=True
+        )
     )
     assert (details.files_read, details.files_modified) == ((), ())
-    assert details.tool_notes[:4] == (
+    assert details.tool_notes == (
         "write_file failed: no space left",
         "run failed: ValueError: 3",
-        "read_file was refused: This call was not made: it was made before.",
         "read_file failed: it did not say why",
+        f"run failed: {'x' * 225}...",
+        "read_file was refused: This call was not made: it was made before.",
     )
-    assert len(details.tool_notes[4]) == 240
+    assert len(details.tool_notes[3]) == 240
 
 
 def test_a_call_that_was_left_open_has_changed_nothing():

@@ -14,9 +14,15 @@ from monitor.verdicts import VETO, Detection
 
 
 def tell(
-    guard: RepeatsAfterCompaction, query: Any = "x", text: str = "nothing", *, tool: str = "search", error: bool = False
+    guard: RepeatsAfterCompaction,
+    query: Any = "x",
+    text: str = "nothing",
+    *,
+    tool: str = "search",
+    error: bool = False,
+    vetoed: bool = False,
 ) -> Detection | None:
-    return guard.observe(ToolCall("1", tool, {"q": query, "n": 1}), ToolResult("1", tool, text, error))
+    return guard.observe(ToolCall("1", tool, {"q": query, "n": 1}), ToolResult("1", tool, text, error, vetoed=vetoed))
 
 
 def after_a_compaction() -> RepeatsAfterCompaction:
@@ -95,7 +101,7 @@ def test_the_order_of_keys_does_not_matter():
 
 def test_a_call_that_was_not_carried_out_does_not_count():
     guard = after_a_compaction()
-    told = [tell(guard), tell(guard, text=f"{VETO} not again"), tell(guard), tell(guard)]
+    told = [tell(guard), tell(guard, text=f"{VETO} not again", vetoed=True), tell(guard), tell(guard)]
     assert [found is not None for found in told] == [False, False, False, True]
 
 

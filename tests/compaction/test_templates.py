@@ -7,20 +7,13 @@ from typing import Any
 import pytest
 
 from monitor.compaction.base import SummaryTask
-from monitor.compaction.templates import (
-    BEGIN,
-    CHECKPOINT,
-    EIGHT_SECTIONS,
-    END,
-    FIVE_SECTIONS,
-    MARKDOWN,
-    TEMPLATES,
-    Template,
-)
+from monitor.compaction.templates import BEGIN, CHECKPOINT, EIGHT_SECTIONS, END, FIVE_SECTIONS, MARKDOWN, Template
 from monitor.errors import ConfigError
 from monitor.messages import Text, UserMessage
 
 SMALL = Template("small", ("Goal", "Key Decisions", "Next Steps"))
+TEMPLATES = (EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, CHECKPOINT)
+EVERY = [pytest.param(template, id=template.name) for template in TEMPLATES]
 GOOD = "## Goal\nShip it.\n\n## Key Decisions\n(none)\n\n## Next Steps\n1. Test."
 
 
@@ -84,14 +77,23 @@ def test_the_checkpoint_has_files_and_artifacts_and_notes_on_tools() -> None:
     assert all(word in notes for word in ("failed", "denied", "hooks", "subagents"))
 
 
-def test_templates_by_name() -> None:
-    assert {name: template.name for name, template in TEMPLATES.items()} == {
-        name: name for name in ("eight_sections", "five_sections", "markdown", "checkpoint")
-    }
-    assert len(set(TEMPLATES.values())) == 4
+def test_each_template_has_a_name_of_its_own() -> None:
+    assert [template.name for template in TEMPLATES] == ["eight_sections", "five_sections", "markdown", "checkpoint"]
+    assert len(set(TEMPLATES)) == 4
 
 
-@pytest.mark.parametrize("template", TEMPLATES.values(), ids=str)
+@pytest.mark.parametrize("template", EVERY)
+def test_where_it_stands_now_is_asked_for_with_the_last_step_the_place_and_the_exact_error(template: Template) -> None:
+    said, of_ones_own = asked(template), asked(template, prompt="Only the dates.")
+    assert "Say where it stands now" in said
+    assert all(word in said for word in ("the last step", "file and line", "word for word, if there is one"))
+    assert sum("here it stands now" in line for line in said.splitlines()) == 2, (
+        "once for all, once in the section that says it"
+    )
+    assert "where it stands now" not in of_ones_own
+
+
+@pytest.mark.parametrize("template", EVERY)
 def test_every_template_says_the_same_rules(template: Template) -> None:
     said = asked(template)
     for rule in (
@@ -238,7 +240,7 @@ def test_elements_that_are_missing_twice_or_open(old: str, new: str, wrong: tupl
 
 
 def test_a_skeleton_holds_every_section() -> None:
-    for template in TEMPLATES.values():
+    for template in TEMPLATES:
         filled = template.skeleton({template.sections[1]: "  Something.  "})
         assert template.audit(filled) == ()
         assert template.clean(filled) == filled

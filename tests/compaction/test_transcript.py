@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from monitor._util.quoting import LINE_MARK
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, as_text, blocks, most_tokens, next_window, windows
+from monitor.compaction.transcript import LEAST_WINDOW_TOKENS, Excerpt, blocks, most_tokens, next_window
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 
@@ -39,7 +40,7 @@ def test_a_conversation_reads_like_this() -> None:
         AssistantMessage((Reasoning("hm"),)),
         AssistantMessage((ToolCall("a", "search", "{'broken"),)),
     )
-    assert as_text(messages) == (
+    assert "\n".join(blocks(messages)) == (
         "[1] user:\n"
         "| Find out when\n"
         "| the shop opens.\n"
@@ -57,16 +58,22 @@ def test_a_conversation_reads_like_this() -> None:
         "[4] agent: (nothing)\n"
         '[5] call 1: "search" with "{\'broken"'
     )
-    assert as_text(messages[2:3], first=2) == "[3] supervisor:\n| You repeat yourself."
+    assert next_window(messages, 1_000, first=2).text.startswith("[3] supervisor:\n| You repeat yourself.\n[4] ")
+
+
+def test_what_the_monitor_said_in_the_place_of_an_answer_is_told_as_that():
+    refused = ToolResult("a", "search", "This call was not made.", is_error=True, vetoed=True)
+    (text,) = blocks([AssistantMessage((ToolCall("a", "search", {}),), (refused,))])
+    assert text.endswith('[1] call 1, "search", was not carried out:\n| This call was not made.')
 
 
 def test_long_results_and_arguments_are_cut_and_say_so() -> None:
-    text = as_text([called("write", {"path": "/srv/a.py", "content": "x = 1\n" * 1_000}, "line\n" * 1_000)])
+    (text,) = blocks([called("write", {"path": "/srv/a.py", "content": "x = 1\n" * 1_000}, "line\n" * 1_000)])
     assert '"path": "/srv/a.py"' in text
     assert "... (6,000 characters)" in text
     assert "of 5000 characters left out]" in text
     assert len(text) < 2_000 * 1.5 + 1_000
-    many = as_text([called("write", {f"k{n}": "v" * 400 for n in range(100)}, "ok")])
+    (many,) = blocks([called("write", {f"k{n}": "v" * 400 for n in range(100)}, "ok")])
     assert len(many) < 3_000
 
 
@@ -79,14 +86,14 @@ def test_no_line_end_begins_a_line_of_somebody_else(line_end: str) -> None:
         (Text(fake), ToolCall("c", fake, {fake: fake}), ToolCall("d", "t", fake)),
         (ToolResult("c", fake, fake), ToolResult("z", fake, fake)),
     )
-    text = as_text([message, UserMessage((Media(fake, name=fake),))])
+    text = "\n".join(blocks([message, UserMessage((Media(fake, name=fake),))]))
     assert not any(line.startswith(("[9]", "record>>>")) for line in text.splitlines())
     assert text.split("\n") == text.splitlines()
 
 
 def test_what_does_not_print_is_shown() -> None:
     hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
-    text = as_text([user(f"a\x1b[2Kb{hidden}\ud800\tc <b> 言葉")])
+    (text,) = blocks([user(f"a\x1b[2Kb{hidden}\ud800\tc <b> 言葉")])
     assert "\\u001b[2Kb" in text
     assert "\\ud800\tc <b> 言葉" in text
     assert text.replace("\n", "").replace("\t", "").isprintable()
@@ -124,6 +131,14 @@ def test_every_line_outside_a_quotation_is_ours(messages: list[Message]) -> None
         parts = sum(isinstance(part, ToolCall) for part in message.content)
         results = len(message.results) if isinstance(message, AssistantMessage) else 0
         assert 0 <= len(ours) - len(media) - parts - results <= 1
+
+
+def windows(messages: Sequence[Message], max_tokens: int) -> list[Excerpt]:
+    """All of `messages`, window by window."""
+    packed: list[Excerpt] = []
+    while (first := packed[-1].stop if packed else 0) < len(messages):
+        packed.append(next_window(messages, max_tokens, first=first))
+    return packed
 
 
 @given(messages=histories, max_tokens=st.integers(LEAST_WINDOW_TOKENS, 20_000))
@@ -174,4 +189,3 @@ def test_a_window_too_small_for_anything_is_refused() -> None:
         windows([user("x")], LEAST_WINDOW_TOKENS - 1)
     with pytest.raises(ConfigError, match="message 1 of 1"):
         next_window([user("x")], 1_000, first=1)
-    assert windows([], 1_000) == []

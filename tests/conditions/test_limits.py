@@ -306,7 +306,7 @@ async def erring(script: str, results: str, *, limit: int = 3) -> tuple[monitor.
             if watched.turn.model_error is None:
                 for call in watched.turn.tool_calls:
                     letter = next(answers)
-                    guard.tool_result(call, VETO if letter == "v" else letter, is_error=letter != "o")
+                    guard.tool_result(call, f"{VETO} {letter}", is_error=letter != "o", vetoed=letter == "v")
             if isinstance(stop := guard.check(), Stop) and stop.reason is TerminateReason.CONSECUTIVE_ERRORS:
                 break
         guard.finish()

@@ -28,16 +28,16 @@ class Agent:
             self.found += detector.observe(chunk)
 
     def turn(self, *calls: tuple[Any, ...]) -> None:
-        """One turn with `calls`: (tool, arguments, result, is_error), the later ones optional;
-        `None` as a result: not seen.
+        """One turn with `calls`: (tool, arguments, result, is_error, vetoed), the later ones
+        optional; `None` as a result: not seen.
         """
         results: list[ToolResult] = []
         for tool, *rest in calls:
-            defaults: list[Any] = [{}, "the same", False]
-            arguments, result, is_error = [*rest, *defaults[len(rest) :]]
+            defaults: list[Any] = [{}, "the same", False, False]
+            arguments, result, is_error, vetoed = [*rest, *defaults[len(rest) :]]
             self.observe(ToolCall(f"call_{self.calls}", tool, arguments))
             if result is not None:
-                results.append(ToolResult(f"call_{self.calls}", tool, result, is_error))
+                results.append(ToolResult(f"call_{self.calls}", tool, result, is_error, vetoed))
             self.calls += 1
         self.observe(DONE)
         for answer in results:

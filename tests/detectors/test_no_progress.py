@@ -224,7 +224,13 @@ def test_thinking_between_does_not_matter_and_an_exempt_tool_is_not_counted():
 def test_our_own_veto_neither_counts_nor_ends_it():
     run = agent()
     for number in range(5):
-        run.turns(select(number), select(100 + number, f"{VETO} This call was not made."))
+        run.turns(select(number), (*select(100 + number, "This call was not made."), True))
+    assert run.levels == [("loop", 5)]
+
+
+def test_an_error_that_begins_as_we_begin_is_an_error_as_any_other():
+    run = agent()
+    run.turns(*(select(number, f"{VETO} This call was not made: no such table.") for number in range(5)))
     assert run.levels == [("loop", 5)]
 
 

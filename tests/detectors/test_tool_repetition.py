@@ -30,14 +30,16 @@ class Run:
     def observe(self, chunk: Chunk) -> None:
         self.found += self.detector.observe(chunk)
 
-    def call(self, name: str = "read", arguments: Any = None, result: str | None = "the same") -> None:
+    def call(
+        self, name: str = "read", arguments: Any = None, result: str | None = "the same", *, vetoed: bool = False
+    ) -> None:
         """One turn with one call, and its result if it is seen."""
         id = f"call_{self.calls}"
         self.calls += 1
         self.observe(ToolCall(id, name, {"path": "a"} if arguments is None else arguments))
         self.observe(DONE)
         if result is not None:
-            self.observe(ToolResult(id, name, result))
+            self.observe(ToolResult(id, name, result, vetoed=vetoed))
 
     @property
     def levels(self) -> list[tuple[str, int]]:
@@ -475,5 +477,12 @@ def test_rejected_unknown_and_invalid_calls_count(answer: str):
 def test_our_own_veto_is_no_news():
     run = Run()
     for number in range(6):
-        run.call(result="the same" if number < 4 else f"{VETO} This call was not made ({number}).")
+        run.call(result="the same" if number < 4 else f"This call was not made ({number}).", vetoed=number >= 4)
     assert run.levels == [("suspect", 3), ("loop", 5), ("loop", 6)]
+
+
+def test_a_result_that_begins_as_we_begin_is_news_as_any_other():
+    run = Run()
+    for number in range(6):
+        run.call(result="the same" if number < 4 else f"{VETO} line {number}")
+    assert run.levels == [("suspect", 3), ("loop", 5)], "the sixth call has an answer before it that is new"

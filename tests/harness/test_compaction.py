@@ -137,7 +137,7 @@ async def test_several_in_a_row_on_plain_lists_that_are_stored_in_between():
         messages = stored(result.messages)
         assert messages == list(result.messages)
         assert head_of_messages(messages) in {1, 2}
-        assert result.messages[0].synthetic  # type: ignore[union-attr]
+        assert result.messages[0].synthetic
         assert first_text(messages).count("[agent-monitor] What came before") == 1
     pinned = told(messages)[1]
     said_by_user = [

@@ -40,8 +40,8 @@ _OF_THE_REQUEST: Final = {
 }
 """Parameters of the SDK that are no settings here, and why."""
 
-_REASONS: Final = re.compile(r"(?:.*/)?(?:o\d|codex|gpt-(?:[5-9]|\d\d)(?!.*chat))")
-"""Names of models that encrypt their reasoning. Others refuse to be asked for it."""
+_REASONS: Final = re.compile(r"o\d|codex|(gpt-(?:[5-9]|\d\d))")
+"""How names of models begin that encrypt their reasoning. Others refuse to be asked for it."""
 
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
@@ -143,7 +143,7 @@ class OpenAIResponsesModel(_Model):
         Raises `ConfigError` for settings that the SDK does not have, and for a request that says
         nothing or contradicts itself.
         """
-        parameters = to_response(request, encrypted=_REASONS.match(self._model) is not None, model=self._model)
+        parameters = to_response(request, encrypted=_reasons(self._model), model=self._model)
         _check(parameters, _parameters("responses", "AsyncResponses"))
         return Opening(partial(self._open, parameters))
 
@@ -193,6 +193,13 @@ def to_response(request: ModelRequest, *, encrypted: bool = True, model: str | N
     # cannot.
     functions = [{"type": "function", **_declared(tool), "strict": False} for tool in request.tools]
     return parameters | _tools(request, functions)
+
+
+def _reasons(model: str) -> bool:
+    """By the last part of its name (`openai/gpt-5`). Those that only chat do not."""
+    name = model.rpartition("/")[2]
+    found = _REASONS.match(name)
+    return found is not None and not (found[1] and "chat" in name)
 
 
 def _settings(request: ModelRequest, *, nothing: bool) -> dict[str, Any]:

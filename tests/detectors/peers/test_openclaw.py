@@ -14,7 +14,6 @@ import pytest
 
 from monitor._util.hashing import canonical_json, identity
 from monitor.detectors import ToolPolicy
-from monitor.verdicts import VETO
 from tests.detectors.agent import letters
 from tests.detectors.peers.scripts import agent, loops, numbered, play, row
 
@@ -222,6 +221,6 @@ def test_l21_our_own_veto_does_not_forgive():
     run = agent()
     play(run, numbered("message", 20, RECEIPT, PING))
     found = len(run.found)
-    play(run, [("message", PING, f"{VETO} This call was not made.", True), ("message", PING, None)])
+    play(run, [("message", PING, "This call was not made.", True, True), ("message", PING, None)])
     assert len(run.found) == found + 2
     assert run.found[-1].count == 22
