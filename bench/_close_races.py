@@ -240,6 +240,87 @@ async def _close_hangs(case: Case) -> None:
     case.check(TerminateReason.CLOSED_BY_CALLER, may_stay_open=True)
 
 
+async def _own_cancellation(case: Case, *, closing: bool) -> None:
+    """The source awaits what somebody else has cancelled: that is its failure, and the caller's
+    task goes on.
+    """
+
+    async def source() -> AsyncIterator[str]:
+        try:
+            yield "a"
+            if not closing:
+                await _cancelled_task()
+        finally:
+            if closing:
+                await _cancelled_task()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_read_one_or_all(case, source(), one=closing))
+    case.expect(that=not task.cancelled(), what_else="the caller's task vanished")
+    case.expect(
+        that=case.outcome.closed is not closing,
+        what_else="it said of a failed close that it had closed, or the reverse",
+    )
+    case.check(TerminateReason.CLOSED_BY_CALLER if closing else TerminateReason.ERROR, may_stay_open=closing)
+
+
+async def _cancelled_task() -> None:
+    other = asyncio.ensure_future(asyncio.sleep(UNSEEN_S))
+    asyncio.get_running_loop().call_soon(other.cancel)
+    await other
+
+
+async def _read_one_or_all(case: Case, source: AsyncIterator[str], *, one: bool) -> None:
+    async with case.watch(source) as watched:
+        await (anext(watched) if one else case.read(watched))
+
+
+async def _close_swallows(case: Case) -> None:
+    """Closing swallows every cancellation: it is left to itself within the grace."""
+    released = anyio.Event()
+
+    async def source() -> AsyncIterator[str]:
+        try:
+            yield "a"
+        finally:
+            await _swallow(released)
+
+    start = time.perf_counter()
+    async with case.watch(source(), close_grace_s=SAME_TICK_S) as watched:
+        await anext(watched)
+    case.expect(that=time.perf_counter() - start < UNSEEN_S, what_else="the grace was exceeded")
+    case.expect(that=not case.outcome.closed, what_else="it said that it had closed")
+    released.set()
+    case.check(TerminateReason.CLOSED_BY_CALLER, may_stay_open=True)
+
+
+async def _isolated_swallows(case: Case) -> None:
+    """A read in a task of its own swallows every cancellation: the deadline is met all the same."""
+    released = anyio.Event()
+
+    async def source() -> AsyncIterator[str]:
+        yield "a"
+        await _swallow(released)
+
+    start = time.perf_counter()
+    options: dict[str, Any] = {
+        "isolate": True,
+        "close_grace_s": SAME_TICK_S,
+        "stop_when": monitor.IdleTimeout(SAME_TICK_S),
+    }
+    async with case.watch(source(), **options) as watched:
+        await case.read(watched)
+    case.expect(that=time.perf_counter() - start < UNSEEN_S, what_else="the deadline passed unheard")
+    released.set()
+    case.check(TerminateReason.IDLE_TIMEOUT, may_stay_open=True)
+
+
+async def _swallow(released: anyio.Event) -> None:
+    while not released.is_set():
+        with contextlib.suppress(anyio.get_cancelled_exc_class()):
+            await released.wait()
+
+
 class _Iterable:
     """Not an iterator: its `__aiter__` is a generator function, so whoever iterates has to close
     what it makes.
@@ -364,10 +445,14 @@ def _races() -> Iterator[tuple[str, Callable[[Case], Awaitable[None]]]]:
     if on_asyncio():
         yield "asyncio.timeout = Timeout", _equal_timeout
         yield "task.cancel() while closing", _native_while_closing
+        yield "the source cancels itself", partial(_own_cancellation, closing=False)
+        yield "the source cancels itself as it is closed", partial(_own_cancellation, closing=True)
     yield "the source itself aborts", _abort_by_source
     yield "the source swallows one cancellation", _swallowed_once
     yield "closing raises", _close_raises
     yield "closing hangs", _close_hangs
+    yield "closing swallows its cancellation", _close_swallows
+    yield "an isolated read swallows its cancellation", _isolated_swallows
     yield "an iterable that is no iterator", _iterable_closed
     yield "a read cut short by the caller", _read_cut_short
     yield "left while another task closes", _left_while_closing

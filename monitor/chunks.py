@@ -6,6 +6,7 @@ and freezing costs three times the construction; treat them as values all the sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -156,8 +157,35 @@ Chunk: TypeAlias = (
 CHUNK_TYPES: tuple[type[Chunk], ...] = get_args(Chunk)
 """The classes of `Chunk`."""
 
+Delta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+"""What may be cut anywhere."""
+
 chunk_codec: Codec[Chunk] = Codec(*CHUNK_TYPES)
 """JSON form of a chunk: `chunk_codec.dumps(chunk)`, `chunk_codec.loads(line)`."""
+
+
+PIECE_CHARS = 65_536
+"""A longer delta is looked at in pieces of so many code points, some 10 ms each: so that one in
+which the run ends, by a loop or by its deadline, is not read to its end.
+"""
+
+
+def pieces_of(delta: Delta) -> Iterator[Delta]:
+    """`delta` in pieces; the signature of a thought comes with the last."""
+    match delta:
+        case TextDelta(text):
+            yield from map(TextDelta, _cut(text))
+        case ReasoningDelta(text, signature):
+            *first, last = _cut(text) or [""]
+            yield from map(ReasoningDelta, first)
+            yield ReasoningDelta(last, signature)
+        case ToolCallDelta(id, name, text):
+            for piece in _cut(text):
+                yield ToolCallDelta(id, name, piece)
+
+
+def _cut(text: str) -> list[str]:
+    return [text[start : start + PIECE_CHARS] for start in range(0, len(text), PIECE_CHARS)]
 
 
 def check(chunk: object) -> None:

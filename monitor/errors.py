@@ -4,6 +4,7 @@
       ConfigError       the call or the configuration is wrong; fix the code
         MissingExtra    an optional package is not installed; the message names the extra
       AdapterError      a provider object or a recorded file cannot be read as a stream
+      SourceFailed      a stream raised a cancellation that nobody had asked for
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
       StoreError        stored data cannot be read or written
       ToolError         raised by a tool: its message is what the model reads
@@ -127,6 +128,22 @@ class MissingExtra(ConfigError):
 
 class AdapterError(MonitorError):
     """A provider's object, or a line of a recorded file, is not what its format says."""
+
+
+class SourceFailed(MonitorError):
+    """A stream raised a cancellation that nobody has asked of the task that reads it, or a
+    `GeneratorExit`; `__cause__` is that.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+
+    @classmethod
+    def by(cls, cause: BaseException) -> SourceFailed:
+        """For what the stream raised."""
+        failed = cls(f"the stream raised {describe(cause)}, and nobody has asked for that")
+        failed.__cause__ = cause
+        return failed
 
 
 class StoreError(MonitorError):

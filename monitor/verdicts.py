@@ -185,13 +185,12 @@ class Compact:
 WORTH_A_LAST_TURN = (
     TerminateReason.MAX_TURNS,
     TerminateReason.TIMEOUT,
-    TerminateReason.IDLE_TIMEOUT,
     TerminateReason.MODEL_CALL_LIMIT,
     TerminateReason.TOOL_CALL_LIMIT,
     TerminateReason.MISSING_OUTPUTS,
 )
-"""Endings after which a model may still say what it has. Spent money is spent, and an abort is an
-abort.
+"""Endings after which a model may still say what it has. Spent money is spent, an abort is an
+abort, and a provider that is silent will be silent again.
 """
 
 

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -19,6 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from monitor._util.hashing import MOST_CHARS, MOST_PARTS, has_more
 from monitor.errors import RecordedError, message_of
 
 T = TypeVar("T")
@@ -42,9 +44,15 @@ SAFE_DEPTH = 50
 """Instead of that, where the program's own stack is deep already."""
 
 
+MAX_INT_BITS = 14_000
+"""Longer integers go in hexadecimal: Python refuses to write more than 4,300 decimal digits."""
+
+
 def to_plain(value: Any) -> Any:
     """`value` as data that any JSON can hold: dataclasses become objects, tuples and sets lists, a
-    date or a path the text that pydantic makes of it, anything else its `repr`.
+    date or a path the text that pydantic makes of it, an integer that Python refuses to write its
+    hexadecimal digits, anything else its `repr`. Never raises: what breaks while it is read is
+    named in its place.
 
     Not left to pydantic, which takes neither a lone surrogate in a key nor deep nesting.
     """
@@ -55,27 +63,43 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if depth == 0:
-        return "(nested too deeply)"
+    try:
+        if isinstance(value, Enum):
+            return _plain(value.value, depth)
+        if isinstance(value, float) and not math.isfinite(value):
+            return float.__repr__(value)
+        if value is None or isinstance(value, str | float | bool):
+            return value
+        if isinstance(value, int):
+            return value if int.bit_length(value) <= MAX_INT_BITS else hex(value)
+        return _of_parts(value, depth - 1) if depth else "(nested too deeply)"
+    except RecursionError:
+        raise
+    except Exception:  # noqa: BLE001 - an object of the caller's may raise whatever it likes while it is read
+        return _repr(value)
+
+
+def _of_parts(value: Any, depth: int) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         recorded = [field.name for field in dataclasses.fields(value) if field.metadata.get("record", True)]
-        return {name: _plain(getattr(value, name), depth - 1) for name in recorded}
+        return {name: _plain(getattr(value, name), depth) for name in recorded}
     if isinstance(value, Mapping):
-        keys = [key if isinstance(key, str) else str(key) for key in value]
-        return dict(zip(keys, map(_plain, value.values(), repeat(depth - 1)), strict=True))
+        keys = [key if isinstance(key, str) else _key(key) for key in value]
+        return dict(zip(keys, map(_plain, value.values(), repeat(depth)), strict=True))
     if isinstance(value, list | tuple | set | frozenset):
-        return list(map(_plain, value, repeat(depth - 1)))
+        return list(map(_plain, value, repeat(depth)))
     if isinstance(value, BaseException):
         return error_to_plain(value)
     if isinstance(value, BaseModel):
-        return _plain(value.model_dump(), depth - 1)
+        return _plain(value.model_dump(), depth)
     return _other(value)
+
+
+def _key(key: object) -> str:
+    try:
+        return str(key)
+    except Exception:  # noqa: BLE001 - as in `_plain`
+        return hex(key) if isinstance(key, int) else _repr(key)
 
 
 def _other(value: Any) -> Any:
@@ -91,7 +115,10 @@ def _other(value: Any) -> Any:
 
 
 def _repr(value: object) -> str:
-    return _ADDRESS.sub("", repr(value))
+    try:
+        return _ADDRESS.sub("", repr(value))
+    except Exception as error:  # noqa: BLE001 - as in `_plain`
+        return f"<{type(value).__name__}: repr failed with {type(error).__name__}>"
 
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
@@ -102,7 +129,12 @@ one.
 
 def text_of(result: object) -> str:
     """What the model will read of a tool's answer: text as it is, anything else as JSON."""
-    return result if isinstance(result, str) else json.dumps(to_plain(result), ensure_ascii=False, sort_keys=True)
+    if isinstance(result, str):
+        return result
+    if has_more(result, MOST_PARTS, MOST_CHARS):
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # it is no JSON data, then
+            return json.dumps(result, ensure_ascii=False, sort_keys=True, allow_nan=False)  # 20 times quicker
+    return json.dumps(to_plain(result), ensure_ascii=False, sort_keys=True)
 
 
 def error_to_plain(error: BaseException) -> dict[str, str]:

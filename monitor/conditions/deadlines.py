@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from monitor.conditions.base import Condition
+from monitor.conditions.base import AllOf, AnyOf, Condition
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
@@ -113,3 +113,19 @@ class FirstChunkTimeout(_Timed):
         waited_s = state.elapsed_s - (state.stream_started_s or 0.0)
         detail = f"no first chunk after {waited_s:.3g} s, the limit is {self.seconds:g} s"
         return Stop(TerminateReason.IDLE_TIMEOUT, detail, self.name, self.seconds, waited_s)
+
+
+def silence_limits(condition: Condition | None) -> Condition | None:
+    """The part of `condition` that is true of a silent provider only: `IdleTimeout`,
+    `FirstChunkTimeout`, and what is joined to one by `&`; `None`: there is no such part.
+    """
+    match condition:
+        case IdleTimeout() | FirstChunkTimeout():
+            return condition
+        case AllOf(parts):
+            return condition if any(silence_limits(part) is not None for part in parts) else None
+        case AnyOf(parts):
+            kept = tuple(limit for part in parts if (limit := silence_limits(part)) is not None)
+            return AnyOf(kept) if len(kept) > 1 else next(iter(kept), None)
+        case _:
+            return None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from monitor._util.tokens import MOST_EIGHTHS_PER_CHAR
 from monitor.budget import Account, Budget
 from monitor.conditions.base import Condition
+from monitor.conditions.deadlines import Timeout, silence_limits
 from monitor.events import LimitWarning
 from monitor.state import RunState
 from monitor.usage import Price, Usage
@@ -236,6 +237,11 @@ class Limits:
         """Another condition from now on. Budgets stay."""
         self._condition = condition
         self._schedule = Schedule(condition, self._price, self.spending.budgets, nested=self._nested)
+
+    def only(self, timeout: Timeout) -> None:
+        """From now on only `timeout`, and the condition's limits on silence. Budgets stay."""
+        silence = silence_limits(self._condition)
+        self.replace(timeout if silence is None else timeout | silence)
 
     def __bool__(self) -> bool:
         """There is anything to look at."""

@@ -21,14 +21,18 @@ The rules of this file:
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from monitor import events
+from monitor._util.hashing import abridged_arguments, abridged_text
 from monitor.budget import Budget
 from monitor.chunks import (
+    PIECE_CHARS,
     Chunk,
+    Delta,
     ReasoningDelta,
     StreamRetried,
     TextDelta,
@@ -37,6 +41,7 @@ from monitor.chunks import (
     ToolResult,
     TurnFinished,
     UsageReport,
+    pieces_of,
 )
 from monitor.chunks import check as check_chunk
 from monitor.conditions.base import Condition
@@ -67,11 +72,6 @@ T = TypeVar("T")
 HOLD_CHARS = 256
 """Visible text is held back no longer than this, so that little is held: the pieces of a delta
 stream weigh ten times their text.
-"""
-
-PIECE_CHARS = 65_536
-"""A longer text is shown to the detectors in pieces, so that one in which the run ends is not read
-to its end: a second a megabyte.
 """
 
 SAME_MOMENT_S = 0.001
@@ -139,6 +139,12 @@ class RunCore:
         """Called when `deadline` may have come closer. Whoever waits sets it, to move its alarm."""
         self.companions: list[Companion] = []
         """What works beside the run."""
+        self.piecewise = False
+        """Whoever feeds looks at the clock between the pieces of a huge delta, and calls `catch_up`
+        while there are any `left`.
+        """
+        self.left: deque[Delta] = deque()
+        """Pieces of the last delta that have not been looked at."""
 
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
@@ -152,8 +158,7 @@ class RunCore:
         self._compaction_cost = AskCost()
         self._emit = emit
         self._parent = parent
-        self._cuts = cuts
-        self._supervised = supervised
+        self._cuts, self._supervised = cuts, supervised
         self._keep_chars = keep_limit(keep_text_chars)
 
         self._running = self._another_turn({"text": 0, "reasoning": 0}, 0.0)
@@ -230,7 +235,7 @@ class RunCore:
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
         """One more turn for a run that is about to end: conditions are off, but for the last turn's
-        own time. Budgets and an abort still count.
+        own time and for limits on silence. Budgets and an abort still count.
         """
         cause = self.stop or self._verdicts.loop
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
@@ -240,7 +245,7 @@ class RunCore:
             # it may have failed just before, and is not what this turn is judged by
             self._last = replace(self._last, may_go_on=True)
         self._verdicts.clear()
-        self._limits.replace(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
+        self._limits.only(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
         self.deadline = math.inf
         self._emit(events.LastTurnStarted(self.at(now), cause.reason, last.seconds))
         self._look(now, waiting=False)
@@ -263,20 +268,19 @@ class RunCore:
             self.feed_text(chunk.text, now)
             return
         check_chunk(chunk)
-        if isinstance(chunk, ReasoningDelta):
-            if self._supervised:
-                self._take_text(now)
-            eighths = self._running.add_reasoning(chunk)
-            self._find(self._bank.reasoning, chunk, now)
-            self._spend(eighths, now)
-        elif isinstance(chunk, ToolCallDelta):
-            self._find(self._bank.arguments, chunk, now)
-            self._spend(self._running.tally.count_arguments(chunk), now)
-        else:
+        if self.left:
+            self._catch_up_wholly(now)
+        if not isinstance(chunk, ReasoningDelta | ToolCallDelta):
             self._feed_fact(chunk, now)
+        elif len(chunk.text if isinstance(chunk, ReasoningDelta) else chunk.arguments_text) > PIECE_CHARS:
+            self._pour(chunk, now)
+        else:
+            self._feed_piece(chunk, now)
 
-    def feed_text(self, text: str, now: float) -> None:
-        """The next piece of visible text: the same as a `TextDelta`, without the object."""
+    def feed_text(self, text: str, now: float) -> bool:
+        """The next piece of visible text: the same as a `TextDelta`, without the object. True:
+        pieces of it are `left`.
+        """
         if type(text) is not str and not isinstance(text, str):
             raise AdapterError(
                 f"expected a piece of text, got {type(text).__name__}; in a stream of chunks, text is a TextDelta"
@@ -284,7 +288,50 @@ class RunCore:
         self._running.parts.append(text)
         self._free_chars -= len(text)
         if self._free_chars <= 0:
+            if self.left or len(text) > PIECE_CHARS:
+                self._running.parts.pop()
+                if self.left:
+                    self._catch_up_wholly(now)
+                self._pour(TextDelta(text), now)
+                return bool(self.left)
             self._take_text(now)
+        return False
+
+    def catch_up(self, now: float) -> None:
+        """Look at one more piece of a huge delta."""
+        if self.left:
+            self._feed_piece(self.left.popleft(), now)
+
+    def _catch_up_wholly(self, now: float) -> None:
+        while self.left:
+            self._feed_piece(self.left.popleft(), now)
+
+    def _pour(self, delta: Delta, now: float) -> None:
+        """Look at a huge delta piece by piece."""
+        self.left.extend(pieces_of(delta))
+        self._free_chars = 0
+        if self.piecewise:
+            self.catch_up(now)
+        else:
+            self._catch_up_wholly(now)
+
+    def _feed_piece(self, delta: Delta, now: float) -> None:
+        running = self._running
+        if isinstance(delta, TextDelta):
+            running.parts.append(delta.text)
+            if self.stop is None:
+                self._take_text(now)
+        elif isinstance(delta, ReasoningDelta):
+            if self._supervised:
+                self._take_text(now)
+            eighths = running.add_reasoning(delta)
+            if self.stop is None:
+                self._find(self._bank.reasoning, delta, now)
+            self._spend(eighths, now)
+        else:
+            if self.stop is None:
+                self._find(self._bank.arguments, delta, now)
+            self._spend(running.tally.count_arguments(delta), now)
 
     def broke_off(self) -> None:
         """The running stream is over, though an answer in it has begun after the last one that was
@@ -306,12 +353,12 @@ class RunCore:
         known = self._running.take_call(call)
         if known is not None:
             self._counters.tool_answered(known.name)
-            result = ToolResult(known.id, known.name, text, is_error, vetoed=vetoed)
+            result = ToolResult(known.id, known.name, abridged_text(text), is_error, vetoed=vetoed)
             if not vetoed:
                 self._counters.errors.add(is_error=is_error)
         else:
             self._emit(events.ResultUnmatched(self.at(now), call))
-            result = ToolResult(call or "", "", text, is_error, vetoed=vetoed)
+            result = ToolResult(call or "", "", abridged_text(text), is_error, vetoed=vetoed)
         self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
@@ -333,6 +380,7 @@ class RunCore:
         so one without it was truncated. `gave`: the kinds of what came besides text, thinking and
         calls.
         """
+        self._catch_up_wholly(now)
         self._take_text(now)
         if self._abort_why is not None:
             self._look(now, waiting=False)
@@ -757,8 +805,11 @@ class RunCore:
         running, tally = self._running, self._running.tally
         if isinstance(chunk, ToolCall):
             self._counters.tool_calls += 1
-            chunk, eighths = running.add_call(chunk)
+            abridged = abridged_arguments(chunk.arguments)
+            chunk, eighths = running.add_call(chunk, abridged[1] if abridged is not None else None)
             self._spend(eighths, now)
+            if abridged is not None:
+                chunk = replace(chunk, arguments=abridged[0])
         elif isinstance(chunk, UsageReport):
             tally.report(chunk)
         elif isinstance(chunk, TurnFinished):

@@ -139,12 +139,17 @@ class TurnTally:
         self._streamed.add(delta.id)
         return self.count(delta.arguments_text)
 
-    def add_call(self, call: ToolCall) -> int:
+    def add_call(self, call: ToolCall, eighths: int | None = None) -> int:
         """A complete call; answers the eighths of a token of its arguments, unless they were
-        counted while they were written.
+        counted while they were written. `eighths`: those, if they are known.
         """
         self.calls.append(call)
-        return 0 if call.id in self._streamed else self.count(text_of(call.arguments))
+        if call.id in self._streamed:
+            return 0
+        if eighths is None:
+            return self.count(text_of(call.arguments))
+        self._unreported_eighths += eighths
+        return eighths
 
     def with_own_id(self, call: ToolCall) -> ToolCall:
         """`call`; with an id that is made up if it has none, or that of another call of this turn.
@@ -264,13 +269,15 @@ class RunningTurn:
         self.tally.reasoning_chars += len(delta.text)
         return self.tally.count(delta.text)
 
-    def add_call(self, call: ToolCall) -> tuple[ToolCall, int]:
-        """A complete call, with an id if the message needs one; and its eighths of a token."""
+    def add_call(self, call: ToolCall, eighths: int | None = None) -> tuple[ToolCall, int]:
+        """A complete call, with an id if the message needs one; and its eighths of a token.
+        `eighths`: those, if they are known.
+        """
         if self._keeps_message:
             call = self.tally.with_own_id(call)
             self._reply.add_call(call)
         self.open_calls.append(call)
-        return call, self.tally.add_call(call)
+        return call, self.tally.add_call(call, eighths)
 
     def take_call(self, id: str | None) -> ToolCall | None:
         """The open call that a result belongs to, which is open no more. `None`: to the oldest;

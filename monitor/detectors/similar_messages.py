@@ -363,15 +363,22 @@ class SimilarMessages:
         self.need = HOLD_CHARS - len(self._pending)
 
 
+SHORT_BYTES = 256
+AS_IT_IS = b"\0"
+"""No compressed data begins so."""
+
+
 def _packed(text: str) -> bytes:
-    """Prose takes half of its size so, and there are two of these texts in every run. Takes 0.1 ms
-    a turn.
+    """Prose takes half of its size so, and there are two of these texts in every run. Takes 0.1 ms,
+    so a short one is kept as it is.
     """
-    return zlib.compress(text.encode("utf-8", "surrogatepass"))
+    data = text.encode("utf-8", "surrogatepass")
+    return AS_IT_IS + data if len(data) <= SHORT_BYTES else zlib.compress(data)
 
 
 def _unpacked(packed: bytes) -> str:
-    return zlib.decompress(packed).decode("utf-8", "surrogatepass")
+    data = packed[1:] if packed.startswith(AS_IT_IS) else zlib.decompress(packed)
+    return data.decode("utf-8", "surrogatepass")
 
 
 NO_TEXT = _packed("")

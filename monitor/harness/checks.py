@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import anyio
-
 from monitor._util.checks import check_part, is_finite, is_whole
 from monitor.budget import Budget
 from monitor.conditions import Condition, CostLimit
 from monitor.conditions.base import leaves
 from monitor.errors import ConfigError, describe
 from monitor.harness.streams.clock import Clock, SystemClock
+from monitor.harness.streams.wait import cancelled_types
 from monitor.reasons import TerminateReason
 from monitor.usage import Price
 from monitor.verdicts import Stop
@@ -27,7 +26,7 @@ def ending_by(error: BaseException | None) -> Stop | None:
     """How a run ends that is left by `error`, if nothing was decided before."""
     if error is None:
         return None
-    cancelled = anyio.get_cancelled_exc_class()
+    cancelled = cancelled_types()  # a task may be destroyed with its event loop
     # On trio a cancellation that goes through somebody's nursery comes out in a group.
     if isinstance(error, cancelled) or (isinstance(error, BaseExceptionGroup) and error.split(cancelled)[1] is None):
         return Stop(TerminateReason.CANCELLED, "a cancellation went through the run", "caller")

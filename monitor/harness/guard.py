@@ -6,11 +6,11 @@ Both only perform: `RunCore` decides, `SourceStream` reads and closes.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -41,7 +41,7 @@ from monitor.reasons import TerminateReason
 from monitor.sinks.base import EventSink, FanOut
 from monitor.tools.returned import answered
 from monitor.usage import Price
-from monitor.verdicts import Compact, Continue, Verdict
+from monitor.verdicts import Compact, Continue, Stop, Verdict
 
 T = TypeVar("T")
 
@@ -196,16 +196,27 @@ class Guard:
             warnings.warn(
                 "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
             )
+            with contextlib.suppress(Exception):  # the program may be at its end, and parts of it gone
+                if self._watched is not None:
+                    self._watched.destroyed()
+                self._core.terminate(
+                    self._clock.now(),
+                    Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
+                )
 
-    def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None) -> Watched[T]:
+    def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None, isolate: bool = False) -> Watched[T]:
         """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it
         inside.
 
         `stream`: an async iterator, an awaitable of one, or a function without arguments that
         returns either; with the latter two, opening is under the deadlines as well. `adapter`: who
-        reads the objects, if it cannot be told from them.
+        reads the objects, if it cannot be told from them. `isolate`: for a source that may ignore
+        its cancellation. It is opened, read and closed in a task of its own, so that an end of the
+        run returns within `close_grace_s`, whatever the source does; without it, nothing ends a
+        read that never returns. It costs some 50 us a chunk, and a read that the caller cancels is
+        the last one.
         """
-        return Watched(stream, self, adapter=adapter)
+        return Watched(stream, self, adapter=adapter, isolate=isolate)
 
     def tool_result(self, call: object, result: object, *, is_error: bool = False, vetoed: bool = False) -> None:
         """Tell the run what a tool answered.
@@ -238,7 +249,7 @@ class Guard:
         )
         return self._core.answer(known, self._clock.now()) if known is not None else None
 
-    @contextmanager
+    @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """A person is being asked: the run's deadlines stand still meanwhile."""
         self._must_have_begun()
@@ -328,10 +339,19 @@ class Watched(SourceStream[T]):
 
     __slots__ = ("_guard",)
 
-    def __init__(self, source: Source[T], guard: Guard, *, adapter: AdapterFactory | None) -> None:
+    def __init__(
+        self, source: Source[T], guard: Guard, *, adapter: AdapterFactory | None, isolate: bool = False
+    ) -> None:
         if adapter is not None and not callable(adapter):
             raise ConfigError(f"adapter takes an adapter class, not {adapter!r}")
-        super().__init__(source, guard._core, clock=guard._clock, adapter=adapter, close_grace_s=guard._close_grace_s)
+        super().__init__(
+            source,
+            guard._core,
+            clock=guard._clock,
+            adapter=adapter,
+            close_grace_s=guard._close_grace_s,
+            isolate=isolate,
+        )
         self._guard = guard
 
     async def __aenter__(self) -> Self:
@@ -393,6 +413,7 @@ def watch(
     clock: Clock | None = None,
     keep_text_chars: int | None = KEEP_TEXT_CHARS,
     close_grace_s: float | None = CLOSE_GRACE_S,
+    isolate: bool = False,
 ) -> Watch[T]:
     """Watch one stream: a run that is one model response.
 
@@ -414,7 +435,7 @@ def watch(
         keep_text_chars=keep_text_chars,
         close_grace_s=close_grace_s,
     )
-    return Watch(stream, guard, adapter=adapter)
+    return Watch(stream, guard, adapter=adapter, isolate=isolate)
 
 
 def _text_of(result: object) -> str:

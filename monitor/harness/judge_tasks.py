@@ -12,6 +12,7 @@ from monitor.errors import describe
 from monitor.harness.streams.ask import ask
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.wait import current_task
 from monitor.judges.base import Judge, JudgeInput, checked
 from monitor.models import Model, ModelRequest
 from monitor.usage import AskCost
@@ -42,6 +43,10 @@ class JudgeTasks:
         and bounded.
         """
         if not self._open:
+            return
+        if current_task() is None:  # the run is destroyed with its event loop, and so are they
+            for question in tuple(self._open):
+                self._failed(question, _CANCELLED)
             return
         self.cancel()
         tasks = tuple(self._open.values())

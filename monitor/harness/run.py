@@ -60,7 +60,7 @@ from monitor.harness.options import RunOptions
 from monitor.harness.outgoing import Outgoing
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source import SourceStream
-from monitor.harness.streams.wait import Wait, make_wait
+from monitor.harness.streams.wait import Wait, Whose, current_task, make_wait
 from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.models import ModelRequest, ToolSpec
 from monitor.outcome import Outcome, Turn
@@ -255,6 +255,8 @@ class Run:
         Raises `CompactionError` where there is nothing to compact, where it failed, and where the
         run ends before it is done.
         """
+        if self._outcome is not None and not self._outcome.ok:
+            raise interrupted(self._outcome.detail)
         if self._phase != "running":
             raise ConfigError(f"this run is {self._phase}: compact it while it runs")
         result: CompactionResult | None = None
@@ -320,6 +322,9 @@ class Run:
         ending = ending_by(error) or Stop(
             TerminateReason.CLOSED_BY_CALLER, "the caller left before the run had ended", "caller"
         )
+        if current_task() is None:
+            self._destroyed(ending, error)
+            return
         if self._at_work:
             await self._see_the_other_task_out(ending, error)
         try:
@@ -355,11 +360,21 @@ class Run:
                 self._end(None, None)
             # a cancellation from outside, or the end of the program: the run cannot go on after it
             except BaseException as error:
+                if current_task() is None:
+                    self._destroyed(ending_by(error), error)
                 self._end(ending_by(error), error)
                 raise
             finally:
                 self._came_out()
         return self._events.popleft()
+
+    def _destroyed(self, ending: Stop | None, error: BaseException | None) -> None:
+        """The task is destroyed with its event loop: nothing can be awaited, so nothing is
+        closed.
+        """
+        if self._reading is not None:
+            self._reading.destroyed()
+        self._end(ending, error)
 
     async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
         """The block is left while another task is still at work in it: that one finishes first."""
@@ -645,7 +660,7 @@ class Run:
             try:
                 await work()
             except BaseException as error:
-                if not wait.leave(error):
+                if wait.leave(error) is not Whose.OURS:
                     raise
             else:
                 wait.leave(None)

@@ -66,7 +66,7 @@ def line_of(event: Event, *, chars: int | None = LINE_CHARS) -> str:
 
 def call_in_words(call: ToolCall) -> str:
     """`search(query="x", limit=3)`."""
-    given: Any = call.arguments
+    given: Any = to_plain(call.arguments)
     arguments = (
         [f"{key}={_json(value)}" for key, value in given.items()] if isinstance(given, Mapping) else [_json(given)]
     )

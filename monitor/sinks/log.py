@@ -38,6 +38,12 @@ _LOUD = (
 )
 
 
+_OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
+"""What a record of the standard library is itself made of. It refuses fields of these names, such
+as `name`.
+"""
+
+
 class LogSink:
     """One line an event: what goes or went wrong as a warning, how the run ended as info, the rest
     as debug.
@@ -66,7 +72,7 @@ def _fields(event: Event) -> dict[str, Any]:
         }
     fields = event_codec.to_dict(event)
     fields.pop("type")
-    return fields
+    return {f"{name}_" if name in _OF_RECORDS else name: value for name, value in fields.items()}
 
 
 def _logger() -> Any:

@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
+import logging
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_serializer
 
 import monitor.sinks
 from monitor.chunks import TextDelta, ToolCall, ToolResult
@@ -59,12 +65,13 @@ from monitor.events import (
     TurnEnded,
     TurnStarted,
     WindowWarning,
+    event_codec,
 )
 from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
-from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink
+from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink, line_of
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, Judgement, Stop
 
@@ -223,3 +230,162 @@ def test_no_sink_is_taken_off_by_a_whole_run(cls: type, tmp_path: Path, caplog: 
 def test_emit_is_synchronous_and_takes_the_event_alone(cls: type):
     assert not inspect.iscoroutinefunction(cls.emit)  # type: ignore[attr-defined]
     assert list(inspect.signature(cls.emit).parameters) == ["self", "event"]  # type: ignore[attr-defined]
+
+
+# --- values of the caller's that break while they are read
+
+
+class _Breaks:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    __str__ = __repr__
+
+
+class _BreaksLater(_Breaks):
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return super().__getattribute__(name)
+        raise RuntimeError("no attribute")
+
+
+class _BrokenMapping(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError("no item")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["a"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+class _BrokenList(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        raise RuntimeError("no items")
+
+
+class _BrokenModel(BaseModel):
+    value: Any = None
+
+    @model_serializer
+    def dump(self) -> Any:
+        raise RuntimeError("no dump")
+
+
+@dataclass(slots=True)
+class _Unset:
+    value: Any = field(init=False)
+
+
+class _Choice(Enum):
+    BROKEN = _Breaks()
+
+
+class _BrokenDate(date):
+    def isoformat(self) -> str:
+        raise RuntimeError("no date")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class _BrokenInt(int):
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class _BrokenText(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+_NESTED: list[Any] = []
+_NESTED.append(_NESTED)
+
+BROKEN: list[Any] = [
+    10**100_000,
+    -(10**5_000),
+    _Breaks(),
+    _BreaksLater(),
+    {_Breaks(): 1},
+    {10**100_000: 1},
+    _BrokenMapping(),
+    _BrokenList([1]),
+    _BrokenModel(),
+    _Unset(),
+    _Choice.BROKEN,
+    _BrokenDate(2026, 1, 1),
+    _BrokenInt(7),
+    _BrokenText("so far"),
+    {frozenset({_Breaks()})},
+    (item for item in [1]),
+    Decimal("NaN"),
+    float("nan"),
+    b"\xff",
+    _NESTED,
+    {"\ud800": "\ud800"},
+    object(),
+]
+
+
+def carrying(value: Any) -> list[Event]:
+    """The events that carry what a model, a tool or the caller made, each with `value` in it, also
+    deep inside.
+    """
+    inside = {"deep": [{"inside": value}]}
+    call: Any = ToolCall("c", "search", value)
+    return [
+        OutputEmitted(at_s=0.5, turn=1, name="when", value=value, overwritten=False),
+        OutputEmitted(at_s=0.5, turn=1, name="when", value=inside, overwritten=False),
+        ToolStarted(0.6, 1, call),
+        ToolStarted(0.6, 1, ToolCall("c", "search", inside, raw=value)),
+        ChunkReceived(0.6, 1, ToolCall("c", "search", inside)),
+        TurnEnded(0.7, Turn(number=1, tool_calls=(call,), error=ValueError(value))),
+        JudgeAnswered(
+            at_s=0.7,
+            turn=3,
+            judge="j",
+            fact="loop",
+            judgement=Judgement("it repeats", 0.95, found=True, judged_by=value),
+        ),
+        RunTerminated(
+            0.9, Outcome(ok=True, reason=STOP.reason, detail="d", source="s", output=value, emitted={"a": value})
+        ),
+    ]
+
+
+@pytest.mark.parametrize("cls", MAKERS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("number", range(len(BROKEN)), ids=lambda number: f"{number}-{type(BROKEN[number]).__name__}")
+def test_no_sink_is_taken_off_for_a_value_that_breaks_while_it_is_read(
+    cls: type, number: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG)
+    sink, memory = MAKERS[cls](tmp_path), MemorySink()
+    with closing(sink) if hasattr(sink, "close") else nullcontext():
+        fan = FanOut([sink, memory])
+        for event in carrying(BROKEN[number]):
+            fan.emit(event)
+    assert [type(event) for event in memory.events if isinstance(event, SinkFailed)] == []
+    if cls is JsonlSink:
+        lines = (tmp_path / "events.jsonl").read_text().splitlines()
+        assert len(lines) == len(carrying(None))
+        assert all(json.loads(line)["type"] for line in lines)
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)), ids=lambda number: f"{number}-{type(BROKEN[number]).__name__}")
+def test_every_event_has_a_line_for_people_whatever_it_carries(number: int):
+    for event in carrying(BROKEN[number]):
+        assert line_of(event)
+
+
+def test_what_cannot_be_read_is_named_in_its_place():
+    value = {"number": 10**5_000, "object": _Breaks(), "good": 1}
+    plain = json.loads(event_codec.dumps(OutputEmitted(at_s=0.5, turn=1, name="when", value=value, overwritten=False)))[
+        "value"
+    ]
+    assert plain["number"] == hex(10**5_000)
+    assert plain["object"] == "<_Breaks: repr failed with RuntimeError>"
+    assert plain["good"] == 1

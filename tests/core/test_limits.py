@@ -7,7 +7,8 @@ import math
 import pytest
 
 from monitor.budget import Budget
-from monitor.conditions import Condition, IdleTimeout, MaxTurns, Timeout, TokenLimit
+from monitor.conditions import Condition, FirstChunkTimeout, IdleTimeout, MaxTurns, Timeout, TokenLimit
+from monitor.conditions.deadlines import silence_limits
 from monitor.core.limits import ASK_AGAIN_S, Limits
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
@@ -88,6 +89,28 @@ def test_another_condition_takes_the_place_of_the_first_and_budgets_stay():
     assert limits.name == "timeout"
     limits.replace(None)
     assert (limits.name, limits.condition_name, limits.timed) == ("budget", None, False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        (None, None),
+        (Timeout(600) | MaxTurns(3), None),
+        (IdleTimeout(30), IdleTimeout(30)),
+        (Timeout(600) | IdleTimeout(30), IdleTimeout(30)),
+        (Timeout(600) | IdleTimeout(30) | FirstChunkTimeout(9), IdleTimeout(30) | FirstChunkTimeout(9)),
+        (MaxTurns(3) | (IdleTimeout(30) & MaxTurns(1)), IdleTimeout(30) & MaxTurns(1)),
+        ((Timeout(600) | IdleTimeout(30)) & MaxTurns(1), (Timeout(600) | IdleTimeout(30)) & MaxTurns(1)),
+        (~IdleTimeout(30), None),
+    ],
+)
+def test_in_a_last_turn_only_its_time_and_the_limits_on_silence_count(
+    condition: Condition | None, kept: Condition | None
+):
+    limits = Limits(condition)
+    limits.only(Timeout(60))
+    assert limits.condition_name == (Timeout(60) | kept if kept is not None else Timeout(60)).name
+    assert silence_limits(condition) == kept
 
 
 def test_tokens_are_counted_down_to_the_next_look():

@@ -177,6 +177,46 @@ async def test_a_last_turn_that_hangs_is_ended_and_there_is_no_second_one():
     assert all(stream.closed for stream in d.model.streams)
 
 
+@pytest.mark.feature("GC-09")
+@pytest.mark.parametrize("silence", [monitor.IdleTimeout(7), monitor.FirstChunkTimeout(7)])
+@pytest.mark.parametrize("cause", [ONE, monitor.Timeout(600), monitor.MaxModelCalls(1)])
+async def test_a_provider_that_is_silent_in_the_last_turn_ends_it_and_the_reason_stays(
+    silence: monitor.Condition, cause: monitor.Condition
+):
+    clock, hanging = FakeClock(), Stall()
+
+    async def work() -> str:
+        clock.advance(600)
+        return "done"
+
+    d = Drive(call("work"), [hanging], tools=[work], outputs={"a": int}, stop_when=cause | silence, clock=clock)
+    async with anyio.create_task_group() as group:
+        group.start_soon(d.go)
+        await hanging.reached()
+        before = clock.now()
+        clock.advance(6.9)
+        await anyio.wait_all_tasks_blocked()
+        assert not d.of(monitor.events.RunTerminated)
+        clock.advance(0.1)
+    assert clock.now() - before == pytest.approx(7)
+    assert d.outcome.reason in (Reason.MAX_TURNS, Reason.TIMEOUT, Reason.MODEL_CALL_LIMIT)
+    assert len(d.of(monitor.events.LastTurnStarted)) == 1
+    assert d.of(monitor.events.StopDecided)[-1].stop.reason is Reason.IDLE_TIMEOUT
+
+
+@pytest.mark.parametrize("silence", [monitor.IdleTimeout(7), monitor.FirstChunkTimeout(7)])
+async def test_silence_is_no_reason_for_another_turn(silence: monitor.Condition):
+    clock, hanging = FakeClock(), Stall()
+    d = Drive([hanging], emit("a", 1), outputs={"a": int}, stop_when=monitor.Timeout(600) | silence, clock=clock)
+    async with anyio.create_task_group() as group:
+        group.start_soon(d.go)
+        await hanging.reached()
+        clock.advance(7)
+    assert d.outcome.reason is Reason.IDLE_TIMEOUT
+    assert not d.of(monitor.events.LastTurnStarted)
+    assert len(d.requests) == 1
+
+
 async def test_an_abort_in_the_last_turn_is_an_abort():
     d = Drive(call("look", q="x"), [Do(lambda: d.run.abort("enough")), "a"], tools=[look], stop_when=ONE)
     await d.go()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 import monitor
@@ -118,6 +119,13 @@ async def test_r20_results_that_are_cut_but_not_by_enough_are_summarised_as_well
     assert len(first_result(d.run.originals).text) == 4 * 40_000
 
 
+class Settled(Stall):
+    """A step that takes as long as what goes on beside it."""
+
+    async def perform(self) -> None:
+        await anyio.wait_all_tasks_blocked()
+
+
 async def test_r21_a_network_that_fails_once_is_told_once_and_one_that_goes_on_failing_ends_it():
     d = driven(*FULL, ConnectionError("gone"), "done", retries=AT_ONCE)
     await d.go()
@@ -134,7 +142,7 @@ async def test_r21_so_it_is_with_a_summary():
     d = driven(*CEILING, "done", summaries=[ConnectionError("gone"), SUMMARY])
     await d.go()
     assert d.of(monitor.events.CompactionFinished)[0].summarised_by == "scripted:model"
-    at_the_mark = [*reads(20_000, 20_000, 20_000, 18_000, 8_000, 10), "done"]
+    at_the_mark = [*reads(20_000, 20_000, 20_000, 18_000, 8_000, 10), [Settled(), "done"]]
     d = driven(*at_the_mark, summaries=[ConnectionError("gone")] * 2)
     await d.go()
     (failed,) = d.of(monitor.events.CompactionFailed)

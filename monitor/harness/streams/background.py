@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,8 +22,16 @@ class Background:
     """
 
     def __init__(
-        self, work: Callable[[], Coroutine[Any, Any, None]], name: str, *, then: Callable[[], object] = lambda: None
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        *,
+        then: Callable[[], object] = lambda: None,
+        context: contextvars.Context | None = None,
     ) -> None:
+        """`context`: of the context variables that `work` sees; by default a copy of the
+        caller's.
+        """
         self._work = work
         self._then = then
         self._done = anyio.Event()
@@ -33,10 +42,19 @@ class Background:
 
             self._scope = trio.CancelScope()
             self._cancel: Callable[[], object] = self._scope.cancel
-            trio.lowlevel.spawn_system_task(self._in_scope, name=name, context=contextvars.copy_context())
+            spawn = partial(
+                trio.lowlevel.spawn_system_task,
+                self._in_scope,
+                name=name,
+                context=context or contextvars.copy_context(),
+            )
+            if context is None:
+                spawn()
+            else:  # it may be the caller's own, which is in use just now
+                trio.lowlevel.current_trio_token().run_sync_soon(spawn)
             self._forget: Callable[[], object] = lambda: None
         else:
-            self._task = loop.create_task(self._work(), name=name)
+            self._task = loop.create_task(self._work(), name=name, context=context)
             self._task.add_done_callback(lambda _: self._has_ended())  # also of one that is cancelled before it begins
             self._cancel = self._task.cancel
             self._forget = lambda: asyncio.tasks._unregister_task(self._task)  # noqa: SLF001 - documented, for schedulers of one's own
@@ -53,6 +71,10 @@ class Background:
         the loop open, as any task of trio does.
         """
         self._cancel()
+        self._forget()
+
+    def forget(self) -> None:
+        """Nobody waits for it any longer, and it goes on: on asyncio the loop closes without it."""
         self._forget()
 
     @property

@@ -9,8 +9,9 @@ when it strikes: an `async for` does not close what it reads.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -18,6 +19,8 @@ import anyio.lowlevel
 
 from monitor.adapters.base import StreamAdapter, responses_behind
 from monitor.errors import describe
+from monitor.harness.streams.background import Background
+from monitor.harness.streams.wait import AGAIN_S, Asked, LeftBehind, Whose, cancelled_types, current_task, within
 
 DRAIN_CHUNKS = 256
 """How many already buffered chunks are read and dropped while a stream is drained. Only a flooding
@@ -27,53 +30,161 @@ DRAIN_S = 0.025
 """How long dropping them may take, in seconds."""
 
 
-@dataclass(slots=True, frozen=True)
+INTERRUPTED = "closing was interrupted by a cancellation"
+
+
+@dataclass(slots=True)
 class Closing:
-    """How it went."""
+    """How it went, or how it goes."""
 
     chunks_dropped: int = 0
-    note: str | None = None
+    note: str | None = INTERRUPTED
     """What went wrong; `None`: the source is closed."""
 
 
-async def close_source(
-    source: Any,
-    *,
-    holder: Any = None,
-    left: Sequence[Any] = (),
-    adapter: StreamAdapter | None,
-    grace_s: float,
-) -> Closing:
-    """Close `source`, and `holder`, the object that it was taken from, if that is another one.
+async def close_source(closing: Closing, close: Callable[[Closing], Coroutine[Any, Any, None]], grace_s: float) -> None:
+    """`close`, which is `close_all`, shielded from scopes and bounded by `grace_s`; `closing` says
+    how it went.
+
+    A source that swallows its cancellation goes on by itself, and nobody waits for it. (A
+    `task.cancel()` of asyncio goes through every shield: then close once more.)
+    """
+    closing.note = INTERRUPTED
+    try:
+        with anyio.CancelScope(shield=True):
+            await within(grace_s, partial(close, closing), "agent-monitor closing")
+    except LeftBehind:
+        closing.note = not_ended(grace_s)
+    except RuntimeError as error:  # what was left behind has left a scope open in this task
+        closing.note = f"closing did not end: {describe(error)}"
+
+
+def not_ended(grace_s: float) -> str:
+    """What is noted of a close that took too long."""
+    return f"closing did not end within {grace_s:g} s"
+
+
+async def close_all(
+    closing: Closing, source: Any, *, holder: Any, left: Sequence[Any], adapter: StreamAdapter | None
+) -> None:
+    """Close `source`, and `holder`, the object that it was taken from, if that is another one;
+    `closing` says how that went.
 
     `left`: responses that were found when something interrupted the source, or came out of it.
-    Shielded from scopes and bounded by `grace_s`. (A `task.cancel()` of asyncio goes through every
-    shield: then close once more.) Whatever an SDK raises is noted, so that its trouble with closing
-    does not hide how the run ended.
+    Whatever an SDK raises is noted, so that its trouble with closing does not hide how the run
+    ended.
     """
-    dropped, note = 0, None
-    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + grace_s) as scope:
+    asked = Asked()
+    note: str | None = None
+    try:
+        if not hasattr(source, "__anext__"):
+            source = await _not_yet_opened(source)
+        nest = source if inspect.isasyncgen(source) else None
+        responses = [*left, *(responses_behind(nest, adapter) if nest is not None else ())]
+        for response in responses:
+            await _close(response)
+        if nest is not None and not responses and adapter is not None and adapter.drains:
+            note = await _drain(nest, closing)
+        holders = [one for one in (source, None if holder is source else holder) if one is not None]
+        closed = [await _close(one) for one in holders]
+        if not any(closed) and hasattr(source, "__anext__"):
+            note = f"{type(source).__name__} has neither aclose() nor close()"
+        if holders or responses:
+            await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
+    except BaseException as error:
+        if asked.whose(error) is Whose.OUTSIDE:
+            raise
+        note = f"closing raised {describe(error)}"
+    closing.note = note
+
+
+class Isolated:
+    """Reads a source, and closes it, in a task of its own, so that whoever waits for it can leave,
+    whatever the source does.
+
+    `read`: the next object; it opens the source. `close`: as for `close_source`. One object is read
+    at a time, when it is asked for. A read that its caller leaves is the last one.
+    """
+
+    def __init__(
+        self, read: Callable[[], Awaitable[Any]], close: Callable[[Closing], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._read = read
+        self._close = close
+        self.closing = Closing()
+        self._task: Background | None = None
+        self._asked = self._answered = anyio.Event()
+        self._answer: Any = None
+        self._raised: BaseException | None = None
+        self._reading = self._leaving = False
+
+    async def read(self) -> Any:
+        """The next object, or what the source raises."""
+        if self._leaving:
+            raise StopAsyncIteration
+        self._ask()
         try:
-            if not hasattr(source, "__anext__"):
-                source = await _not_yet_opened(source)
-            nest = source if inspect.isasyncgen(source) else None
-            responses = [*left, *(responses_behind(nest, adapter) if nest is not None else ())]
-            for response in responses:
-                await _close(response)
-            if nest is not None and not responses and adapter is not None and adapter.drains:
-                dropped, note = await _drain(nest)
-            holders = [one for one in (source, None if holder is source else holder) if one is not None]
-            closed = [await _close(one) for one in holders]
-            if not any(closed) and hasattr(source, "__anext__"):
-                note = f"{type(source).__name__} has neither aclose() nor close()"
-            if holders or responses:
-                # asyncio's transports close their socket in the next turn of the loop
-                await anyio.lowlevel.checkpoint()
-        except Exception as error:  # noqa: BLE001 - see above
-            note = f"closing raised {describe(error)}"
-    if scope.cancelled_caught:
-        note = f"closing did not end within {grace_s:g} s"
-    return Closing(dropped, note)
+            await self._answered.wait()
+        except cancelled_types():
+            self._leave()
+            raise
+        if self._raised is not None:
+            raise self._raised
+        return self._answer
+
+    async def close(self, grace_s: float) -> None:
+        """Close the source; return when it is closed, and after `grace_s` at the latest."""
+        task, until = self._leave(), anyio.current_time() + grace_s
+        with anyio.CancelScope(shield=True):
+            while not task.ended and anyio.current_time() < until:
+                with anyio.move_on_at(min(until, anyio.current_time() + AGAIN_S)):
+                    await task.wait()
+                self._leave()  # a source that swallows its cancellation is cancelled again
+        if not task.ended:
+            task.give_up()
+            self.closing.note = not_ended(grace_s)
+
+    def _ask(self) -> Background:
+        self._answered = anyio.Event()
+        self._asked.set()
+        if self._task is None:
+            self._task = Background(self._serve, "agent-monitor source")
+        return self._task
+
+    def _leave(self) -> Background:
+        """Nothing will be read any more."""
+        self._leaving = True
+        task = self._ask()
+        if self._reading:
+            task.cancel()
+        return task
+
+    async def _serve(self) -> None:
+        struck: BaseException | None = None
+        try:
+            while not self._leaving:
+                self._asked = anyio.Event()
+                if self._raised is None:
+                    await self._read_one()
+                await self._asked.wait()
+        except cancelled_types() as cancellation:
+            struck = cancellation
+        with anyio.CancelScope(shield=True):
+            await self._close(self.closing)
+        if struck is not None:
+            raise struck
+
+    async def _read_one(self) -> None:
+        task = current_task()
+        self._reading = True
+        try:
+            self._answer = await self._read()
+        except BaseException as error:
+            if current_task() is not task:  # it is being destroyed, perhaps with its event loop
+                raise
+            self._raised = error  # and is raised again by `read`, in the task that asked for it
+        self._reading = False
+        self._answered.set()
 
 
 async def _not_yet_opened(source: Any) -> Any:
@@ -93,25 +204,28 @@ async def _not_yet_opened(source: Any) -> Any:
     return None
 
 
-async def _drain(source: AsyncIterator[object]) -> tuple[int, str | None]:
+async def _drain(source: AsyncIterator[object], closing: Closing) -> str | None:
     """Unwind a nest of async generators from the inside, by going on reading in a cancelled scope.
+    Answers what went wrong.
 
     The pending socket read gets the cancellation, every frame unwinds in order and the transport
     closes. What was buffered comes first, and is dropped.
     """
-    dropped = 0
     give_up_at = anyio.current_time() + DRAIN_S
     with anyio.CancelScope() as scope:
         scope.cancel()
         try:
-            while dropped < DRAIN_CHUNKS and anyio.current_time() < give_up_at:
+            while closing.chunks_dropped < DRAIN_CHUNKS and anyio.current_time() < give_up_at:
                 await source.__anext__()
-                dropped += 1
+                closing.chunks_dropped += 1
         except StopAsyncIteration:
-            return dropped, None
+            return None
     if scope.cancelled_caught:
-        return dropped, None
-    return dropped, f"the transport had buffered more than the {dropped} chunks that were dropped; it may still be open"
+        return None
+    return (
+        f"the transport had buffered more than the {closing.chunks_dropped} chunks that were dropped; it may still be"
+        " open"
+    )
 
 
 async def _close(holder: object) -> bool:

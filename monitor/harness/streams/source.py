@@ -12,13 +12,15 @@ The rules of this file:
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from monitor.adapters.base import (
     AdapterFactory,
@@ -32,10 +34,10 @@ from monitor.adapters.base import (
 from monitor.adapters.plain import TextAdapter
 from monitor.chunks import Chunk
 from monitor.core.run import RunCore
-from monitor.errors import ConfigError, forget_keys, without_keys
+from monitor.errors import ConfigError, SourceFailed, forget_keys, without_keys
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.closing import Closing, close_source
-from monitor.harness.streams.wait import Wait, make_wait
+from monitor.harness.streams.closing import Closing, Isolated, close_all, close_source
+from monitor.harness.streams.wait import Asked, Wait, Whose, cancelled_types, current_task, make_wait
 from monitor.models import ModelError
 from monitor.outcome import Turn
 
@@ -68,6 +70,7 @@ class SourceStream(Generic[T]):
         "_close_grace_s",
         "_core",
         "_cut",
+        "_destroyed",
         "_done",
         "_ended",
         "_ending",
@@ -77,10 +80,12 @@ class SourceStream(Generic[T]):
         "_feed",
         "_finished",
         "_index",
+        "_isolated",
         "_iterator",
         "_left",
         "_listener",
         "_model_error",
+        "_next",
         "_now",
         "_opened",
         "_over",
@@ -88,6 +93,7 @@ class SourceStream(Generic[T]):
         "_read",
         "_reported",
         "_requests",
+        "_rest",
         "_source",
         "_turn",
         "_untold",
@@ -104,9 +110,10 @@ class SourceStream(Generic[T]):
         close_grace_s: float,
         index: int = 0,
         listener: Callable[[Chunk], None] | None = None,
+        isolate: bool = False,
     ) -> None:
         """`index`: the number of the stream in its run. `listener` is given every chunk, after the
-        core.
+        core. `isolate`: the source is opened, read and closed in a task of its own.
         """
         self._source: Any = source
         self._core = core
@@ -122,11 +129,18 @@ class SourceStream(Generic[T]):
         self._wait: Wait | None = None  # made with the first read, in the loop that reads
         self._opened: Any = None
         self._iterator: Any = None
-        self._read: Callable[[], Awaitable[T]] = self._open
-        self._feed: Callable[[Any, float], None] = self._feed_first
+        self._next: Callable[[], Awaitable[T]] | None = None  # the source's own `__anext__`
+        self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
+        self._read: Callable[[], Awaitable[T]] = self._isolated.read if self._isolated is not None else self._open
+        self._feed: Callable[[Any, float], bool] = self._feed_first  # True: pieces of a huge delta are left
+        self._rest: Iterator[Chunk] = iter(())  # of an object in which there was a huge delta
+        core.piecewise = True
         self._began = False
         self._finished = False
         self._cut = False  # a read was left by a cancellation, which ends a generator: its end is no good end
+        # the task that read it is gone, perhaps with its event loop: nothing can be awaited any
+        # more
+        self._destroyed = False
         self._left: list[Any] = []  # open responses, found when a read was interrupted or failed
         self._untold = False  # a read was left where nothing tells what it left open
         self._error: Exception | None = None
@@ -158,7 +172,8 @@ class SourceStream(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._wait is not None and (self._wait.pending is not None or self._ending):
+        self._destroyed = self._destroyed or current_task() is None
+        if not self._destroyed and self._wait is not None and (self._wait.pending is not None or self._ending):
             await self._see_the_other_task_out()
         await self._end()
 
@@ -183,9 +198,9 @@ class SourceStream(Generic[T]):
             item = await (self._read() if self._reported is None else self._read_more())
         except BaseException as error:
             item = _NOTHING
-            if not isinstance(error, StopAsyncIteration):
+            if self._isolated is None and not isinstance(error, StopAsyncIteration):
                 self._look_behind_after(error)
-            if not wait.leave(error) and not self._ended_by(error):
+            if not self._ended_by(error, wait.leave(error)):
                 raise
         else:
             if wait.unsettled:
@@ -197,21 +212,26 @@ class SourceStream(Generic[T]):
             await self._end()
             raise StopAsyncIteration
         try:
-            self._feed(item, now)
+            if self._feed(item, now):
+                await self._catch_up()
         except ConfigError:
             raise
         except ReportedFailure as error:
-            for chunk in error.chunks:
-                core.feed(chunk, now)
-            self._reported = self._reported or error
-            if error.last:
-                self._error = self._reported
-                await self._end()
+            await self._hear_of(error, now)
         except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
             core.fail(error, "adapter", now)
         if core.ends_stream:
             await self._end()
         return item
+
+    async def _hear_of(self, failure: ReportedFailure, now: float) -> None:
+        """An object told of a failure of the provider's."""
+        for chunk in failure.chunks:
+            self._core.feed(chunk, now)
+        self._reported = self._reported or failure
+        if failure.last:
+            self._error = self._reported
+            await self._end()
 
     async def _read_more(self) -> T:
         """After an object that told of a failure: what the source says at once. It may also say
@@ -222,17 +242,20 @@ class SourceStream(Generic[T]):
         self._cut = True
         raise StopAsyncIteration
 
-    def _ended_by(self, error: BaseException) -> bool:
-        """Whether `error` is the source's own end, good or bad; else it is the caller's business,
-        and goes on.
+    def _ended_by(self, error: BaseException, whose: Whose) -> bool:
+        """Whether the read ended by us, or by the source's own end, good or bad; else `error` is
+        the caller's business, and goes on.
         """
+        if whose is Whose.OURS:
+            return True
+        if whose is Whose.OUTSIDE or isinstance(error, ConfigError):
+            self._cut = True
+            self._destroyed = current_task() is None or isinstance(error, GeneratorExit)
+            return False
         if isinstance(error, StopAsyncIteration):
             self._finished = not self._cut
-        elif isinstance(error, Exception) and not isinstance(error, ConfigError):
-            self._error = error
         else:
-            self._cut = True
-            return False
+            self._error = error if isinstance(error, Exception) else SourceFailed.by(error)
         return True
 
     # ------------------------------------------------------------------ opening and decoding
@@ -252,6 +275,23 @@ class SourceStream(Generic[T]):
         """The first read opens the source, so that opening and SDK retries are under the deadlines
         as well.
         """
+        self._read = await self._open_source()
+        first: T = await self._read()
+        return first
+
+    async def _read_apart(self) -> T:
+        """The next object, in the task of a source that is isolated."""
+        try:
+            if self._next is None:
+                self._next = await self._open_source()
+            return await self._next()
+        except StopAsyncIteration:
+            raise
+        except BaseException as error:
+            self._look_behind_after(error)
+            raise
+
+    async def _open_source(self) -> Callable[[], Awaitable[T]]:
         source = self._source
         if callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__"):
             source = source()
@@ -269,11 +309,10 @@ class SourceStream(Generic[T]):
         self._iterator = source
         if self._factory is None:
             self._factory = find_adapter_of_source(source)
-        self._read = source.__anext__
-        first: T = await self._read()
-        return first
+        read: Callable[[], Awaitable[T]] = source.__anext__
+        return read
 
-    def _feed_first(self, item: T, now: float) -> None:
+    def _feed_first(self, item: T, now: float) -> bool:
         """The first object tells whose it is, if nothing told before."""
         self._core.first_chunk(now)
         factory = self._factory or find_adapter(item)
@@ -284,33 +323,55 @@ class SourceStream(Generic[T]):
             )
         self._adapter = adapter = factory(self._index)
         self._plain_text = getattr(adapter, "plain_text", _unknown)
-        feed: Callable[[Any, float], None] = self._feed_decoded
+        feed: Callable[[Any, float], bool] = self._feed_decoded
         if self._listener is not None:
             feed = self._feed_heard
         elif factory is TextAdapter:
             feed = self._core.feed_text  # what it would decode to, without the object
         self._feed = feed
-        feed(item, now)
+        return feed(item, now)
 
-    def _feed_decoded(self, item: T, now: float) -> None:
+    def _feed_decoded(self, item: T, now: float) -> bool:
         adapter, core = self._adapter, self._core
         assert adapter is not None  # noqa: S101 - set with this method
         text = self._plain_text(item)
         if text is not None:
-            core.feed_text(text, now)
-            return
-        for chunk in adapter.decode(item):
-            core.feed(chunk, now)
-        self._count_requests()
+            return core.feed_text(text, now)
+        self._rest = iter(adapter.decode(item))
+        return self._feed_rest(now)
 
-    def _feed_heard(self, item: T, now: float) -> None:
+    def _feed_rest(self, now: float) -> bool:
+        """The chunks of one object, as far as the first huge delta, if there is one."""
+        core, listener = self._core, self._listener
+        for chunk in self._rest:
+            core.feed(chunk, now)
+            if listener is not None:
+                listener(chunk)
+            if core.left:
+                return True
+        self._count_requests()
+        return False
+
+    async def _catch_up(self) -> None:
+        """Look at a huge delta piece by piece. The clock is looked at, and others have their turn,
+        between two pieces.
+        """
+        core = self._core
+        while not core.ends_stream:
+            await anyio.lowlevel.checkpoint()
+            now = self._now()
+            if now >= core.deadline and core.must_stop(now):
+                return
+            if core.left:
+                core.catch_up(now)
+            elif not self._feed_rest(now):
+                return
+
+    def _feed_heard(self, item: T, now: float) -> bool:
         """As `_feed_decoded`, for somebody who wants to see every chunk."""
         assert self._adapter is not None  # noqa: S101 - set with this method
-        assert self._listener is not None  # noqa: S101 - the same
-        for chunk in self._adapter.decode(item):
-            self._core.feed(chunk, now)
-            self._listener(chunk)
-        self._count_requests()
+        self._rest = iter(self._adapter.decode(item))
+        return self._feed_rest(now)
 
     def _count_requests(self) -> None:
         requests: int = getattr(self._adapter, "requests", 1)
@@ -324,6 +385,14 @@ class SourceStream(Generic[T]):
         """Interrupt a pending read, so that it sees what has changed. From any thread."""
         if self._wait is not None:
             self._wait.wake()
+
+    def destroyed(self) -> None:
+        """Whoever reads it is destroyed with its event loop, so that nothing can be awaited: it is
+        over, and the source stays open.
+        """
+        self._destroyed = True
+        with contextlib.suppress(StopIteration):
+            self._end().send(None)  # which awaits nothing then
 
     async def _see_the_other_task_out(self) -> None:
         """The block is left while another task still reads, or closes: that one finishes first."""
@@ -433,36 +502,45 @@ class SourceStream(Generic[T]):
         """Close the source. A cancellation that strikes meanwhile goes on, but not before the
         source is closed.
         """
-        source = self._innermost
-        closing = Closing(note="closing was interrupted by a cancellation")
-        struck: BaseException | None = None
-        for _ in range(CLOSE_ATTEMPTS):
-            try:
-                closing = await close_source(
-                    source,
-                    holder=self._opened,
-                    left=self._left,
-                    adapter=self._known_adapter(),
-                    grace_s=self._close_grace_s,
-                )
-                break
-            except anyio.get_cancelled_exc_class() as cancellation:
-                struck = cancellation
-        if self._untold and closing.note is None:
-            closing = Closing(
-                closing.chunks_dropped,
-                "an exception left the generator around the SDK's stream, which may still be open",
+        closing = self._isolated.closing if self._isolated is not None else Closing()
+        try:
+            struck = await self._close_through_cancellations(closing)
+        finally:
+            if self._untold and closing.note is None:
+                closing.note = "an exception left the generator around the SDK's stream, which may still be open"
+            self._left = []
+            self._core.source_closed(
+                self._now(),
+                since=since,
+                closed=closing.note is None,
+                chunks_dropped=closing.chunks_dropped,
+                note=closing.note,
             )
-        self._left = []
-        self._core.source_closed(
-            self._now(),
-            since=since,
-            closed=closing.note is None,
-            chunks_dropped=closing.chunks_dropped,
-            note=closing.note,
-        )
         if struck is not None:
             raise struck
+
+    async def _close_through_cancellations(self, closing: Closing) -> BaseException | None:
+        """Close the source, and say in `closing` how that went; the cancellation from outside that
+        struck meanwhile.
+        """
+        if self._destroyed:
+            closing.note = "the task that read it was destroyed, so nobody could close it"
+            return None
+        asked, struck = Asked(), None
+        for _ in range(CLOSE_ATTEMPTS):
+            try:
+                if self._isolated is not None:
+                    await self._isolated.close(self._close_grace_s)
+                else:
+                    await close_source(closing, self._close_here, self._close_grace_s)
+                break
+            except cancelled_types() as cancellation:
+                struck = cancellation
+        # What the source swallowed while it was closed is meant for the caller all the same.
+        return struck or asked.swallowed
+
+    async def _close_here(self, closing: Closing) -> None:
+        await close_all(closing, self._innermost, holder=self._opened, left=self._left, adapter=self._known_adapter())
 
 
 def _unknown(item: object) -> None:

@@ -18,12 +18,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
 from anyio.lowlevel import current_token
 
+from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
 
 if TYPE_CHECKING:
@@ -35,6 +40,268 @@ AGAIN_S = 0.25
 
 _current_task = asyncio.current_task
 """Given the loop, it need not be looked up, which is half of its cost."""
+
+
+class Whose(Enum):
+    """Whose doing an exception is that came out of something foreign which was awaited."""
+
+    OURS = "we have interrupted it"
+    OUTSIDE = "it is meant for the caller: a cancellation of the task, the end of the program"
+    SOURCE = "it is a failure of what was awaited"
+
+
+def cancelled_types() -> tuple[type[BaseException], ...]:
+    """What a cancellation is raised as, by any event loop of this program; also where none runs."""
+    trio = sys.modules.get("trio")
+    return (asyncio.CancelledError,) if trio is None else (asyncio.CancelledError, trio.Cancelled)
+
+
+def current_task() -> object:
+    """The task that runs; `None`: none does, so nothing can be awaited, as in a coroutine that is
+    destroyed with its event loop.
+    """
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        trio = sys.modules.get("trio")
+        return trio.lowlevel.current_task() if trio is not None and trio.lowlevel.in_trio_task() else None
+
+
+class Asked:
+    """What had been asked of the current task before it awaited something foreign, so that it can
+    be told afterwards who cancelled it.
+    """
+
+    __slots__ = ("_delivered", "_task")
+
+    def __init__(self) -> None:
+        self._task = current_task()
+        self._delivered = _delivered(self._task) if isinstance(self._task, asyncio.Task) else 0
+
+    @property
+    def cancelled(self) -> bool:
+        """The task's cancellation has been asked for since then, or strikes at the next
+        opportunity.
+        """
+        if isinstance(self._task, asyncio.Task):
+            return self._task.cancelling() > self._delivered
+        return current_task() is not None and anyio.current_effective_deadline() == -math.inf
+
+    @property
+    def swallowed(self) -> BaseException | None:
+        """The cancellation that was asked of the task and did not come out of what was awaited. (On
+        trio it strikes again by itself.)
+        """
+        return asyncio.CancelledError() if isinstance(self._task, asyncio.Task) and self.cancelled else None
+
+    def whose(self, error: BaseException) -> Whose:
+        """Whose doing `error` is, as far as it was not ours."""
+        return whose(error, cancelled=self.cancelled, destroyed=current_task() is not self._task)
+
+
+def _delivered(task: asyncio.Task[Any]) -> int:
+    """Cancellations that have struck the task already. One that has been asked for and has not
+    struck is still to come.
+    """
+    asked = task.cancelling()
+    return asked - 1 if asked and getattr(task, "_must_cancel", False) else asked
+
+
+def whose(error: BaseException, *, cancelled: bool, destroyed: bool) -> Whose:
+    """Whose doing `error` is. `cancelled`: somebody has asked for the task's cancellation.
+    `destroyed`: the task does not run any more.
+    """
+    return Whose.OUTSIDE if any(_is_outside(leaf, cancelled, destroyed) for leaf in _leaves(error)) else Whose.SOURCE
+
+
+def _is_outside(error: BaseException, cancelled: bool, destroyed: bool) -> bool:  # noqa: FBT001 - a helper of the one above
+    if isinstance(error, Exception):
+        return False
+    if isinstance(error, GeneratorExit):
+        return destroyed
+    return cancelled or destroyed or not isinstance(error, cancelled_types())
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+STRIKES = 3
+"""So often, in turns of the event loop that follow each other, is something cancelled before nobody
+waits for it any longer.
+"""
+
+
+class LeftBehind(Exception):
+    """It did not end in time, nor when it was cancelled for that: it goes on, and nobody waits for
+    it.
+    """
+
+
+async def within(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    """Await `work` for at most `limit_s` seconds, whatever it makes of its cancellation. Raises
+    `LeftBehind` after that.
+
+    On asyncio it runs in the caller's own task. That is where a generator's scopes and context
+    variables are at home, and it costs no turn of the event loop. On trio it runs in a task of its
+    own, with the caller's context variables.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        await _beside(limit_s, work, name)
+    else:
+        await _Leavable(work(), limit_s, loop, name)
+
+
+async def _beside(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    import trio  # noqa: PLC0415 - only a program that runs on trio needs it
+
+    raised: list[BaseException] = []
+    over = False
+
+    async def keep() -> None:
+        nonlocal over
+        try:
+            await work()
+            over = True
+        except trio.Cancelled:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the task that waits
+            raised.append(error)
+
+    task = Background(keep, name, context=trio.lowlevel.current_task().context)
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + limit_s):
+        await task.wait()
+    if not task.ended:
+        task.cancel()
+        with trio.CancelScope(shield=True):
+            for _ in range(STRIKES):
+                await trio.lowlevel.checkpoint()
+    if raised:
+        raise raised[0]
+    if not over:
+        task.forget()
+        raise LeftBehind
+
+
+class _Leavable:
+    """Awaits a coroutine step by step, as a task does, and can leave it at a step where it waits
+    for something.
+
+    What it waits for is waited for by a future of ours in its place, so that a cancellation always
+    wakes the task, even where the other one (a task that does not let itself be cancelled) goes on.
+    """
+
+    __slots__ = ("_limit_s", "_loop", "_name", "_step", "_strikes", "_task", "_timer", "_waits_for", "_work")
+
+    def __init__(
+        self, work: Coroutine[Any, Any, None], limit_s: float, loop: asyncio.AbstractEventLoop, name: str
+    ) -> None:
+        self._work = work
+        self._step: Callable[[], Any] = partial(work.send, None)
+        self._waits_for: Any = None
+        self._limit_s = limit_s
+        self._loop = loop
+        self._name = name
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.Handle | None = None
+        self._strikes = 0
+
+    def __await__(self) -> Generator[Any, None, None]:
+        self._task = task = asyncio.current_task(self._loop)
+        assert task is not None  # noqa: S101 - a coroutine of asyncio always runs in a task
+        try:
+            while self._goes_on():
+                yield from self._wait()
+        except asyncio.CancelledError:
+            if self._strikes:
+                raise LeftBehind from None
+            raise
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for _ in range(self._strikes):
+                task.uncancel()
+
+    def _goes_on(self) -> bool:
+        """One step. True: it waits for something."""
+        step, self._step = self._step, partial(self._work.send, None)
+        try:
+            self._waits_for = step()
+        except StopIteration:
+            return False
+        if self._waits_for is not None:
+            self._waits_for._asyncio_future_blocking = False  # what a task tells a future that it has taken over  # noqa: SLF001
+        if self._timer is None and self._task is not None and self._limit_s < math.inf:
+            self._timer = self._loop.call_later(self._limit_s, self._strike)
+        return True
+
+    def _strike(self) -> None:
+        self._strikes += 1
+        if self._task is not None:
+            self._task.cancel()
+        self._timer = self._loop.call_soon(self._strike)
+
+    def _wait(self) -> Generator[Any, None, None]:
+        """Wait for what the coroutine waits for. What a cancellation does to that is what it does
+        in a task.
+        """
+        waits_for = self._waits_for
+        if waits_for is None:  # only for the next turn of the loop
+            try:
+                yield
+            except asyncio.CancelledError as error:
+                self._struck(error)
+            return
+        while not waits_for.done():
+            proxy: asyncio.Future[None] = self._loop.create_future()
+            waits_for.add_done_callback(partial(_release, proxy))
+            try:
+                yield from proxy
+            except asyncio.CancelledError as error:
+                if not waits_for.cancel(*error.args):
+                    self._struck(error)
+                    return
+                self._left_behind()
+
+    def _struck(self, error: BaseException) -> None:
+        self._step = partial(self._work.throw, error)
+        self._left_behind()
+
+    def _left_behind(self) -> None:
+        """It has been cancelled often enough: what is left of it goes on in a task of its own."""
+        if self._strikes >= STRIKES:
+            self._task = None
+            Background(self._rest, self._name).forget()
+            raise LeftBehind
+
+    async def _rest(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError, Exception):  # nobody wants to know any more
+            await _Rest(self)
+
+    def rest(self) -> Generator[Any, None, None]:
+        """Go on where it was left."""
+        yield from self._wait()
+        while self._goes_on():
+            yield from self._wait()
+
+
+class _Rest:
+    def __init__(self, left: _Leavable) -> None:
+        self._left = left
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._left.rest()
+
+
+def _release(proxy: asyncio.Future[None], _: object) -> None:
+    if not proxy.done():
+        proxy.set_result(None)
 
 
 class Deadlined(Protocol):
@@ -61,10 +328,8 @@ class Wait(Protocol):
         """A read begins. No other may be pending."""
         ...
 
-    def leave(self, error: BaseException | None) -> bool:
-        """The read is over, perhaps by `error`. True: that was our interruption and nothing
-        else.
-        """
+    def leave(self, error: BaseException | None) -> Whose:
+        """The read is over, perhaps by `error`, whose doing that was."""
         ...
 
     def interrupt(self) -> None:
@@ -152,7 +417,7 @@ class _Alarmed(ABC):
 class AsyncioWait(_Alarmed):
     """Interrupts the reading task by `cancel()`, and settles that by `uncancel()`."""
 
-    __slots__ = ("_again", "_base", "_cancels", "_loop", "unsettled")
+    __slots__ = ("_again", "_base", "_cancels", "_insists", "_loop", "unsettled")
 
     def __init__(
         self, run: Deadlined, clock: Clock, before: Callable[[], object], loop: asyncio.AbstractEventLoop
@@ -161,30 +426,44 @@ class AsyncioWait(_Alarmed):
         self._loop = loop
         self._base = 0
         self._cancels = 0
+        self._insists = False
         self._again: asyncio.TimerHandle | None = None
         self.unsettled = False
 
     def enter(self) -> None:
         self.pending = task = _current_task(self._loop)
         self._base = task.cancelling()  # type: ignore[union-attr]  # a coroutine of asyncio always runs in a task
+        if self._base:
+            self._base = _delivered(task)  # type: ignore[arg-type]
 
-    def leave(self, error: BaseException | None) -> bool:
+    def leave(self, error: BaseException | None) -> Whose:
         task, self.pending = self.pending, None
-        if not self.unsettled:
-            return False
-        self.unsettled = False
+        ours = self._cancels > 0
+        self.unsettled = self._insists = False
         if self._again is not None:
             self._again.cancel()
+            self._again = None
         while self._cancels:
             self._cancels -= 1
             task.uncancel()
+        if error is None or isinstance(error, Exception):
+            return Whose.SOURCE
         # One cancellation more than before the read is somebody else's, and goes on.
-        return task.cancelling() <= self._base and isinstance(error, asyncio.CancelledError)
+        cancelled = task.cancelling() > self._base
+        if ours and not cancelled and isinstance(error, asyncio.CancelledError):
+            return Whose.OURS
+        return whose(error, cancelled=cancelled, destroyed=current_task() is not task)
 
     def interrupt(self) -> None:
         task = self.pending
-        if task is None or task.cancelling() > self._base + self._cancels:
-            return  # somebody else's cancellation is on its way: that will do
+        if task is None:
+            return
+        if task.cancelling() > self._base + self._cancels and not self._insists:
+            # Somebody else's cancellation is on its way, and that will do; unless the source
+            # swallows it.
+            self.unsettled = self._insists = True
+            self._again = self._loop.call_later(AGAIN_S, self.interrupt)
+            return
         if task is _current_task(self._loop):
             # It is running, not waiting: a cancellation now would strike whatever it awaits next,
             # perhaps the caller's code.
@@ -222,9 +501,19 @@ class TrioWait(_Alarmed):
         self.pending = scope = self._scope_type()
         scope.__enter__()
 
-    def leave(self, error: BaseException | None) -> bool:
+    def leave(self, error: BaseException | None) -> Whose:
         scope, self.pending = self.pending, None
-        return bool(scope.__exit__(type(error) if error else None, error, error.__traceback__ if error else None))
+        destroyed = current_task() is None
+        if not destroyed:
+            try:
+                if scope.__exit__(type(error) if error else None, error, error.__traceback__ if error else None):
+                    return Whose.OURS
+            except BaseException as rest:  # noqa: BLE001 - of a group, part of which was our interruption
+                error = rest
+        if error is None:
+            return Whose.SOURCE
+        cancelled = not destroyed and anyio.current_effective_deadline() == -math.inf
+        return whose(error, cancelled=cancelled, destroyed=destroyed)
 
     def interrupt(self) -> None:
         if self.pending is not None:
