@@ -12,10 +12,11 @@ that is given back to it back as it is.
 from __future__ import annotations
 
 import json
+import operator
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -48,6 +49,7 @@ CHARS_PER_WORD: Final = 6
 FIRST_CHARS: Final = 200
 """Of a sentence."""
 LINE_CHARS: Final = 120
+SAID_TO_BE_LEFT_OUT: Final = "results of the newest calls were left out"
 
 
 # --- the provider
@@ -123,6 +125,9 @@ class Seen:
     """Read and written, all calls together."""
     summary_tokens: int = 0
     checked: int = 0
+    """Requests that were looked at as all four providers would."""
+    unread_missing: int = 0
+    """Results of the newest calls that the next request neither shows nor says to be left out."""
     problems: list[str] = field(default_factory=list)
     struck: dict[str, int] = field(default_factory=dict)
     """Faults, by kind."""
@@ -130,9 +135,73 @@ class Seen:
     """Processor time that the bench took for itself."""
 
 
+class Checker:
+    """Looks at each request as all four providers would.
+
+    A request that begins with the same messages as the one before it is checked from the newest
+    turn on that both have: what stands before that was checked, and a rule looks at neighbours
+    only, but for the one that ids are unique, which is looked at here. After every change of older
+    messages, and every `every`th time, all of it is checked.
+    """
+
+    def __init__(self, every: int = 10) -> None:
+        self._every = every
+        self._before: tuple[Message, ...] = ()
+        self._ids: set[str] = set()
+        self._bad = False
+        self.checked = 0
+        self.whole = 0
+
+    def problems(self, messages: tuple[Message, ...]) -> list[tuple[str, str]]:
+        """What a provider would refuse it for, by the provider's form."""
+        before, self._before = self._before, messages
+        self.checked += 1
+        goes_on = bool(before) and len(before) <= len(messages) and all(map(operator.is_, before, messages))
+        start = self._start(before) if goes_on and not self._bad and self.checked % self._every else None
+        if start is not None:
+            new = _call_ids(messages[len(before) :])
+            start = None if len(set(new)) < len(new) or self._ids & set(new) else start
+            self._ids.update(new)
+        if start is None:
+            self.whole += 1
+            self._ids = set(_call_ids(messages))
+        looked_at = messages if start is None else (_SOMEBODY, *messages[start:])
+        found = [
+            (form, str(problem)) for form, build in BUILDERS.items() for problem in validate(form, build(looked_at))
+        ]
+        self._bad = bool(found)
+        return found
+
+    @staticmethod
+    def _start(before: tuple[Message, ...]) -> int | None:
+        """The newest turn of the model among them."""
+        return next((at for at in range(len(before) - 1, 0, -1) if isinstance(before[at], AssistantMessage)), None)
+
+
+_SOMEBODY: Final = UserMessage((Text("(what was said before)"),))
+
+
+def _call_ids(messages: Sequence[Message]) -> list[str]:
+    return [
+        part.id
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for part in message.content
+        if isinstance(part, ToolCall)
+    ]
+
+
+def missing_from(messages: Sequence[Message], calls: Sequence[str]) -> int:
+    """How many of the newest calls' results a request neither shows nor says to be left out."""
+    newest = next((message for message in reversed(messages) if isinstance(message, AssistantMessage)), None)
+    shown = {result.id for result in newest.results if result.text} if newest is not None else set()
+    gone = len(set(calls) - shown)
+    return 0 if gone and messages and SAID_TO_BE_LEFT_OUT in _said(messages[0]) else gone
+
+
 class Model:
-    """Agent and summariser in one, as most runs have it. `answer` makes the agent's turn; every
-    `every`th request is validated.
+    """Agent and summariser in one, as most runs have it. `answer` makes the agent's turn. All
+    requests are validated: every `every`th as a whole, of the others what is new.
     """
 
     name = "stand-in:model"
@@ -144,14 +213,15 @@ class Model:
         clock: FakeClock,
         *,
         window_tokens: int = WINDOW_TOKENS,
-        every: int = 1,
+        every: int = 10,
         failing: float = 0.0,
         chance: random.Random | None = None,
     ) -> None:
         self._answer = answer
         self._clock = clock
         self._window = window_tokens
-        self._every = every
+        self._checker = Checker(every)
+        self._called: list[str] = []
         self._failing = failing
         self._chance = chance or random.Random(0)
         self._meter, self._summary_meter = Meter(), Meter()
@@ -176,13 +246,15 @@ class Model:
             seen.refused += 1
             return [self._refusal(tokens)]
         seen.most_tokens = max(seen.most_tokens, tokens)
-        if seen.requests % self._every == 0:
-            seen.checked += 1
-            seen.problems += [
-                f"request {seen.requests}, {form}: {problem}" for form, problem in _problems(request.messages)
-            ]
+        seen.checked += 1
+        seen.problems += [
+            f"request {seen.requests}, {form}: {problem}" for form, problem in self._checker.problems(request.messages)
+        ]
+        seen.unread_missing += missing_from(request.messages, self._called)
         self._clock.advance(1.0)
-        return self._answered(tokens, self._answer(request))
+        answer = self._answer(request)
+        self._called = [part.id for part in answer if isinstance(part, ToolCall)]
+        return self._answered(tokens, answer)
 
     def _answered(self, tokens: int, answer: Sequence[Any]) -> list[Any]:
         wrote = sum(pieces(part.text if isinstance(part, TextDelta) else json.dumps(part.arguments)) for part in answer)
@@ -236,12 +308,6 @@ class Hang(Stall):
         while True:
             await anyio.lowlevel.checkpoint()
             self._clock.advance(2.0)
-
-
-def _problems(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    for form, build in BUILDERS.items():
-        for problem in validate(form, build(messages)):
-            yield form, str(problem)
 
 
 # --- the summariser

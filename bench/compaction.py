@@ -5,8 +5,9 @@ and what that costs.
 
 Runs in a window of 32,000 tokens by a simulated clock, with every preset: one long run, many runs
 that hand their history on, the same with summary calls that fail, facts that are looked for after
-so many compactions; then runs that are struck while they are being compacted, and the processor
-time of a compaction. Agent and summariser are stand-ins without a model behind them
+so many compactions; then results of one turn that together fill a window, runs that are struck
+while they are being compacted, and the processor time of a compaction. Every request is checked as
+all four providers would. Agent and summariser are stand-ins without a model behind them
 (`bench._compaction_script` says what they do): what is kept word for word is the library's doing,
 but how good a summary is cannot be seen here. Exits with 1 if a goal was missed.
 """
@@ -29,6 +30,7 @@ from bench._compaction_cost import FULL_WINDOW, SIZES, Cost, Turn, costs, full_w
 from bench._compaction_faults import FaultRun, Soak, soak
 from bench._compaction_runs import AGES, KINDS, PINNED, PRESETS, Row, Script, measure
 from bench._compaction_script import WINDOW_TOKENS
+from bench._compaction_unread import SHAPES, WAYS, Unread, unread
 from bench._quiet import quiet
 
 TURNS: Final = 5_000
@@ -39,11 +41,10 @@ JOINED: Final = 100
 FACT_TURNS, FACT_RUNS, FACTS = 1_000, 20, 20
 FAILING: Final = 0.2
 """Of the summary calls."""
-QUICK_EVERY: Final = 10
 GOAL_BLOCKED_MS: Final = 50.0
 GOAL_TURN: Final = 1.15
 """Our own: what having compaction on adds to a turn in which none is due."""
-GOAL_GROWTH: Final = 1.5
+GOAL_GROWTH: Final = 1.2
 """A turn at the end of a long run by one at its beginning; the history is no longer by then, only
 what is pinned is.
 """
@@ -60,6 +61,7 @@ class Results:
     joined: list[Row]
     failing: list[Row]
     facts: list[Row]
+    unread: list[Unread]
     soak: Soak
     full: list[Cost]
     costs: list[Cost]
@@ -72,7 +74,19 @@ class Results:
         return [
             _goal("requests larger than the window", sum(row.seen.refused for row in rows), 0),
             _goal("requests for a summary larger than the window", sum(row.seen.summaries_refused for row in rows), 0),
-            _goal("requests that one of four providers would refuse", sum(bool(row.seen.problems) for row in rows), 0),
+            _goal("requests that one of four providers would refuse", sum(len(row.seen.problems) for row in rows), 0),
+            _goal(
+                "requests that were not checked",
+                sum(row.seen.requests - row.seen.refused - row.seen.checked for row in rows),
+                0,
+            ),
+            _goal("unread results missing from the next request", sum(row.missing for row in self.unread), 0),
+            _goal("the same, in all other runs", sum(row.seen.unread_missing for row in rows), 0),
+            _goal(
+                "runs with results that fill the window that did not end well",
+                sum(not row.well for row in self.unread),
+                0,
+            ),
             _goal("runs that did not reach their goal", sum(row.runs - row.ended_well for row in rows), 0),
             _goal("outputs of the run that are gone at its end", sum(row.outputs["gone"] for row in ended), 0),
             _goal(
@@ -104,6 +118,7 @@ class Results:
             "window_tokens": WINDOW_TOKENS,
             "turns": self.turns,
             **{name: [row.to_dict() for row in rows] for name, rows in named.items()},
+            "unread": [asdict(row) for row in self.unread],
             "struck": self.soak.to_dict(),
             "full_window": [_rounded(cost) for cost in self.full],
             "costs": [_rounded(cost) for cost in self.costs],
@@ -135,7 +150,8 @@ class Sizes:
     fact_turns: int = FACT_TURNS
     fact_runs: int = FACT_RUNS
     facts: int = FACTS
-    every: int = 1
+    every: int = 10
+    shapes: Sequence[tuple[int, int, int]] = SHAPES
     full: int = FULL_WINDOW
     sizes: Sequence[int] = SIZES
     rounds: int = 9
@@ -150,7 +166,6 @@ QUICK: Final = Sizes(
     fact_turns=200,
     fact_runs=10,
     facts=8,
-    every=QUICK_EVERY,
     sizes=(100, 300),
     rounds=1,
     turn_turns=50,
@@ -166,9 +181,7 @@ def run_all(sizes: Sizes, seed: int = SEED) -> Results:
         *(_Job(preset, Script(turns, joined, seed=seed), every) for preset in sizes.presets),
         *(_Job(preset, Script(turns, joined, seed=seed, oversized=True), every, FAILING) for preset in sizes.presets),
         *(
-            _Job(
-                preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), QUICK_EVERY
-            )
+            _Job(preset, Script(sizes.fact_turns, sizes.fact_runs, seed=seed, facts=sizes.facts, plan=True), every)
             for preset in (*sizes.presets, *PINNED)
         ),
     ]
@@ -181,6 +194,7 @@ def run_all(sizes: Sizes, seed: int = SEED) -> Results:
             joined_,
             failing,
             list(rows),
+            [unread(preset, shape, way) for preset in sizes.presets for shape in sizes.shapes for way in WAYS],
             soak(seed, range(sizes.runs)),
             full_windows(sizes.full, sizes.rounds),
             costs(sizes.sizes, sizes.rounds),
@@ -225,6 +239,10 @@ def show(results: Results) -> None:
     _console.print(
         "'pinned only' has a summary without a word in it: what it keeps is pinned, or among the newest messages."
     )
+    _console.print(_unread_table(results.unread))
+    for found in results.unread:
+        if found.missing or not found.well:
+            _console.print(f"WRONG  {found}", markup=False)
     _console.print(_soak_table(results.soak))
     for run in results.soak.wrong[:20]:
         _console.print(
@@ -311,6 +329,23 @@ def _kept_table(rows: Sequence[Row]) -> Table:
     return table
 
 
+def _unread_table(rows: Sequence[Unread]) -> Table:
+    shapes = list(dict.fromkeys((row.calls, row.tokens, row.window) for row in rows))
+    heads = (f"{calls} x {tokens:,} in {window:,}" for calls, tokens, window in shapes)
+    title = (
+        f"Results of one turn that fill the window: missing from the next request ({', '.join(WAYS)}); share of their"
+        " text that is shown"
+    )
+    table = Table("preset", *heads, title=title)
+    for preset in dict.fromkeys(row.preset for row in rows):
+        cells = []
+        for shape in shapes:
+            of_shape = [row for row in rows if row.preset == preset and (row.calls, row.tokens, row.window) == shape]
+            cells.append(f"{sum(row.missing for row in of_shape)}; {' '.join(f'{row.shown:.0%}' for row in of_shape)}")
+        table.add_row(preset, *cells)
+    return table
+
+
 def _soak_table(found: Soak) -> Table:
     title = f"{len(found.runs)} runs that were struck, seed {found.seed}: {found.between} between before and after"
     table = Table(
@@ -356,7 +391,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--turns", type=int, default=TURNS, help=f"of each long run; {TURNS} if not given")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"that are struck; {RUNS} if not given")
-    parser.add_argument("--every", type=int, default=1, help="so manieth request is validated; every one if not given")
+    parser.add_argument(
+        "--every", type=int, default=10, help="so manieth request is checked whole, the others where they are new"
+    )
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", type=int, help="this struck run alone, with its events; writes nothing")
     parser.add_argument(

@@ -305,12 +305,15 @@ class LimitWarning:
 
 @dataclass(slots=True, frozen=True)
 class WindowWarning:
-    """The model's window is small for an agent. Told once, before the first model call; a smaller
-    one is refused.
+    """The model's window is small for an agent, or is not known though a compaction was asked for.
+    Told once, before the first model call.
+
+    A window that is smaller still is refused.
     """
 
     at_s: float
-    tokens: int
+    tokens: int | None
+    """`None`: it is not known."""
     detail: str
     """Where the number is from and what to do, for people."""
 

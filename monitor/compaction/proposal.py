@@ -2,10 +2,12 @@
 changed here.
 
 1. What can go without a summary goes; if that is enough, that is all. 2. The history is cut, and
-   the hooks are asked. 3. What stands before
-the cut is summarised: where that fails, in fewer words, or only the older half of it; and where the
-run cannot go on as it is, without a model, or not at all. 4. What is known without a model stands
-beside the summary word for word. 5. The whole next request is measured. Only one that is small
+   the hooks are asked. Results that the
+model has not read stay behind the cut: they share the room before anything older is kept. 3. What
+stands before the cut is summarised: where that fails, in fewer words, or only the older half of it;
+and where the run cannot go on as it is, without a model, or not at all.
+4. What is known without a model stands beside the summary word for word. 5. The whole next request
+   is measured. Only one that is small
 enough becomes a `Proposal`; else a `CompactionError` says what became of it.
 """
 
@@ -44,7 +46,7 @@ from monitor.compaction.records import (
 )
 from monitor.compaction.summarize import MOST_LENGTH, LivePrefix, ModelSummarizer
 from monitor.compaction.watermarks import Marks
-from monitor.context.cut import Cut, cut_by_turns
+from monitor.context.cut import Cut, cut_at, cut_by_turns
 from monitor.context.forms import Form
 from monitor.context.history import HistoryEdit
 from monitor.context.media import has_media, without_media
@@ -52,7 +54,9 @@ from monitor.context.reduction import Messages, Reducer, difference
 from monitor.context.repair import repair
 from monitor.context.tokens import message_tokens, size_of_text, size_of_tools
 from monitor.context.truncate import ClipResults
-from monitor.context.turns import COMPACTION
+from monitor.context.turns import COMPACTION, unread_from
+from monitor.context.unread import NAME as SHARE
+from monitor.context.unread import Sparing, shared
 from monitor.context.window import Window, window_of
 from monitor.errors import describe
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
@@ -85,6 +89,14 @@ LEFT_OUT: Final = (
     "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it"
     " happened.)"
 )
+UNREAD_LEFT_OUT: Final = (
+    "(The results of the newest calls were left out, because there was no room for them: {}. Ask for smaller parts.)"
+)
+UNREAD_SHARE: Final = 1 / 2
+"""Of the window beside instructions and tools, for results that nobody has read, where nothing
+older is kept and nobody summarises.
+"""
+MOST_NAMED_CALLS: Final = 10
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -115,6 +127,12 @@ class Situation:
     form: Form | None = None
     originals_before: Callable[[int], int] = int
     """How many originals so many of the messages stand for."""
+    read: int = 0
+    """So many messages at the beginning has the model answered to, as far as that is known. By
+    default the messages tell.
+    """
+    original: Message | None = None
+    """The newest turn as it was said, where its results have been clipped since."""
 
     @property
     def window(self) -> Window:
@@ -152,6 +170,8 @@ class _Rung:
     """More is kept than was wanted."""
     last: bool = False
     """Nothing is left to try: whatever fits will do."""
+    unread: float = 1.0
+    """Share of what results that nobody has read would have."""
     note: str = ""
 
 
@@ -218,6 +238,9 @@ class _Pipeline:
         self._progress = progress
         self._checkpoint = checkpoint
         self._head = max(situation.head, head_of_messages(situation.messages))
+        unread = unread_from(situation.messages, head=self._head)
+        self._unread = unread if unread is not None and unread >= situation.read else None
+        """Where the turn stands whose results the model has not read."""
         self._sizes: dict[int, tuple[Message, int]] = {}
         self._names: dict[int, tuple[Message, Named]] = {}
         self._besides: dict[int, _Beside] = {}
@@ -314,9 +337,9 @@ class _Pipeline:
 
     @property
     def _room(self) -> int:
-        """For what is kept."""
+        """For what is kept: half as much with each try for the same refusal."""
         taken = math.ceil(self._summary_tokens * MOST_LENGTH) + self._pinned_tokens + FRAME_TOKENS
-        return max(0, self._free - self._scaled(taken))
+        return max(0, self._free - self._scaled(taken)) >> self._now.harder
 
     # --- the steps
 
@@ -335,6 +358,8 @@ class _Pipeline:
         if now.reason is CompactionReason.OVERFLOW:
             smaller = (*smaller[:-1], without_media(smaller[-1]))
         await self._reserve()
+        if (sharing := self._sharing(smaller, names)) is not None:
+            return sharing
         cut = self._cut(smaller)
         covered = now.messages[self._head : cut.index]
         previous = self._earlier[0] if self._earlier else None
@@ -362,7 +387,8 @@ class _Pipeline:
     def _reduced(self, steps: Sequence[Reducer]) -> tuple[Messages, list[str]]:
         """The messages without what may go, and the names of the steps that took it."""
         messages, names = self._now.messages, []
-        for step in (ClipResults.oversized(self._now.window.tokens), *steps):
+        spared: list[Reducer] = [Sparing(step, self._unread) for step in steps]
+        for step in (ClipResults.oversized(self._now.window.tokens), *spared):
             try:
                 less = step.reduce(messages, head=self._head)
             except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
@@ -414,9 +440,16 @@ class _Pipeline:
         else:
             most = wanted.kept_tokens
         most = min(most >> now.harder, self._room)
-        return self._with_newest(
+        cut = self._with_newest(
             messages, wanted if wanted and wanted.kept_tokens <= most else self._keeping(messages, most)
         )
+        if now.reason is CompactionReason.HIGH_WATER and self._unread is not None and cut.kept_tokens > self._room > 0:
+            raise CompactionError(
+                CompactionFailure.NOTHING_TO_COMPACT,
+                "the newest results leave no room for a summary before they are read",
+                passing=True,
+            )
+        return cut
 
     def _keeping(self, messages: Messages, tokens: int) -> Cut:
         """The newest messages, as many as have `tokens`."""
@@ -424,22 +457,78 @@ class _Pipeline:
         return cut or Cut(len(messages), None, 0)
 
     def _with_newest(self, messages: Messages, cut: Cut) -> Cut:
-        """A request that was not answered yet stays, whatever its size: what came before it is
-        summarised.
+        """What nobody has read yet stays, whatever its size: a request of the user, the results of
+        the newest calls.
         """
-        last = len(messages) - 1
-        if cut.index <= last or not isinstance(messages[last], UserMessage):
+        newest = self._newest(messages)
+        if cut.index <= newest:
             return cut
-        if last <= self._head:
+        if newest <= self._head and not (self._unread is not None and self._now.pressing):
             raise _nothing("there is nothing before the newest request itself")
-        return Cut(last, None, self._tokens(messages[last]))
+        return cut_at(messages, newest, head=self._head, tokens=self._tokens)
+
+    def _newest(self, messages: Messages) -> int:
+        """Where that begins; the number of messages: everything has been read."""
+        if self._unread is not None:
+            return self._unread
+        return len(messages) - isinstance(messages[-1], UserMessage)
+
+    # --- what was not read yet
+
+    def _sharing(self, messages: Messages, names: Sequence[str]) -> Proposal | None:
+        """Only what nobody has read is clipped. `None`: that would not do, or something else will.
+
+        For histories in which little stands before it: no more than what a summary and its pins
+        would take.
+        """
+        now, unread = self._now, self._unread
+        if unread is None or now.reason is CompactionReason.HIGH_WATER:
+            return None
+        before, wants = (sum(map(self._tokens, part)) for part in (messages[:unread], messages[unread:]))
+        room = self._free - before - 1
+        if wants <= self._room or room < self._room:
+            return None
+        less = (*messages[:unread], *self._clipped(messages[unread:], room >> now.harder))
+        return self._reduction(less, (*names, SHARE)) if self._measure(less) < self._target else None
+
+    def _clipped(self, unread: Messages, tokens: int) -> Messages:
+        """The newest turn, its results clipped, and what was said behind it: in so many of the
+        provider's tokens.
+        """
+        turn, *behind = unread
+        if not isinstance(turn, AssistantMessage) or sum(map(self._tokens, unread)) <= tokens:
+            return unread
+        room = self._estimated(tokens) - sum(map(self._raw, behind))
+        return shared(turn, room, original=self._now.original), *behind
+
+    def _tail(self, messages: Messages, rung: _Rung) -> Messages:
+        """What stays on this rung."""
+        tail = messages[rung.cut.index :]
+        if self._unread is None or rung.cut.index > self._unread or self._now.reason is CompactionReason.HIGH_WATER:
+            return tail
+        room = self._room
+        if rung.last:
+            room = max(room, (self._now.window.tokens or self._target) - self._fixed)
+        older = self._unread - rung.cut.index
+        return *tail[:older], *self._clipped(
+            tail[older:], int(room * rung.unread) - sum(map(self._tokens, tail[:older]))
+        )
+
+    def _names_of_unread(self) -> str:
+        """The calls whose results nobody has read."""
+        turn = self._now.messages[self._unread] if self._unread is not None else None
+        names = [result.name for result in turn.results] if isinstance(turn, AssistantMessage) else []
+        more = f" and {len(names) - MOST_NAMED_CALLS} more" if len(names) > MOST_NAMED_CALLS else ""
+        return ", ".join(names[:MOST_NAMED_CALLS]) + more
 
     # --- the ways to try
 
     def _rungs(self, messages: Messages, cut: Cut) -> Iterator[_Rung]:
         """From what is wanted to what can always be done."""
         preset, now, tokens = self._preset, self._now, self._summary_tokens
-        if preset.summarizer is not None:
+        if cut.index <= self._head:
+            pass  # there is nothing to be summarised
+        elif preset.summarizer is not None:
             yield _Rung(
                 cut=cut, summarizer=preset.summarizer, summary_tokens=tokens, asks=True, note=preset.summarizer.name
             )
@@ -459,12 +548,18 @@ class _Pipeline:
                 note = f"{model.name}, of the older half"
                 yield _Rung(cut=less, summarizer=plain, summary_tokens=tokens, asks=True, more=True, note=note)
         if now.pressing:
-            yield _Rung(cut=cut, summarizer=Extractive(), summary_tokens=tokens, note=Extractive.name)
+            if cut.index > self._head:
+                yield _Rung(cut=cut, summarizer=Extractive(), summary_tokens=tokens, note=Extractive.name)
             least = self._with_newest(messages, Cut(len(messages), None, 0))
-            if least.index > cut.index:
+            if least.index > self._head and (least.index > cut.index or self._unread is not None):
                 note = f"{Extractive.name}, with nothing kept"
-                yield _Rung(cut=least, summarizer=Extractive(), summary_tokens=tokens, note=note)
-            yield _Rung(cut=least, last=True, note=CUT)
+                yield _Rung(cut=least, summarizer=Extractive(), summary_tokens=tokens, unread=0.5, note=note)
+            if least.index > 0:
+                yield _Rung(cut=least, last=True, unread=UNREAD_SHARE, note=CUT)
+            if self._unread is not None:
+                last = len(messages) - isinstance(messages[-1], UserMessage)
+                rest = Cut(last, None, sum(map(self._tokens, messages[last:])))
+                yield _Rung(cut=rest, last=True, note=f"{CUT}, with the newest results")
 
     def _live_prefix(self, cut: Cut) -> LivePrefix | None:
         if not self._preset.on_live_prefix or self._preset.model is not None:
@@ -484,11 +579,13 @@ class _Pipeline:
     async def _on(self, rung: _Rung, messages: Messages) -> Proposal:
         """The proposal of one rung. Raises `CompactionError` where it is none."""
         now, cut = self._now, rung.cut
-        covered, tail = now.messages[self._head : cut.index], messages[cut.index :]
+        covered, tail = now.messages[self._head : cut.index], self._tail(messages, rung)
         beside = self._beside(cut.index)
         await anyio.lowlevel.checkpoint()
         if rung.last:
-            summary, text = self._cut_short(beside.facts, tail)
+            summary, text = self._cut_short(
+                beside.facts, tail, unread=self._unread is not None and cut.index > self._unread
+            )
         else:
             # no summary is so short that it could help
             self._check(self._measure(self._shown(beside.pinned, tail) + tail))
@@ -579,9 +676,11 @@ class _Pipeline:
             raise CompactionError(CompactionFailure.EMPTY, f"{rung.summarizer.name} wrote nothing")
         return summary
 
-    def _cut_short(self, facts: PinnedFacts, tail: Messages) -> tuple[Summary, str]:
+    def _cut_short(self, facts: PinnedFacts, tail: Messages, *, unread: bool) -> tuple[Summary, str]:
         """Nobody summarises: the earlier summary stays, as far as it and what is pinned have room,
         with a word on what is missing.
+
+        `unread`: results that nobody has read are among that.
         """
         said = LEFT_OUT
         end = (
@@ -597,6 +696,8 @@ class _Pipeline:
         elif self._earlier:
             texts = (shortened(self._earlier[0], chars) for chars in LADDER)
             said = next((text for text in texts if LEFT_OUT in text and size_of_text(text).tokens <= room), said)
+        if unread:
+            said = f"{said}\n{UNREAD_LEFT_OUT.format(self._names_of_unread())}"
         pinned = min(self._pinned_tokens, free - size_of_text(said).tokens + size_of_text(LEFT_OUT).tokens)
         return Summary(text=said, by=CUT), compose(said, facts, max_tokens=max(0, pinned))
 

@@ -190,18 +190,42 @@ class InMemoryCompactions:
         # the run's history, as far as compactions made it:
         shown = monitor.compaction.shown(run.originals, store.records())
 
-    One store is for one run: the numbers in its records count that run's messages.
+    The numbers in a record count the messages of one run. So each run has its own records:
+    `records()` are those of the run that began last, `runs()` has all of them.
     """
 
     def __init__(self) -> None:
+        self._runs: list[InMemoryCompactions] = []
         self._records: list[CompactionRecord] = []
 
+    def for_run(self) -> InMemoryCompactions:
+        """A store for a run that begins now."""
+        self._runs.append(InMemoryCompactions())
+        return self._runs[-1]
+
     def add(self, record: CompactionRecord) -> None:
-        """Keep it. Raises `StoreError` for anything but a record."""
+        """Keep it, as a record of the run that began last. Raises `StoreError` for anything but a
+        record.
+        """
         if not isinstance(record, CompactionRecord):
             raise StoreError(f"a CompactionRecord is kept, not {record!r:.200}")
-        self._records.append(record)
+        (self._runs[-1] if self._runs else self)._records.append(record)  # noqa: SLF001 - of the same class
 
     def records(self) -> tuple[CompactionRecord, ...]:
-        """All of them, oldest first."""
-        return tuple(self._records)
+        """Of the run that began last, oldest first."""
+        return tuple((self._runs[-1] if self._runs else self)._records)  # noqa: SLF001 - of the same class
+
+    def runs(self) -> tuple[tuple[CompactionRecord, ...], ...]:
+        """The records of each run, in the order in which the runs began."""
+        return tuple(run.records() for run in self._runs)
+
+
+def of_one_run(store: CompactionStore | None) -> CompactionStore | None:
+    """`store`, or the part of it for a run that begins now, where it has `for_run`."""
+    begin = getattr(store, "for_run", None)
+    if not callable(begin):
+        return store
+    part: CompactionStore = begin()
+    if not callable(getattr(part, "add", None)):
+        raise ConfigError(f"{type(store).__name__}.for_run() gives a CompactionStore, not {part!r:.200}")
+    return part

@@ -35,6 +35,8 @@ UNKNOWN_WINDOW: Final = 0.6
 """What is left at most of a request that was refused, where nobody says how much would be taken."""
 GROWTH: Final = 0.05
 """Share of the window by which the context grows before a compaction that failed is tried again."""
+GROWTH_AFTER_NOTHING: Final = 0.25
+"""The same, after one that had nothing to compact, where nothing else has changed."""
 MOST_INEFFECTIVE: Final = 2
 MOST_FAILURES: Final = 3
 """In a row; then none is tried by itself. Claude Code's number."""
@@ -76,12 +78,13 @@ class Marks:
         for name, tokens in marks.items():  # once: they are asked for several times a turn
             object.__setattr__(self, name, tokens)
 
-    @property
-    def growth(self) -> int:
-        """By how much the context grows before a compaction that failed is tried again. 0: the
-        window is not known.
+    def growth(self, *, nothing: bool = False) -> int:
+        """By how much the context grows before a compaction that failed is tried again; `nothing`:
+        it had nothing to compact.
+
+        0: the window is not known.
         """
-        return math.ceil((self.window.tokens or 0) * GROWTH)
+        return math.ceil((self.window.tokens or 0) * (GROWTH_AFTER_NOTHING if nothing else GROWTH))
 
     def target(self, reason: CompactionReason, tokens_before: int) -> int:
         """What the next request must be below, counted as `tokens_before` is, for a compaction to
@@ -117,11 +120,12 @@ class Hysteresis:
 
     A compaction that failed is not due again at once but when the context has grown, lest a failing
     summariser be asked before every call; the ceiling is another matter than the high-water mark,
-    so it is due all the same. Too many in a row that came to nothing open a breaker: the high-water
-    mark asks no more, the ceiling does. One that is accepted closes it.
+    so it is due all the same. One that had nothing to compact is not due again before something
+    else has changed, or the context has grown much. Too many in a row that came to nothing open a
+    breaker: the high-water mark asks no more, the ceiling does. One that is accepted closes it.
     """
 
-    __slots__ = ("_automatic", "_failures", "_held", "_ineffective", "_warned", "marks")
+    __slots__ = ("_automatic", "_failures", "_held", "_ineffective", "_nothing", "_warned", "marks")
 
     def __init__(self, marks: Marks, *, automatic: bool = True) -> None:
         self.marks = marks
@@ -130,6 +134,8 @@ class Hysteresis:
         self._failures = 0
         self._held: dict[CompactionReason, int] = {}
         """The fewest tokens since the last one for this reason failed."""
+        self._nothing = False
+        """The last one at the high-water mark had nothing to compact."""
         self._warned = False
 
     @property
@@ -161,6 +167,14 @@ class Hysteresis:
         self._held.clear()
         self._warned = False
 
+    def changed(self) -> None:
+        """What one had nothing to compact for has changed: the user has said something, or results
+        have been read.
+        """
+        if self._nothing:
+            self._nothing = False
+            self._held.pop(CompactionReason.HIGH_WATER, None)
+
     def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> bool:
         """One came to nothing, at so many tokens. Whether that has opened the breaker.
 
@@ -172,6 +186,7 @@ class Hysteresis:
         if reason is CompactionReason.MANUAL or failure is CompactionFailure.STALE:
             return False
         self._held[CompactionReason.HIGH_WATER] = tokens
+        self._nothing = failure is CompactionFailure.NOTHING_TO_COMPACT and reason is CompactionReason.HIGH_WATER
         if reason in PRESSING:
             self._held[CompactionReason.CEILING] = tokens
         if failure not in SKIPPED and failure is not CompactionFailure.ABORTED:
@@ -188,4 +203,5 @@ class Hysteresis:
 
     def _grown(self, reason: CompactionReason, tokens: int) -> bool:
         fewest = self._held.get(reason)
-        return fewest is None or tokens >= fewest + self.marks.growth
+        nothing = self._nothing and reason is CompactionReason.HIGH_WATER
+        return fewest is None or tokens >= fewest + self.marks.growth(nothing=nothing)

@@ -154,6 +154,13 @@ def cut_by_share(
     return None if index == head else _cut(messages, index, head, sum(sizes[index - head :]))
 
 
+def cut_at(messages: Sequence[Message], index: int, *, head: int = 0, tokens: MessageTokens = message_tokens) -> Cut:
+    """Keep everything from `index` on, and before it what no cut may tear from it."""
+    while head < index < len(messages) and _goes_on(messages[index - 1], messages[index]):
+        index -= 1
+    return _cut(messages, index, head, sum(map(tokens, messages[index:])))
+
+
 def _is_last_word(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and not any(isinstance(part, ToolCall) for part in message.content)
 

@@ -18,6 +18,11 @@ from monitor.errors import ConfigError
 from monitor.reasons import FinishReason
 from monitor.usage import Usage
 
+LEAST_WINDOW_TOKENS: Final = 512
+MOST_WINDOW_TOKENS: Final = 100_000_000
+"""A limit that a refusal states is a window only between these: 0, 1 and twenty digits say that
+something else is wrong.
+"""
 MAX_MESSAGE_CHARS: Final = 2000
 """Of a message, so much is read: some services send the whole prompt back."""
 
@@ -49,6 +54,8 @@ class OverflowKind(StrEnum):
 
 TOO_LONG: Final = frozenset({OverflowKind.OVERFLOW, OverflowKind.BYTES})
 """The refusals that a shorter request answers."""
+
+_OF_THE_WINDOW: Final = frozenset({OverflowKind.OVERFLOW, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.SILENT})
 
 _NUMBER: Final = r"(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\s?[KkMm]\b)?"
 _GROUPS: Final = ("used", "limit", "prompt", "answer")
@@ -118,14 +125,13 @@ class Overflow:
 
     @property
     def window_tokens(self) -> int | None:
-        """The size of the model's window, if that is what `limit_tokens` is: not of what was a
-        limit of rates or of bytes.
+        """The size of the model's window, if that is what `limit_tokens` is: no limit of rates or
+        of bytes, no absurd number.
         """
-        return (
-            self.limit_tokens
-            if self.kind in {OverflowKind.OVERFLOW, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.SILENT}
-            else None
-        )
+        limit = self.limit_tokens
+        if self.kind not in _OF_THE_WINDOW or limit is None:
+            return None
+        return limit if LEAST_WINDOW_TOKENS <= limit <= MOST_WINDOW_TOKENS else None
 
 
 def _rows(kind: OverflowKind, *sentences: tuple[str, str]) -> tuple[OverflowRow, ...]:

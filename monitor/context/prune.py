@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from monitor._util.tokens import estimate_tokens
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.reduction import Messages, TextTokens, check_number
-from monitor.context.turns import newest_turns
+from monitor.context.turns import newest_turns, unread_from
 from monitor.messages import AssistantMessage, Message
 
 _CLEARED: Final = re.compile(r"\[Old tool result cleared: \d+ characters\]")
@@ -25,9 +25,9 @@ class PruneResults:
     """Old tool results become a marker that says how long they were. The newest ones stay, and so
     do errors, which keep the model from trying again.
 
-    Looks backwards, past the newest turns; the newest `protect_tokens` of results behind them stay,
-    older ones go. Stops at the head and at what was pruned before; so a second time it does
-    nothing. The defaults are those of opencode.
+    Looks backwards, past the newest turns and past results that the model has not answered to yet.
+    The newest `protect_tokens` of results behind them stay, older ones go. It stops at the head and
+    at what was pruned before; so a second time it does nothing. The defaults are those of opencode.
     """
 
     name: ClassVar[str] = "prune"
@@ -78,6 +78,8 @@ class PruneResults:
     def _old(self, messages: Messages, head: int) -> Iterator[tuple[int, int, ToolResult]]:
         """The results that may go, newest first, with their message and their place in it."""
         newest = min(newest_turns(messages, self.protect_turns, head=head), len(messages) - self.protect_messages)
+        if (unread := unread_from(messages, head=head)) is not None:
+            newest = min(newest, unread)
         for index in range(newest - 1, head - 1, -1):
             message = messages[index]
             results = message.results if isinstance(message, AssistantMessage) else ()

@@ -27,41 +27,48 @@ from monitor.errors import ConfigError
 class Headroom:
     """How much of a window a prompt may use: `share` of what is left when the reserve is taken off.
 
-    `reserve_tokens`: kept for the answer; `None`: the greatest answer that the model gives.
-    `prompt_reserve_tokens`: kept free below a limit of the prompt alone, where there is one; no
-    more than the greatest answer. `most_reserved`: share of the window that a reserve never goes
-    beyond.
+    `reserve_tokens`: kept for the answer; `None`: the greatest answer that the model gives, or
+    `unknown_reserve_tokens` where nobody knows that. `prompt_reserve_tokens`: kept free below a
+    limit of the prompt alone, where there is one; no more than the greatest answer.
+    `least_reserved`: a share of the window, prompt and answer together, that is kept for the answer
+    in any case. `most_reserved`: the share that a reserve never goes beyond.
     """
 
     share: float = 1.0
     reserve_tokens: int | None = None
     prompt_reserve_tokens: int = 20_000
     most_reserved: float = 0.25
+    unknown_reserve_tokens: int = 0
+    least_reserved: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (is_finite(self.share) and 0 < self.share <= 1) or not (
-            is_finite(self.most_reserved) and 0 <= self.most_reserved < 1
-        ):
+        reserved = (
+            is_finite(self.most_reserved)
+            and is_finite(self.least_reserved)
+            and 0 <= self.least_reserved <= self.most_reserved < 1
+        )
+        if not (is_finite(self.share) and 0 < self.share <= 1) or not reserved:
             raise ConfigError(
                 f"shares of a window are above 0 and at most 1, and what is reserved is below 1, not {self}"
             )
-        for tokens in (self.reserve_tokens, self.prompt_reserve_tokens):
+        for tokens in (self.reserve_tokens, self.prompt_reserve_tokens, self.unknown_reserve_tokens):
             if tokens is not None and not (is_whole(tokens) and tokens >= 0):
                 raise ConfigError(f"a reserve is a number of tokens, not {tokens!r}")
 
     def usable(self, window: Window) -> int | None:
         """How many tokens a prompt may have; `None`: the window is not known. Never 0."""
         output = window.max_output_tokens
-        reserve = self.reserve_tokens if self.reserve_tokens is not None else output or 0
+        answer = self.unknown_reserve_tokens if output is None else output
+        reserve = self.reserve_tokens if self.reserve_tokens is not None else answer
         room = []
         if window.context_tokens is not None:
-            room.append(self._left(window.context_tokens, reserve))
+            room.append(self._left(window.context_tokens, max(reserve, window.context_tokens * self.least_reserved)))
         if window.input_tokens is not None:
             least = self.prompt_reserve_tokens if output is None else min(self.prompt_reserve_tokens, output)
             room.append(self._left(window.input_tokens, least))
         return max(1, math.floor(min(room) * self.share + 1e-6)) if room else None
 
-    def _left(self, limit: int, reserve: int) -> float:
+    def _left(self, limit: int, reserve: float) -> float:
         return limit - min(reserve, limit * self.most_reserved)
 
 
@@ -102,9 +109,10 @@ def first_met(triggers: Iterable[Trigger], *, tokens: int, messages: int, window
 
 DEFAULT: Final = Headroom(0.85)
 """Ours: 85 % of what is left beside the greatest answer, which takes at most a quarter."""
-OPENCODE: Final = Headroom(most_reserved=0.75)
-"""Window less the greatest answer; below a limit of the prompt, 20,000 tokens or the greatest
-answer less.
+OPENCODE: Final = Headroom(most_reserved=0.75, unknown_reserve_tokens=20_000, least_reserved=0.05)
+"""Window less the greatest answer, or 20,000 tokens where nobody knows that; below a limit of the
+prompt, 20,000 tokens or the greatest answer less. A twentieth of the window is for the answer in
+any case: that is ours.
 """
 PI: Final = Headroom(reserve_tokens=16_384, prompt_reserve_tokens=16_384, most_reserved=0.75)
 OPENCLAW: Final = Headroom(reserve_tokens=20_000)

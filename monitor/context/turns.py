@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from monitor.context.history import History
-from monitor.messages import Message, UserMessage
+from monitor.messages import AssistantMessage, Message, UserMessage
 
 COMPACTION: Final = "compaction"
 """The kind of an edit that puts a summary in the place of what it summarises."""
@@ -52,3 +52,16 @@ def newest_turns(messages: Sequence[Message], turns: int, *, head: int = 0) -> i
         if index == head or isinstance(messages[index], UserMessage):
             turns -= 1
     return index
+
+
+def unread_from(messages: Sequence[Message], *, head: int = 0) -> int | None:
+    """Where the newest turn stands, if it has results that no answer of the model follows; `None`:
+    the model has answered to all results.
+
+    By the messages alone: behind results that the model has read stands what it said then.
+    """
+    for index in range(len(messages) - 1, head - 1, -1):
+        message = messages[index]
+        if isinstance(message, AssistantMessage):
+            return index if message.results else None
+    return None

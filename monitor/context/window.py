@@ -125,6 +125,12 @@ UNKNOWN: Final = Window(
 """Of a model that nobody knows: only the provider's refusal tells that the context is full."""
 
 
+NEVER_FULL: Final = (
+    "nothing is called full, and nothing is compacted before the provider refuses a request; give window=, in tokens"
+)
+"""What a window that is not known comes to."""
+
+
 def window_of(
     model_name: str | None,
     *,

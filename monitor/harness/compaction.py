@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from monitor._util.checks import check_part, check_parts, is_whole
 from monitor.adapters.forms import to_form
@@ -18,7 +19,7 @@ from monitor.context.history import History
 from monitor.context.readers import read
 from monitor.context.repair import repair
 from monitor.context.tokens import ContextMeter
-from monitor.context.window import Window, window_of
+from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
 from monitor.harness.compactor import Compactor
 from monitor.harness.streams.clock import Clock, SystemClock
@@ -47,11 +48,15 @@ class Compaction(Preset):
         this window; `None`: it need not be.
 
         For a loop of one's own; `tokens` is best what the provider reported last, with an estimate
-        of what has come since.
+        of what has come since. Without a window the answer is `None` whatever `tokens` is, and a
+        `UserWarning` says so.
         """
         if not is_whole(tokens):
             raise ConfigError(f"tokens is a number of tokens, not {tokens!r}")
-        return Hysteresis(Marks(window_of(None, config=window), self.headroom, self.low_water)).due(tokens)
+        known = window_of(None, config=window)
+        if known.tokens is None:
+            warnings.warn(f"due() without a window: {NEVER_FULL}", UserWarning, stacklevel=2)
+        return Hysteresis(Marks(known, self.headroom, self.low_water)).due(tokens)
 
     async def compact(
         self,
@@ -161,6 +166,12 @@ def _plain(message: Any) -> dict[str, Any]:
     """A message of the caller's, which may be an object of an SDK."""
     dump = getattr(message, "model_dump", None)
     return dict(dump(exclude_none=True) if callable(dump) else message)
+
+
+DEFAULT: Final = Compaction()
+"""Of a supervisor that nobody has told how: known by being this object, so that what was asked for
+can be told from it.
+"""
 
 
 def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:

@@ -8,6 +8,7 @@ is thrown away.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,10 +22,11 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.base import Checkpoint, Progress
 from monitor.compaction.extractive import Extractive
 from monitor.compaction.hooks import may_continue, tell_after
+from monitor.compaction.keep import KeepTokens
 from monitor.compaction.pinned import PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import Preset
 from monitor.compaction.proposal import CUT, Proposal, Situation, continue_message, propose
-from monitor.compaction.records import CompactionError, CompactionRecord, CompactionResult
+from monitor.compaction.records import CompactionError, CompactionRecord, CompactionResult, of_one_run
 from monitor.compaction.refill import Snapshot, attributed, snapshot
 from monitor.compaction.repeats import RepeatsAfterCompaction
 from monitor.compaction.watermarks import Hysteresis, Marks
@@ -32,7 +34,8 @@ from monitor.context.forms import Form
 from monitor.context.history import Committed, History, HistoryEdit
 from monitor.context.reduction import Reduction, propose_for
 from monitor.context.tokens import ContextMeter, TokenCount
-from monitor.context.turns import head_of
+from monitor.context.turns import head_of, unread_from
+from monitor.context.unread import Sparing
 from monitor.context.window import Window, WindowSource
 from monitor.errors import describe
 from monitor.events import Event
@@ -107,6 +110,7 @@ class Compactor:
         self.preset = preset
         self.stale: list[Proposal] = []
         """Proposals that came too late: what they cover had been changed."""
+        self._store = of_one_run(preset.store)
         self._history = history
         self._model = model
         self._meter = meter
@@ -137,6 +141,12 @@ class Compactor:
         self._pruning: Background | None = None
         self._pruned_at = 0
         """So many tokens there were when it was looked at last, or the fewest since."""
+        self._read = 0
+        """So many originals has the model answered to."""
+        self._nothing_at: int | None = None
+        """So many originals there were when there was nothing to compact at the mark."""
+        self._waits_for_reading = False
+        """That was because of results that the model had not read."""
 
     @property
     def window(self) -> Window:
@@ -156,6 +166,7 @@ class Compactor:
         self.fixed(instructions, tools)
         if self._hysteresis.marks.high is None:  # only a refusal tells: there is nothing to count for
             return self._pressed
+        self._look_for_users()
         self._count = self._meter.count()
         if self._hysteresis.warn(self._count.tokens):
             limit = self._hysteresis.marks.high or 0
@@ -183,6 +194,27 @@ class Compactor:
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
         """What every request carries besides the history."""
         self._fixed = (instructions, tuple(tools))
+
+    def answered(self) -> None:
+        """The model has answered to the history as it stands: none of its results is unread."""
+        self._read = self._history.originals_before(len(self._history))
+        if self._waits_for_reading:
+            self._something_changed()
+
+    def _something_changed(self) -> None:
+        self._hysteresis.changed()
+        self._nothing_at, self._waits_for_reading = None, False
+
+    def _look_for_users(self) -> None:
+        """A new message of the user may be where the history can be cut: then it is worth another
+        look.
+        """
+        if self._nothing_at is None:
+            return
+        messages = self._history.messages
+        new = self._history.originals_before(len(messages)) - self._nothing_at
+        if any(isinstance(message, UserMessage) for message in messages[max(0, len(messages) - new) :]):
+            self._something_changed()
 
     def stream_finished(self, tokens: int) -> None:
         """An answer has come, and the provider has counted so many tokens: the tools may run while
@@ -254,10 +286,13 @@ class Compactor:
 
     def _situation(self, reason: CompactionReason, harder: int) -> Situation:
         history, (instructions, tools) = self._history, self._fixed
+        head, read = self._head(), self._messages_read()
+        unread = unread_from(history.messages, head=head)
+        behind = history.behind(unread, unread + 1) if unread is not None else ()
         return Situation(
             messages=history.messages,
             version=history.version,
-            head=self._head(),
+            head=head,
             instructions=instructions,
             tools=tools,
             marks=self._hysteresis.marks,
@@ -269,7 +304,17 @@ class Compactor:
             facts=self._facts(),
             form=self._form,
             originals_before=history.originals_before,
+            read=read,
+            original=behind[0] if len(behind) == 1 else None,
         )
+
+    def _messages_read(self) -> int:
+        """So many messages at the beginning has the model answered to, as far as this run knows."""
+        history = self._history
+        read = len(history)
+        while read > 0 and history.originals_before(read) > self._read:
+            read -= 1
+        return read
 
     @property
     def busy(self) -> bool:
@@ -310,8 +355,14 @@ class Compactor:
 
     async def _work(self, job: Job) -> None:
         result = await self._compacted(job)
-        if result is not None:
-            self._late_warnings += await tell_after(self.preset.hooks, result)
+        if result is None:
+            return
+        try:
+            self._late_warnings += await tell_after(job.preset.hooks, result)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            self._late_warnings.append(f"a hook after the compaction raised {describe(error)}")
 
     async def _compacted(self, job: Job) -> CompactionResult | None:
         preset = job.preset
@@ -329,9 +380,13 @@ class Compactor:
                 goes_on = None
             return self._commit(job, proposal, goes_on)
         except CompactionError as error:
+            job.crashed = error.failure is CompactionFailure.INVALID
             self._failed(job, error)
             return None
-        except Exception as error:  # noqa: BLE001 - the caller's code, a model's crash: the run goes on as it is
+        except (Exception, asyncio.CancelledError) as error:  # the caller's code: the run goes on as it is
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            job.crashed = True
             self._failed(job, CompactionError(CompactionFailure.CRASHED, describe(error)))
             return None
 
@@ -410,8 +465,11 @@ class Compactor:
                 raise CompactionError(
                     CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}"
                 )
-        if record is not None and self.preset.store is not None:
-            self.preset.store.add(record)
+        if record is not None and self._store is not None:
+            try:
+                self._store.add(record)
+            except Exception as error:
+                raise CompactionError(CompactionFailure.CRASHED, f"the store: {describe(error)}") from error
         for edit in reversed(edits):
             self._history.commit(edit)
         if goes_on is not None:
@@ -486,6 +544,9 @@ class Compactor:
             self._checkpoint = None
         if error.failure is not CompactionFailure.ABORTED:  # which says nothing of the next one
             self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
+        if error.failure is CompactionFailure.NOTHING_TO_COMPACT and job.reason is CompactionReason.HIGH_WATER:
+            self._nothing_at = self._history.originals_before(len(self._history))
+            self._waits_for_reading = error.retryable
         if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
             self._emit(
                 events.CompactionSkipped(
@@ -512,20 +573,31 @@ class Compactor:
         """Its task has ended, one way or another, perhaps before it began; or it is not waited for
         any longer.
         """
-        if job.open and job.expired and job.reason in PRESSING and job.preset is self.preset and not job.cancelled:
+        unfinished = job.crashed or (job.open and job.expired)
+        if (
+            unfinished
+            and job.reason in PRESSING
+            and job.preset is self.preset
+            and not job.cancelled
+            and not self._closed
+        ):
             self._without_others(job)
         else:
             self._settle(job)
 
     def _without_others(self, job: Job) -> None:
         """The run cannot go on without it: what is left to do needs no model, and no code of the
-        caller's that might not return.
+        caller's.
+
+        One that took too long goes on so. One that the caller's code has crashed has failed, and
+        this is another one.
         """
-        self._late_warnings.append(f"neither a model nor hooks: {self._too_slow}")
+        why = "it has crashed before" if job.crashed else self._too_slow
+        self._late_warnings.append(f"neither a model nor parts of the caller's: {why}")
         job.open = False
         self._disarm(job)
-        alone = replace(self.preset, hooks=(), summarizer=None)
-        job.instead = Job(alone, None, job.reason, job.situation, job.started_at, waited_for=job.waited_for)
+        alone = replace(self.preset, hooks=(), summarizer=None, steps=(), keep=KeepTokens())
+        job.instead = Job(alone, None, job.reason, job.situation, self._clock.now(), waited_for=job.waited_for)
         job.instead.take_over(job)
         self._set_to_work(job.instead)
 
@@ -597,13 +669,17 @@ class Compactor:
     async def _prune(self) -> None:
         """In a thread: looking takes as long as the history is."""
         history = self._history
-        look = partial(propose_for, history.messages, history.version, *self.preset.after_turn, head=self._head())
+        messages, version, head = history.messages, history.version, self._head()
+        unread = unread_from(messages, head=head)
+        reducers = [Sparing(reducer, unread) for reducer in self.preset.after_turn]
         try:
+            look = partial(propose_for, messages, version, *reducers, head=head)
             reduction = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+            done = reduction is not None and not self._closed and isinstance(history.commit(reduction.edit), Committed)
         except Exception as error:  # noqa: BLE001 - a reducer may be the caller's code
             self._late_warnings.append(f"after a turn: {describe(error)}")
             return
-        if reduction is not None and not self._closed and isinstance(history.commit(reduction.edit), Committed):
+        if done and reduction is not None:
             self._pruned_at = self._meter.count().tokens
             self.tell_reduced(reduction)
 
@@ -662,6 +738,17 @@ class Compactor:
         return self._run.at(self._clock.now())
 
 
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled this task. Else a cancellation in it is one that the caller's
+    code has raised itself.
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # not on asyncio
+        return False
+    return task is not None and task.cancelling() > 0
+
+
 class Job:
     """One compaction."""
 
@@ -691,6 +778,10 @@ class Job:
         """Neither finished nor failed."""
         self.cancelled = False
         self.graced = False
+        self.crashed = False
+        """Code of the caller's raised something that nothing else has caught, or made what no
+        provider takes.
+        """
         self.expired = False
         self.deadline = started_at
         self.task: Background | None = None
@@ -725,8 +816,15 @@ class Job:
             self._told.append(heard)
 
     def take_over(self, job: Job) -> None:
-        """Go on where `job` is given up."""
-        self.number, self.cost, self.model_calls, self.refill = job.number, job.cost, job.model_calls, job.refill
+        """Go on where `job` is given up; it has been told of already if it has crashed."""
+        if not job.crashed:
+            self.number, self.cost, self.model_calls, self.started_at = (
+                job.number,
+                job.cost,
+                job.model_calls,
+                job.started_at,
+            )
+        self.refill = job.refill
         self._told, job._told = job._told, []
 
     def settle(self) -> None:

@@ -23,10 +23,11 @@ from monitor.context.overflow import TOO_LONG, Overflow, OverflowKind, read_fail
 from monitor.context.reduction import Reducer, propose_edit
 from monitor.context.tokens import total_tokens
 from monitor.context.truncate import ClipResults
-from monitor.context.window import Window
+from monitor.context.window import NEVER_FULL, Window
 from monitor.errors import ConfigError
-from monitor.events import ContextFull, Event
+from monitor.events import ContextFull, Event, WindowWarning
 from monitor.goal.goal import Goal
+from monitor.harness.compaction import DEFAULT
 from monitor.harness.compactor import OVER, Compactor, Job, Surroundings
 from monitor.harness.streams.clock import Clock
 from monitor.models import ErrorKind, Model, ModelError, ToolSpec
@@ -180,6 +181,10 @@ class RunContext:
         self._compactor: Compactor | None = None
         self._rescue: Rescue | None = None
         self._cut_off: Overflow | None = None
+        asked_for = compaction is not None and compaction is not DEFAULT
+        self._warning = (
+            f"the window of {model.name} is not known: {NEVER_FULL}" if asked_for and window.tokens is None else None
+        )
         if compaction is not None:
             self._compactor = Compactor(
                 compaction,
@@ -210,6 +215,9 @@ class RunContext:
         compactor = self._compactor
         if compactor is None:
             return
+        if self._warning is not None:
+            self._emit(WindowWarning(self._run.at(self._clock.now()), None, self._warning))
+            self._warning = None
         failed: CompactionError | None = None
         for _ in range(MOST_COMPACTIONS):
             instructions, tools = self._fixed()
@@ -255,6 +263,7 @@ class RunContext:
             self._compactor.press(CompactionReason.SILENT_OVERFLOW)
         elif turn.stopped is None:
             self._rescue.went_well()
+            self._compactor.answered()
             if turn.tool_calls and not several:
                 self._compactor.stream_finished(total_tokens(turn.usage) or 0)
         return False

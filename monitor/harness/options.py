@@ -21,7 +21,7 @@ from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
-from monitor.harness.compaction import Compaction
+from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock
 from monitor.judges.base import Judge, as_judges
@@ -150,7 +150,7 @@ def _checked_condition(given: Condition | None) -> Condition | None:
 
 def _checked_compaction(given: object) -> Compaction | None:
     if given is _DEFAULT:
-        return Compaction()
+        return DEFAULT
     if given is None or isinstance(given, Compaction):
         return given
     raise ConfigError(f"compaction takes one such as monitor.Compaction.opencode(), or None, not {given!r}")

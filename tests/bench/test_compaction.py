@@ -15,13 +15,15 @@ import monitor
 from bench import compaction
 from bench._compaction_cost import ROWS
 from bench._compaction_faults import FaultRun
-from bench._compaction_runs import Script, measure
-from bench._compaction_script import Meter, stand_in
+from bench._compaction_runs import Pace, Script, measure
+from bench._compaction_script import Checker, Meter, stand_in
+from bench._compaction_unread import SHAPES, WAYS, unread
+from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.keep import KeepTokens
 from monitor.compaction.pinned import PinnedFacts
 from monitor.context.history import History
 from monitor.harness.compactor import Compactor
-from monitor.messages import Text, UserMessage
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import ScriptedModel
 
@@ -41,6 +43,7 @@ TINY = compaction.Sizes(
     rounds=1,
     turn_turns=5,
     workers=1,
+    shapes=((4, 9_000, 32_000),),
 )
 TIMED = ("loop blocked", "turn")
 
@@ -55,6 +58,11 @@ def test_compaction() -> None:
     assert data["facts"][-1]["preset"] == "pinned only"
     assert all(row["kept"]["user preferences"] == {"kept": 2, "planted": 2} for row in data["facts"])
     assert data["struck"]["runs"] == 12
+    assert [(row["preset"], row["way"], row["missing"]) for row in data["unread"]] == [
+        (one, way, 0) for one in FEW for way in WAYS
+    ]
+    for name in ("long", "joined", "failing", "facts"):
+        assert all(row["validated"] == row["requests"] - row["over_the_window"] for row in data[name])
     assert {row["row"] for row in data["full_window"]} == set(ROWS)
     assert set(data["goals"][0]) == {"goal", "value", "limit", "passed"}
     missed = {
@@ -92,6 +100,69 @@ def test_a_library_that_forgets_outputs_is_found_out(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("monitor.compaction.pinned._handed_over", lambda _: ())
     row = measure("opencode", Script(200), every=200)
     assert row.outputs["gone"]
+
+
+def test_a_library_that_summarises_unread_results_away_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.compaction.proposal.unread_from", lambda *_, **__: None)
+    assert [unread("default", SHAPES[0], way).missing for way in WAYS] == [4, 4, 4]
+
+
+def grown(number: int) -> AssistantMessage:
+    """A turn with a call and its result."""
+    one = ToolCall(f"c{number}", "look", {"at": number})
+    return AssistantMessage((Text(f"Step {number}."), one), (ToolResult(one.id, "look", f"{number} is there"),))
+
+
+BAD: dict[str, Message] = {
+    "an id for the second time": grown(3),
+    "a call that nobody answers": AssistantMessage((ToolCall("new", "look", {}),)),
+    "a message that says nothing": AssistantMessage(()),
+    "a name that no provider takes": AssistantMessage(
+        (ToolCall("n", "look up!", {}),), (ToolResult("n", "look up!", "x"),)
+    ),
+    "an id that is too long": AssistantMessage((ToolCall("n" * 99, "look", {}),), (ToolResult("n" * 99, "look", "x"),)),
+    "an empty text": UserMessage((Text(""),)),
+}
+
+
+REFUSED = ("a name that no provider takes", "an id that is too long")
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_a_provider_refuses_is_found_wherever_it_comes_though_only_what_is_new_is_looked_at(bad: str) -> None:
+    for at in range(5, 12):
+        checker, whole = Checker(10**9), Checker(1)
+        messages: list[Message] = [UserMessage((Text("Begin."),)), *map(grown, range(4))]
+        found = []
+        for number in range(5, 14):
+            messages.append(BAD[bad] if number == at else grown(number))
+            found.append(bool(checker.problems(tuple(messages))))
+            assert found[-1] == bool(whole.problems(tuple(messages)))
+        assert found == [number >= at and bad in REFUSED for number in range(5, 14)]
+        assert (checker.checked, whole.whole) == (9, 9)
+        assert checker.whole <= 3 or bad in REFUSED
+
+
+def test_what_was_changed_far_back_is_found() -> None:
+    checker = Checker(10**9)
+    messages: tuple[Message, ...] = (UserMessage((Text("Begin."),)), *map(grown, range(20)))
+    assert checker.problems(messages) == []
+    assert checker.problems((*messages[:3], BAD[REFUSED[0]], *messages[4:]))
+
+
+def test_a_machine_that_becomes_slower_is_no_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 0.001 * (1 + now)  # everything takes longer and longer
+        return now
+
+    monkeypatch.setattr("bench._compaction_runs.time.thread_time", clock)
+    pace = Pace()
+    for _ in range(500):
+        pace.turn_begins(0.0)
+    assert 0.95 < pace.growth < 1.05
 
 
 def test_a_library_that_commits_by_halves_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitor import AssistantMessage, Compaction, FinishReason, Media, UserMessage
+from monitor import AssistantMessage, Compaction, FinishReason, Media, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult, TurnFinished
 from monitor.compaction import (
     CompactionError,
@@ -582,7 +582,9 @@ def test_the_claude_code_preset_is_due_at_92_percent():
     preset = Compaction.claude_code()
     assert preset.due(183_999, window=200_000) is None
     assert preset.due(184_000, window=200_000) is R.HIGH_WATER
-    assert preset.due(184_000, window=None) is None
+    for window in (None, Window(None)):
+        with pytest.warns(UserWarning, match="nothing is compacted before the provider refuses"):
+            assert preset.due(184_000, window=window) is None
 
 
 # --- the execution frontier

@@ -183,6 +183,24 @@ def test_a_ceiling_that_failed_waits_for_growth_too():
     assert [state.due(tokens) for tokens in (95_500, 99_999, 100_000)] == [None, None, R.CEILING]
 
 
+def test_one_that_had_nothing_to_compact_waits_for_a_change_or_for_much_growth():
+    state = Hysteresis(Marks(Window(100_000), Headroom(0.5)))
+    state.failed(F.NOTHING_TO_COMPACT, R.HIGH_WATER, 50_000)
+    assert [state.due(tokens) for tokens in (55_000, 60_000, 74_999)] == [None, None, None]
+    state.changed()
+    assert state.due(60_000) is R.HIGH_WATER
+    state.failed(F.NOTHING_TO_COMPACT, R.HIGH_WATER, 50_000)
+    assert Marks(Window(100_000), Headroom(0.2)).growth(nothing=True) == 25_000
+    assert state.due(75_000) is R.CEILING
+
+
+def test_only_nothing_to_compact_is_forgotten_for_a_change():
+    state = Hysteresis(MARKS)
+    state.failed(F.PROVIDER, R.HIGH_WATER, 90_000)
+    state.changed()
+    assert state.due(90_000) is None
+
+
 def test_what_was_made_smaller_by_something_else_and_fills_again_has_grown():
     state = Hysteresis(MARKS)
     state.failed(F.PROVIDER, R.HIGH_WATER, 92_000)

@@ -47,7 +47,10 @@ def full(headroom: Headroom, window: Window, tokens: int) -> bool:
         (OPENCODE, Window(200_000, 32_000), 168_000),
         (OPENCODE, Window(400_000, 128_000, 272_000), 252_000),  # input limit - min(20,000, max output)
         (OPENCODE, Window(400_000, 8_000, 272_000), 264_000),
-        (OPENCODE, Window(200_000), 200_000),
+        (OPENCODE, Window(200_000), 180_000),  # nobody knows the greatest answer: 20,000
+        (OPENCODE, Window(32_000), 12_000),
+        (OPENCODE, Window(16_000), 4_000),  # never more than three quarters
+        (OPENCODE, Window(200_000, 100), 190_000),  # never less than a twentieth
         (PI, Window(200_000, 64_000), 183_616),
         (OPENCLAW, Window(200_000), 180_000),
         (OPENCLAW, Window(80_000), 60_000),
@@ -64,6 +67,22 @@ def test_what_may_be_used_by_the_formula_of_each(headroom: Headroom, window: Win
     assert headroom.usable(window) == usable
     assert full(headroom, window, usable)
     assert not full(headroom, window, usable - 1)
+
+
+@given(st.integers(16_000, 2_000_000), st.one_of(st.none(), st.integers(1, 200_000)))
+@pytest.mark.parametrize("headroom", PRESETS.values(), ids=PRESETS)
+def test_every_formula_leaves_room_for_an_answer_whether_the_greatest_is_known_or_not(
+    headroom: Headroom, window: int, output: int | None
+):
+    usable = headroom.usable(Window(window, output))
+    assert usable is not None
+    assert window - usable >= min(window // 20, 16_000)
+
+
+@pytest.mark.parametrize("wrong", [{"least_reserved": -0.1}, {"least_reserved": 0.3}, {"unknown_reserve_tokens": -1}])
+def test_what_is_no_reserve_is_refused(wrong: dict[str, Any]):
+    with pytest.raises(ConfigError, match="reserve"):
+        Headroom(**wrong)
 
 
 def test_pi_with_a_reserve_of_ten_thousand():

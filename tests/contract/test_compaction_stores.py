@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import anyio
 import pytest
 
 import monitor
@@ -110,3 +111,45 @@ async def test_nothing_is_recorded_of_one_that_failed(store: CompactionStore):
     await d.go()
     assert d.of(monitor.events.CompactionFailed)
     assert list(store.records()) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("window", [32_000, 1_000_000])
+async def test_runs_that_share_a_store_do_not_mix(store: CompactionStore, window: int):
+    """Also where the second one needs no compaction: what the first one left says nothing of it."""
+    compaction = monitor.Compaction(steps=(), store=store, summarizer=monitor.compaction.Extractive())
+    runs = []
+    for size in (32_000, window):
+        d = driven(*reads(*[6_000] * 8), "done", window=size, compaction=compaction)
+        await d.go()
+        runs.append(d)
+        assert d.outcome.ok
+        assert len(store.records()) == len(d.of(monitor.events.CompactionFinished))
+        assert shown(d.run.originals, store.records()) == d.run.history
+    assert runs[0].of(monitor.events.CompactionFinished)
+
+
+@pytest.mark.anyio
+async def test_of_runs_at_the_same_time_each_has_its_own():
+    store = monitor.compaction.InMemoryCompactions()
+    compaction = monitor.Compaction(steps=(), store=store, summarizer=monitor.compaction.Extractive())
+    first, second = (driven(*reads(*[6_000] * many), "done", window=32_000, compaction=compaction) for many in (8, 11))
+    async with anyio.create_task_group() as group:
+        group.start_soon(first.go)
+        group.start_soon(second.go)
+    of_first, of_second = store.runs()
+    assert shown(first.run.originals, of_first) == first.run.history
+    assert shown(second.run.originals, of_second) == second.run.history
+    assert len(of_first) < len(of_second)
+    assert store.records() == of_second
+
+
+def test_a_store_whose_part_for_a_run_is_none_is_refused():
+    class Wrong(monitor.compaction.InMemoryCompactions):
+        def for_run(self) -> Any:
+            return "a store"
+
+    with pytest.raises(monitor.ConfigError, match="for_run"):
+        monitor.Supervisor(monitor.testing.ScriptedModel("done"), compaction=monitor.Compaction(store=Wrong())).stream(
+            "go"
+        )

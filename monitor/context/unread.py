@@ -1,0 +1,125 @@
+"""Results that the model has not been sent yet, and how they share the room when there is too
+little of it.
+
+Failure answered: four results of one turn that together fill the window. A summary that takes their
+place leaves the model without the answer to its own calls, so it calls again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from monitor.context.prune import PruneArguments
+from monitor.context.reduction import Messages, Reducer
+from monitor.context.tokens import message_tokens, size_of_text
+from monitor.context.truncate import ADVICE, clip
+from monitor.messages import AssistantMessage, Message
+
+NAME: Final = "share"
+"""The kind of an edit that makes unread results share the room."""
+LEAST_CHARS: Final = 80
+"""Less of a result says nothing: then a sentence says that it was left out."""
+LONGEST_ARGUMENT_CHARS: Final = 200
+"""Of the calls of a turn that does not fit even without the text of its results."""
+_NOTE_CHARS: Final = 120
+"""About as long is the note of `clip`."""
+
+
+def left_out(chars: int) -> str:
+    """What stands in the place of a result for which there is no room at all."""
+    return f"[all {chars} characters of this result were left out, because there is no room for them; {ADVICE}]"
+
+
+def shares(sizes: Sequence[int], room: int) -> list[int]:
+    """How much of `room` each gets: a small one as much as it wants, the others the same each."""
+    given, left = [0] * len(sizes), max(0, room)
+    smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for rank, place in enumerate(smallest_first):
+        given[place] = min(sizes[place], left // (len(sizes) - rank))
+        left -= given[place]
+    return given
+
+
+def shared(message: AssistantMessage, tokens: int, *, original: Message | None = None) -> AssistantMessage:
+    """`message` with its results clipped so that all of it has about `tokens`, estimated; the same
+    object where it has no more.
+
+    `original`: the message as it was said, if its results were clipped before. A result for which
+    there is no room says so. Where that is still too much, long arguments of the calls are shown by
+    their beginning.
+    """
+    if message_tokens(message) <= tokens:
+        return message
+    whole = {result.id: result.text for result in original.results} if isinstance(original, AssistantMessage) else {}
+    texts = [whole.get(result.id, result.text) for result in message.results]
+    sizes = [size_of_text(text).tokens for text in texts]
+    rest = message_tokens(_with(message, [""] * len(texts)))
+    given = shares(sizes, tokens - rest)
+    less = _with(message, [_fitted(text, size, share) for text, size, share in zip(texts, sizes, given, strict=True)])
+    if message_tokens(less) <= tokens:
+        return less
+    (pruned,) = PruneArguments(tools=None, max_chars=LONGEST_ARGUMENT_CHARS, protect_messages=0).reduce((less,))
+    return pruned if isinstance(pruned, AssistantMessage) else less
+
+
+def _with(message: AssistantMessage, texts: Sequence[str]) -> AssistantMessage:
+    results = zip(message.results, texts, strict=True)
+    return replace(message, results=tuple(replace(result, text=text) for result, text in results))
+
+
+def _fitted(text: str, size: int, tokens: int) -> str:
+    """As much of `text`, which has `size` tokens, as `tokens` have room for."""
+    if size <= tokens:
+        return text
+    chars = len(text) * tokens // size - _NOTE_CHARS
+    while chars >= LEAST_CHARS:
+        shown = clip(text, chars, ending=None, advice=ADVICE)
+        have = size_of_text(shown).tokens
+        if have <= tokens:
+            return shown
+        chars = min(chars * tokens // have, chars - LEAST_CHARS // 2)
+    note = left_out(len(text))
+    return note if len(note) < len(text) else text
+
+
+@dataclass(slots=True, frozen=True)
+class Sparing:
+    """A reducer that leaves alone what the model has not been sent yet: the messages from `start`
+    on; `None`: nothing is spared.
+
+    Where the messages behind `start` are not there any more, nothing is reduced.
+    """
+
+    reducer: Reducer
+    start: int | None
+
+    @property
+    def name(self) -> str:
+        """Of the reducer."""
+        return self.reducer.name
+
+    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+        """See `Reducer`."""
+        less = self.reducer.reduce(messages, head=head)
+        if less is messages or self.start is None:
+            return less
+        unread = messages[self.start :]
+        behind = less[len(less) - len(unread) :]
+        if len(behind) < len(unread) or not all(map(_same_calls, behind, unread)):
+            return messages
+        less = (*less[: len(less) - len(unread)], *unread)
+        return messages if len(less) == len(messages) and all(map(_is, less, messages)) else less
+
+
+def _same_calls(one: Message, other: Message) -> bool:
+    return type(one) is type(other) and _answered(one) == _answered(other)
+
+
+def _answered(message: Message) -> list[str]:
+    return [result.id for result in message.results] if isinstance(message, AssistantMessage) else []
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
