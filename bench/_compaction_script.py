@@ -166,7 +166,7 @@ class Checker:
             self.whole += 1
             self._ids = set(_call_ids(messages))
         looked_at = messages if start is None else (_SOMEBODY, *messages[start:])
-        found = [
+        found: list[tuple[str, str]] = [
             (form, str(problem)) for form, build in BUILDERS.items() for problem in validate(form, build(looked_at))
         ]
         self._bad = bool(found)

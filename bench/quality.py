@@ -7,7 +7,7 @@ Every run of `fixtures/transcripts` is fed to the default detectors through the 
 live ones, its text cut in several ways. Two rows: `stops` counts what ends a run (a sure loop),
 `nudges` the first finding of any kind, which the ladder answers with a nudge. Then come texts and
 sequences of calls of kinds that no recorded run holds, made from seeds (`bench.kinds`,
-`bench.call_kinds`).
+`bench.call_kinds`), and loops with structure (`bench.structure`).
 
 How it is counted (the same for the other systems, whose rows are cited and not run again):
 
@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-from bench import _call_quality, _report, kinds
+from bench import _call_quality, _report, kinds, structure
 from monitor.chunks import TextDelta, ToolResult, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
@@ -296,6 +296,7 @@ class Results:
     """Runs whose verdict depends on the cut; there must be none."""
     made: kinds.Kinds | None = None
     made_calls: _call_quality.MadeCalls | None = None
+    structured: Sequence[structure.Part] = ()
 
     def goals(self) -> list[dict[str, Any]]:
         """What was promised for calls and for every verdict, and what came of it."""
@@ -309,13 +310,14 @@ class Results:
             ("hard runs disturbed at all", nudges.alarms["hard_negative"][0], 1, False),
             ("borderline runs stopped", stops.alarms["borderline"][0], 0, False),
             ("median delay of the first finding, turns", turns, 0, False),
-            ("F1 of text, stops", text["f1"], 0.97, True),
+            ("F1 of text, stops", text["f1"], 0.985, True),
             ("plain texts disturbed at all", nudges.alarms["negative_text"][0], 0, False),
             ("hard texts disturbed at all", nudges.alarms["hard_negative_text"][0], 1, False),
             ("median delay of the first finding, characters", chars, 150, False),
             ("runs whose verdict depends on the cut", len(self.differing), 0, False),
             *(self.made.goals() if self.made else ()),
             *(self.made_calls.goals() if self.made_calls else ()),
+            *(goal for part in self.structured for goal in part.goals()),
         ]
         return [
             {
@@ -352,6 +354,7 @@ class Results:
             "differing": self.differing,
             "kinds": self.made.to_dict() if self.made else None,
             "call_kinds": self.made_calls.to_dict() if self.made_calls else None,
+            "structured": [part.to_dict() for part in self.structured],
             "goals": self.goals(),
         }
 
@@ -412,6 +415,8 @@ def show(results: Results, *, explain: bool = False) -> None:
         kinds.show(console, results.made)
     if results.made_calls:
         _call_quality.show(console, results.made_calls)
+    if results.structured:
+        structure.show(console, results.structured, explain=explain)
     for level in LEVELS if explain else ():
         for line in next(iter(results.rows[level].values())).odd:
             console.print(f"{level}: {line}", markup=False, highlight=False)
@@ -462,6 +467,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = measure(read(), CUTS[3:5] if options.quick else CUTS)
     results.made = kinds.measure(2 if options.quick else kinds.SEEDS)
     results.made_calls = _call_quality.measure(2 if options.quick else _call_quality.SEEDS)
+    results.structured = structure.measure(1 if options.quick else structure.SEEDS)
     show(results, explain=options.explain)
     if not options.quick:
         _report.write("quality", results.to_dict())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
 from monitor.detectors.no_progress import NoProgress
 from monitor.detectors.similar_messages import SimilarMessages
-from monitor.detectors.text import ContentRepetition, RecurrenceRule, TailRule, WindowRule
+from monitor.detectors.text import ContentRepetition, CountedRule, RecurrenceRule, TailRule, WindowRule
 from monitor.detectors.tool_cycle import ToolCallCycle
 from monitor.detectors.tool_policy import ToolPolicy
 from monitor.detectors.tool_repetition import ToolCallRepetition
@@ -17,6 +17,7 @@ __all__ = [
     "NOTHING",
     "ChannelDetector",
     "ContentRepetition",
+    "CountedRule",
     "Detector",
     "FactDetector",
     "NoProgress",

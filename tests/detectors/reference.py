@@ -11,9 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from monitor.detectors import RecurrenceRule, TailRule, WindowRule
+from monitor.detectors import CountedRule, RecurrenceRule, TailRule, WindowRule
 from monitor.detectors.text.channel import SAME_CHARS
+from monitor.detectors.text.counted import NUMBER, value
 from monitor.detectors.text.markdown import CODE_SIGNS, speaks
+from monitor.detectors.text.structure import is_call
+
+SIGNS_BETWEEN = {".", ",", ":", "/", "-"}
 
 
 def line_states(text: str) -> list[tuple[int, bool, int]]:
@@ -135,8 +139,8 @@ def recurrences(text: str, rule: RecurrenceRule) -> Iterator[tuple[int, int, tup
         if end <= floor:
             continue
         slept.append(end)
-        asleep = not any(stale) and rule.counting_samples >= 8
-        if asleep and (end % 512 or not is_stale(text, floor, end // 64 - 2, rule)):
+        asleep = not any(stale) and rule.counting_samples >= 16
+        if asleep and (end % 1024 or not is_stale(text, floor, end // 64 - 2, rule)):
             continue
         for block in (step // 64 - before for step in slept[-12:] for before in (2, 1)):
             alone = block % 2 == 1 and not any(stale[1:])
@@ -209,6 +213,7 @@ def is_stale(text: str, floor: int, block: int, rule: RecurrenceRule) -> bool:
     if (
         at <= floor
         or len(places) < rule.copies
+        or at - places[-2] > rule.reach_chars // (rule.copies - 1)
         or not any(speaks(letter) for letter in text[at : at + rule.sample_chars])
     ):
         return False
@@ -223,3 +228,129 @@ def is_stale(text: str, floor: int, block: int, rule: RecurrenceRule) -> bool:
 def without_number(between: str) -> str:
     head, _, line = between.rpartition("\n")
     return head + "\n" + line.lstrip("0123456789.)*-# ")
+
+
+def counters(text: str, rule: CountedRule) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
+    """(first shown place, end, last places, level) of the findings, evidence cleared after loops.
+    Text is never dropped here.
+    """
+    floor, end = 0, 0
+    while end < len(text):
+        end = (end // 384 + 1) * 384
+        if end > len(text):
+            return
+        found = counted_places(text, floor, end, rule)
+        if found is None:
+            continue
+        anchor, places, enough = found
+        halfway, told = enough // 2 if enough <= rule.rounds else enough, False
+        while places:
+            rounds = len(places) - 1
+            if rounds >= (enough if told else halfway):
+                shown = tuple(places[-12:])
+                loop = rounds >= enough
+                yield shown[0], end, shown, "loop" if loop else "suspect"
+                told = True
+                if loop:
+                    floor = end
+                    break
+            end += 128
+            if end > len(text):
+                return
+            places = counted_on(text, anchor, places, end, rule)
+
+
+def counted_places(text: str, floor: int, end: int, rule: CountedRule) -> tuple[str, list[int], int] | None:
+    """The anchor, all places of its run in the order of the text, and the rounds that are
+    enough.
+    """
+    stop = end - (end // 384) ** 2 % 43
+    probe = stop - 8
+    low = max(probe - rule.reach_chars, floor)
+    if probe < low or all(text[at : at + 8] != text[probe:stop] for at in range(low, probe)):
+        return None
+    for start in (max(stop - 24, floor), probe):
+        places = rounds_before(text, start, stop, floor, rule)
+        if len(places) > 4:
+            enough = enough_rounds(text, places, end, rule)
+            return (text[start:stop], places, enough) if enough else None
+    return None
+
+
+def rounds_before(text: str, start: int, stop: int, floor: int, rule: CountedRule) -> list[int]:
+    places = [start]
+    for at in range(start - 1, max(start - rule.back_chars, floor) - 1, -1):
+        if text[at : at + stop - start] != text[start:stop]:
+            continue
+        length = places[-1] - at
+        if not 12 <= length <= rule.reach_chars or (len(places) > 1 and abs(length - places[-2] + places[-1]) > 8):
+            break
+        places.append(at)
+        if len(places) > 2 and not are_counted(text, places[::-1]):
+            places.pop()
+            break
+    return places[::-1]
+
+
+def are_counted(text: str, places: list[int]) -> bool:
+    """All rounds between the places are the same but for one number that runs."""
+    rounds = [text[one:other] for one, other in pairwise(places)]
+    if len({"\0".join(re.split(NUMBER, one)) for one in rounds}) > 1:
+        return False
+    numbers = [[value(number) for number in re.findall(NUMBER, one)] for one in rounds]
+    steps = {tuple(b - a for a, b in zip(one, other, strict=True)) for one, other in pairwise(numbers)}
+    if len(steps) > 1:
+        return False
+    (step,) = steps
+    running = [place for place, by in enumerate(step) if by]
+    if not running or len({step[place] for place in running}) > 1:
+        return False
+    ahead = {later[other] - later[one] for later in numbers for one, other in pairwise(running)}
+    if any(by * len(running) != step[running[0]] for by in ahead):
+        return False
+    around = re.split(NUMBER, rounds[0])
+    inner = {place: around[place] for place in range(1, len(around) - 1)}
+    return not any(
+        inner.get(place, "") in SIGNS_BETWEEN or inner.get(place + 1, "") in SIGNS_BETWEEN for place in running
+    )
+
+
+def counted_on(text: str, anchor: str, places: list[int], end: int, rule: CountedRule) -> list[int]:
+    """The places up to `end`; empty when a round was another, or did not end."""
+    for at in range(places[-1] + 1, end - len(anchor) + 1):
+        if text.startswith(anchor, at):
+            if not are_counted(text, [*places[-4:], at]):
+                return []
+            places = [*places, at]
+    return places if end - places[-1] <= rule.reach_chars + 8 else []
+
+
+def enough_rounds(text: str, places: list[int], end: int, rule: CountedRule) -> int:
+    unit = text[places[-2] : places[-1]]
+    head, _, rest = unit.partition("\n")
+    lines = [line for line in (rest + head).split("\n") if line.strip()]
+    words = max(
+        len(re.findall(r"[^\W\d_]+", unit)),
+        sum("\u0e00" <= c <= "\u0e7f" or "\u3040" <= c <= "\u9fff" or "\uac00" <= c <= "\ud7a3" for c in unit) // 2,
+    )
+    if not words:
+        return 0
+    block = len(lines) > 1 and ("```" in unit or "~~~" in unit or is_call(unit))
+    bare = "\n".join(line.lstrip("#>*- [0123456789]") for line in lines)
+    signs = sum(bare.count(sign) for sign in CODE_SIGNS if sign != "|")
+    joined = " ".join(unit.split())
+    plain = sum(1 for c in joined if ord(c) >= 128 or c.isalpha() or c == " ")
+    data = (
+        line_states(text[:end])[-1][1]
+        or 100 * signs > len(bare)
+        or 100 * (len(joined) - plain) // max(len(joined), 1) > 25
+    )
+    if words < 2 or (data and not block):
+        enough = rule.data_rounds
+    elif block or len(lines) >= 3 or len(unit) > 200:
+        enough = rule.long_rounds
+    else:
+        enough = rule.rounds if words >= 4 else rule.short_rounds
+    while enough * len(unit) < rule.min_chars:
+        enough += 1
+    return enough

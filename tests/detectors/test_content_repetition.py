@@ -67,11 +67,11 @@ def prose(chars: int, seed: int = 7) -> str:
 
 
 def chant_only(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=WindowRule(**numbers), tail=None, recurrence=None)
+    return ContentRepetition(chant=WindowRule(**numbers), tail=None, recurrence=None, counted=None)
 
 
 def tail_only(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=None, tail=TailRule(**numbers), recurrence=None)
+    return ContentRepetition(chant=None, tail=TailRule(**numbers), recurrence=None, counted=None)
 
 
 def fed(detector: ContentRepetition, text: str, size: int = 4) -> list[Detection]:
@@ -297,7 +297,7 @@ QUIET = {
     "flush JSON rows": differing('{{"type": "message", "role": "user", "state": "active", "id": {i}}}\n', 60),
     "list items that differ": differing("- The configuration of the following component: {w} {n}\n", 60),
     "numbered items that differ": differing("{i}. Check that the configuration of the component has {w}\n", 60),
-    "headings": differing("## The configuration of the following component: {i}\n\n", 60),
+    "headings": differing("## The configuration of the following component: {n}\n\n", 60),
     "quotes": differing("> The configuration of the following component: {n}\n", 60),
     "table": differing("| The configuration of the following component | {n} | yes |\n", 60),
     "log lines": differing("2024-05-01 12:00:00 INFO worker finished the request {n}\n", 60),

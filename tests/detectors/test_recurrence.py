@@ -28,7 +28,7 @@ def words(chars: int, seed: int = 7) -> str:
 
 
 def alone(**numbers: Any) -> ContentRepetition:
-    return ContentRepetition(chant=None, tail=None, recurrence=RecurrenceRule(**numbers))
+    return ContentRepetition(chant=None, tail=None, counted=None, recurrence=RecurrenceRule(**numbers))
 
 
 def kinds(text: str) -> set[str]:
@@ -117,7 +117,7 @@ LOOPS = {
 @pytest.mark.parametrize("kind", LOOPS)
 def test_a_loop_with_something_new_in_every_round_is_seen(kind: str):
     finding, *_ = found(prose(1000) + "\n\n" + LOOPS[kind](80))
-    assert finding.kind in {"recurrence", "chant"}
+    assert finding.kind in {"recurrence", "chant", "counted"}
     assert finding.offset < 8000
 
 
@@ -256,7 +256,7 @@ def test_arguments_are_data():
 
 
 def test_it_can_be_switched_off_and_numbers_that_mean_nothing_are_refused():
-    assert watched(ContentRepetition(recurrence=None), [jug_steps(30)]) == []
+    assert watched(ContentRepetition(recurrence=None, counted=None), [jug_steps(30)]) == []
     one = {"samples": 1, "stale_samples": 1, "doubtful_samples": 1, "counting_samples": 1}
     for numbers in (
         {"copies": 2},

@@ -107,8 +107,10 @@ NONSENSE: dict[str, dict[str, Any]] = {
         "hooks": [CompactionHook(before=lambda _: monitor.compaction.BeforeCompaction(messages=[]))]
     },
     "hook: words to summarise": {
-        "hooks": [CompactionHook(before=lambda _: monitor.compaction.BeforeCompaction(messages=["a"]))]
-    },  # type: ignore[list-item]
+        "hooks": [
+            CompactionHook(before=lambda _: monitor.compaction.BeforeCompaction(messages=["a"])),  # type: ignore[list-item]
+        ]
+    },
     "after a turn: words": {"after_turn": (Step(lambda *_, **__: ("a", "b")),)},
     "after a turn: nothing": {"after_turn": (Step(lambda *_, **__: ()),)},
 }

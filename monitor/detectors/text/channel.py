@@ -4,19 +4,19 @@ rules look at is a few thousand characters that move along.
 
 The order of findings is the order of the text, whatever came in one delta: each rule runs on over
 what cannot end in a finding (`seek`), and the one whose next point is first is asked (`scan`); on a
-par the chant, then the tail, the recurrence, the vocabulary. A loop clears the evidence of all, and
-watching goes on behind it. A suspicion clears nothing; what it goes on as, by whatever rule, is the
-same one and not told again, until it ends or is a loop.
+par the chant, then the tail, the recurrence, the vocabulary, the counter. A loop clears the
+evidence of all, and watching goes on behind it. A suspicion clears nothing; what it goes on as, by
+whatever rule, is the same one and not told again, until it ends or is a loop.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 from monitor.detectors.base import NOTHING
+from monitor.detectors.text.counted import CountedRule, CountedScanner
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import Fences
 from monitor.detectors.text.recurrence import RecurrenceRule, RecurrenceScanner
@@ -35,7 +35,6 @@ SAME_CHARS = 256
 """A suspicion that starts so soon behind the last finding is that one, going on: the mean distance
 of a chant.
 """
-_DUE = attrgetter("due")
 
 
 class Off:
@@ -68,6 +67,7 @@ class TextChannel:
     __slots__ = (
         "_base",
         "_chant",
+        "_counted",
         "_fences",
         "_history",
         "_others",
@@ -90,6 +90,7 @@ class TextChannel:
         chant: WindowRule | None,
         tail: TailRule | None,
         recurrence: RecurrenceRule | None,
+        counted: CountedRule | None,
         data: bool,
         report: Callable[[Hit], Detection],
     ) -> None:
@@ -99,9 +100,10 @@ class TextChannel:
         self._tail = TailScanner(tail, self._fences, data=data) if tail else Off()
         self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
         self._vocabulary = Vocabulary() if recurrence else Off()
-        self._others = (self._tail, self._recurrence, self._vocabulary)
+        self._counted = CountedScanner(counted, self._fences) if counted else Off()
+        self._others = (self._tail, self._recurrence, self._vocabulary, self._counted)
         self._history = max(
-            [WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence) if rule)]
+            [WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence, counted) if rule)]
         )
         self.restart(0)
 
@@ -135,14 +137,23 @@ class TextChannel:
         ] or NOTHING
 
     def _look(self, piece: str) -> Sequence[Detection]:
-        chant, rules, base = self._chant, (self._chant, *self._others), self._base
-        self._text = text = self._text + piece
+        chant, (tail, recurrence, vocabulary, counted), base = self._chant, self._others, self._base
+        text = self._text
+        self._text = ""  # so that it grows in place
+        text += piece
         end = base + len(text)
         found: Sequence[Detection] = NOTHING
         while True:
-            for rule in rules:
-                if rule.due <= end:
-                    rule.seek(text, base, end)
+            if chant.due <= end:
+                chant.seek(text, base, end)
+            if tail.due <= end:
+                tail.seek(text, base, end)
+            if recurrence.due <= end:
+                recurrence.seek(text, base, end)
+            if vocabulary.due <= end:
+                vocabulary.seek(text, base, end)
+            if counted.due <= end:
+                counted.seek(text, base, end)
             other = self._nearest()
             self.need = min(chant.due, other.due) - end
             if self.need > 0:
@@ -151,11 +162,21 @@ class TextChannel:
             if hit is not None and not self._is_followed(hit):
                 found = (*found, *self._take(hit))
         if len(text) > self._history + SLACK_CHARS:
-            self._drop_oldest()
+            self._fences.inside(text, base, end)
+            self._base = end - self._history
+            text = text[-self._history :]
+        self._text = text
         return found
 
-    def _nearest(self) -> TailScanner | RecurrenceScanner | Vocabulary | Off:
-        return min(self._others, key=_DUE)
+    def _nearest(self) -> TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | Off:
+        """The rule that is due first; on a par in their order."""
+        nearest: TailScanner | RecurrenceScanner | Vocabulary | CountedScanner | Off
+        nearest, recurrence, vocabulary, counted = self._others
+        if recurrence.due < nearest.due:
+            nearest = recurrence
+        if vocabulary.due < nearest.due:
+            nearest = vocabulary
+        return counted if counted.due < nearest.due else nearest
 
     def _is_followed(self, hit: Hit) -> bool:
         """A chant that the tail rule follows is exact; that rule knows what it is."""
@@ -167,12 +188,6 @@ class TextChannel:
             self._clear(hit.end)
         self._told = hit.end
         return (self._report(hit),) if news else NOTHING
-
-    def _drop_oldest(self) -> None:
-        text, end = self._text, self._base + len(self._text)
-        self._fences.inside(text, self._base, end)
-        self._base = end - self._history
-        self._text = text[-self._history :]
 
     def _clear(self, offset: int) -> None:
         """What was found is no evidence any more."""
@@ -191,6 +206,7 @@ class TextChannel:
             "tail": self._tail.snapshot(),
             "recurrence": self._recurrence.snapshot(),
             "vocabulary": self._vocabulary.snapshot(),
+            "counted": self._counted.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -203,4 +219,5 @@ class TextChannel:
         self._tail.restore(state["tail"])
         self._recurrence.restore(state["recurrence"])
         self._vocabulary.restore(state["vocabulary"])
+        self._counted.restore(state["counted"])
         self.need = min(self._chant.due, self._nearest().due) - self.offset

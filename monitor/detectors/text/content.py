@@ -3,12 +3,13 @@ thinking or the arguments of a call, and is paid for every word. Seen while it i
 same character however the provider cuts the text.
 
 Rules: the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`) with the
-few words (`vocabulary`), each with its numbers; what is layout and what is prose: `markdown`. What
-people repeat on purpose as well is a suspicion first, and a loop when it goes on. The channels know
-nothing of one another. Arguments are data (JSON, code, files), where similar pieces are the rule:
-only the exact tail counts there, by numbers of its own. A loop clears the evidence and watching
-goes on. A finished turn or a complete tool call ends a text; a retried stream takes back the text
-of its turn, offsets included. Offsets otherwise go on through the run.
+few words (`vocabulary`), the counter (`counted`), each with its numbers; what is layout and what is
+prose: `markdown`; what is a block: `structure`. What people repeat on purpose as well is a
+suspicion first, and a loop when it goes on. The channels know nothing of one another. Arguments are
+data (JSON, code, files), where similar pieces are the rule: only the exact tail counts there, by
+numbers of its own. A loop clears the evidence and watching goes on. A finished turn or a complete
+tool call ends a text; a retried stream takes back the text of its turn, offsets included. Offsets
+otherwise go on through the run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from monitor._util.hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
 from monitor.detectors.text.channel import TextChannel
+from monitor.detectors.text.counted import CountedRule
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.recurrence import RecurrenceRule
 from monitor.detectors.text.tail import TailRule
@@ -28,24 +30,36 @@ from monitor.detectors.text.window import WindowRule
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence
 
-SNAPSHOT_VERSION = 3
+SNAPSHOT_VERSION = 4
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 WATCHED: tuple[Channel, ...] = ("text", "reasoning", "arguments")
 CHANT = WindowRule()
 TAIL = TailRule()
 RECURRENCE = RecurrenceRule()
+COUNTED = CountedRule()
 _NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 
 class ContentRepetition:
     """Loops in the text of a run.
 
-    `chant=None`, `tail=None` or `recurrence=None` turns a rule off; `channels` names what is
-    watched.
+    `chant=None`, `tail=None`, `recurrence=None` or `counted=None` turns a rule off; `channels`
+    names what is watched.
     """
 
-    __slots__ = ("_call", "_channels", "_chant", "_recurrence", "_tail", "_turn_start", "_watched", "feed", "name")
+    __slots__ = (
+        "_call",
+        "_channels",
+        "_chant",
+        "_counted",
+        "_recurrence",
+        "_tail",
+        "_turn_start",
+        "_watched",
+        "feed",
+        "name",
+    )
 
     feed: Callable[[str], Sequence[Detection]]
     """Take in the next visible text and say what it completes: `feed("some text")`; the same as
@@ -58,6 +72,7 @@ class ContentRepetition:
         chant: WindowRule | None = CHANT,
         tail: TailRule | None = TAIL,
         recurrence: RecurrenceRule | None = RECURRENCE,
+        counted: CountedRule | None = COUNTED,
         channels: Sequence[Channel] = WATCHED,
         name: str = "content_repetition",
     ) -> None:
@@ -71,6 +86,7 @@ class ContentRepetition:
         self._chant = chant
         self._tail = tail
         self._recurrence = recurrence
+        self._counted = counted
         self._watched = frozenset(channels)
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
@@ -126,6 +142,7 @@ class ContentRepetition:
                 chant=None if data else self._chant,
                 tail=self._tail,
                 recurrence=None if data else self._recurrence,
+                counted=None if data else self._counted,
                 data=data,
                 report=partial(self._detection, channel),
             )

@@ -9,6 +9,8 @@ to the next is the same but for digits. Recorded loops reach 32 to 36, recorded 
 quiet 8, and of texts made to be difficult JSON 29, YAML 25, a questionnaire with five fixed answers
 24. To tell loops from these:
 
+- a sample that stood there last more than 1666 characters ago counts as new: four places at even
+  distances are nearer;
 - a sample that does not speak (see `markdown`) counts as new: padding, rules;
 - one that stood a single line before, at most 160 characters away, counts as new: rows of a list, a
   log or a table resemble one another. Unless the line starts with a letter, and nothing but digits
@@ -25,8 +27,10 @@ order: where they meet is new). Three, none further than three such lengths from
 loop: seven thousand characters at least. It takes six where each round has a word that stands
 nowhere before it: one letter written out for fifteen people names somebody else each time.
 
+Frames of a stack trace are no prose.
+
 How: samples are looked up in the text before, two at each multiple of 128 characters, where the
-tail rule looks as well. While all of the 36 are new only one is, at each multiple of 512; in most
+tail rule looks as well. While all of the 36 are new only one is, at each multiple of 1024; in most
 text it is not found, and the others count as new, unlooked. If it is stale those of the last 1536
 characters are looked up as well, but for the second of a step as long as all before it are new.
 Samples stand at uneven distances, or rows of a fitting width would show the same place again and
@@ -42,6 +46,7 @@ from typing import Any
 
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import is_code, only_counts, speaks, words_percent
+from monitor.detectors.text.structure import is_frame
 from monitor.detectors.text.window import is_one_line
 from monitor.errors import ConfigError
 
@@ -52,9 +57,9 @@ SPREAD = 43
 characters at the earliest.
 """
 STEP_CHARS = 2 * BLOCK_CHARS
-NAP_STEPS = 4
+NAP_STEPS = 8
 """Steps of which only the last is looked at, while nothing is stale."""
-BACK_CHARS = 3 * NAP_STEPS * STEP_CHARS
+BACK_CHARS = 12 * STEP_CHARS
 """What is looked at again where that one is stale; with a third of it six of 77 recorded loops are
 seen up to 512 characters later.
 """
@@ -118,6 +123,13 @@ class RecurrenceRule:
             raise ConfigError(
                 f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them"
             )
+
+    @property
+    def near_chars(self) -> int:
+        """How far away the last place of a stale sample may be; of copies at even distances all are
+        nearer.
+        """
+        return self.reach_chars // (self.copies - 1)
 
     @property
     def history(self) -> int:
@@ -194,8 +206,9 @@ class RecurrenceScanner:
         rule = self._rule
         start = block * BLOCK_CHARS + block * block % SPREAD - base
         low = max(start - rule.reach_chars, self._floor - base, 0)
-        # What is not there is found out sooner than by rfind.
-        if start <= low or text.find(text[start : start + rule.sample_chars], low, start + rule.sample_chars - 1) < 0:
+        near = max(start - rule.near_chars, low)
+        # What is not there is found out sooner than by find or rfind.
+        if start <= low or text[start : start + rule.sample_chars] not in text[near : start + rule.sample_chars - 1]:
             return False
         places = self._places(text, start, low)
         if len(places) < rule.copies or not speaks(text[start : start + rule.sample_chars]):
@@ -233,7 +246,7 @@ class RecurrenceScanner:
         doubtful = code or not sure or named or _are_counted_lines(region, rule.row_chars)
         if doubtful and self._rounds and at < self._last + rule.span:
             return None
-        if words_percent(region) < rule.words_percent or not _has_long_lines(region):
+        if words_percent(region) < rule.words_percent or not _has_long_lines(region) or is_frame(region):
             self._seen = 0
             return None
         enough = NAMED_ROUNDS if named else DOUBTFUL_ROUNDS

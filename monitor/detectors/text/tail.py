@@ -9,6 +9,9 @@ llama.cpp's proposal (four). Units of up to 16 characters are a loop at 160 (a w
 stay quiet no unit that speaks repeats for more than 90 characters. More is asked of what people
 repeat on purpose:
 
+- blocks, that is whole lists, tables, fenced blocks and tool calls (see `structure`): 7 copies. A
+  dialogue of two speakers and an indented line of prose count as words. Frames of a stack trace are
+  printed like data, 40 times;
 - verse, that is short lines or a quoted one: a loop at 12 copies and 768 characters (the longest
   refrain known to us is 19 times 37);
 - fill: 12 copies and 512 characters of one leader character (blanks, dots, rules: the longest in
@@ -34,16 +37,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.markdown import LEADERS, Fences, has_short_lines, only_layout, speaks
+from monitor.detectors.text.structure import (
+    has_fence,
+    is_block,
+    is_data,
+    is_dialogue,
+    is_frame,
+    is_indented_prose,
+    is_list_of_numbers,
+)
 from monitor.errors import ConfigError
 from monitor.verdicts import Level
 
 OFFSETS_SHOWN = 12
 """Places listed in the evidence; a one-character unit has hundreds."""
-DATA_STARTS = frozenset("<[{(|\"'")
 QUOTE_CHARS = 64
 """A quoted refrain begins so soon behind its `>`."""
 BLOB_PERIOD = 8
@@ -66,6 +78,8 @@ class TailRule:
     short_chars: int = 16
     """Periods up to this need `short_min_chars` only."""
     short_min_chars: int = 160
+    block_copies: int = 7
+    """For a whole list, table, fenced block or tool call (see `structure`)."""
     weak_copies: int = 12
     weak_min_chars: int = 512
     """`weak`: fill, or layout only; a suspicion of data."""
@@ -128,6 +142,10 @@ class TailRule:
         """Characters that make a run of words a loop."""
         return max(self.loop_copies * period, self.strong_chars(period))
 
+    def block_chars(self, period: int) -> int:
+        """Characters that make a run of whole blocks a loop."""
+        return max(self.block_copies * period, self.loop_chars(period))
+
     def verse_chars(self, period: int) -> int:
         """Characters that make a run of verse a loop."""
         return max(self.weak_copies * period, self.verse_min_chars, self.loop_chars(period))
@@ -151,6 +169,7 @@ class TailScanner:
     """
 
     __slots__ = (
+        "_backs",
         "_checked",
         "_data",
         "_fences",
@@ -172,6 +191,7 @@ class TailScanner:
         self._fences = fences
         self._data = data
         self._length, self._step, self._longest = rule.sample_chars, rule.step_chars, rule.max_period_chars
+        self._backs = _backs(rule)
         self.restart(0)
 
     def restart(self, offset: int) -> None:
@@ -194,12 +214,12 @@ class TailScanner:
         """
         if self._period:
             return
-        length, step, longest, floor = self._length, self._step, self._longest, self._floor
-        find, due = text.find, self.due
+        length, step, backs, turn = self._length, self._step, self._backs, len(self._backs)
+        floor, due = max(self._floor - base, 0), self.due
         while due <= end:
-            low, stop = due - min(due & -due, longest) - length, due - base
-            low = (low if low > floor else floor) - base
-            if find(text[stop - length : stop], low if low > 0 else 0, stop - 1) >= 0:
+            stop = due - base
+            low = stop - backs[due // step % turn]
+            if text[stop - length : stop] in text[low if low > floor else floor : stop - 1]:  # sooner than by find
                 break
             due += step
         self.due = self._sample = due
@@ -267,15 +287,39 @@ class TailScanner:
             return enough, enough
         if period <= BLOB_PERIOD and _is_blob(text[max(start - BLOB_CHARS, self._floor - base, 0) : start]):
             return weak, weak
-        if only_layout(text, stop - period - 1, stop, fenced=self._fences.inside(text, base, at)):
-            enough = max(weak, rule.printed_copies * period if is_data(unit) else 0)
-            return enough, max(enough, rule.verse_chars(period) if "\n>" in unit + unit[0] else 0)
+        if "\n" in unit and (lined := self._enough_lines(text, base, at)):
+            return lined
         if period <= rule.short_chars and is_list_of_numbers(unit):
             return weak, rule.data_chars(period)
         line = text.rfind("\n", max(start - QUOTE_CHARS, self._floor - base, 0), start) + 1
         if ("\n" in unit and has_short_lines(unit + unit)) or (line > 0 and text[line] == ">"):
             return rule.strong_chars(period), rule.verse_chars(period)
         return rule.strong_chars(period), rule.loop_chars(period)
+
+    def _enough_lines(self, text: str, base: int, at: int) -> tuple[int, int] | None:
+        """The same for a unit of lines; `None` where they are lines of words or verse."""
+        rule, period, stop = self._rule, self._period, at - base
+        unit, weak = text[stop - period : stop], rule.weak_chars(period)
+        if is_frame(unit):
+            enough = max(weak, rule.printed_copies * period)
+            return enough, enough
+        if is_dialogue(unit):
+            return rule.strong_chars(period), rule.loop_chars(period)
+        fenced = self._fences.inside(text, base, at)
+        block = (not fenced or has_fence(unit)) and is_block(unit)
+        if not only_layout(text, stop - period - 1, stop, fenced=fenced):
+            return (
+                (rule.strong_chars(period), rule.block_chars(period))
+                if block and has_short_lines(unit + unit)
+                else None
+            )
+        if not fenced and is_indented_prose(unit):
+            return None
+        quoted = "\n>" in unit + unit[0] and has_short_lines(unit + unit)
+        if block and not quoted:
+            return rule.block_chars(period), rule.block_chars(period)
+        enough = max(weak, rule.printed_copies * period if is_data(unit) else 0)
+        return enough, max(enough, rule.verse_chars(period) if quoted else 0)
 
     def _hit(self, unit: str, end: int) -> Hit:
         period, start = self._period, self._start
@@ -309,18 +353,15 @@ class TailScanner:
         self._period, self._start, self._checked, self._needed, self._sure = (int(number) for number in state["run"])
 
 
+@lru_cache(maxsize=16)
+def _backs(rule: TailRule) -> tuple[int, ...]:
+    """How far back a sample is looked up, with its own length, at each step of a turn; the longest
+    way at the first.
+    """
+    step, longest = rule.step_chars, rule.max_period_chars
+    ways = (at & -at for at in range(step, max(rule.pace(longest), step), step))
+    return tuple(min(way, longest) + rule.sample_chars for way in (longest, *ways))
+
+
 def _is_blob(before: str) -> bool:
     return len(before) == BLOB_CHARS and before.isascii() and before.replace("+", "").replace("/", "").isalnum()
-
-
-def is_data(unit: str) -> bool:
-    """Layout that stands for data: no letter in it, or a single line that starts like data."""
-    end = unit.find("\n")
-    if unit.find("\n", end + 1) < 0 and (unit[end + 1 :] + unit[: end + 1]).lstrip(" \t")[:1] in DATA_STARTS:
-        return True
-    return not any(map(str.isalpha, unit))
-
-
-def is_list_of_numbers(unit: str) -> bool:
-    """Digits and a comma, and no letter."""
-    return "," in unit and not any(map(str.isalpha, unit)) and any(map(str.isdigit, unit))

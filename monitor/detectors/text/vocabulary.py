@@ -32,6 +32,8 @@ third word.
 SAMPLES = 6
 SAMPLE_CHARS = 4
 LEAST_COPIES = 16
+SOON_CHARS = 512
+"""The first of them comes again so soon; that is found out sooner than how often it comes."""
 SHOWN_CHARS = 80
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -104,5 +106,7 @@ class Vocabulary:
 def _are_common(text: str, stop: int) -> bool:
     """Whether each of some short samples stands often in the text that ends at `stop`."""
     start = stop - WORDS_STEP
+    if text[start : start + SAMPLE_CHARS] not in text[start + 1 : start + SOON_CHARS]:
+        return False
     samples = (text[at : at + SAMPLE_CHARS] for at in range(start, stop, WORDS_STEP // SAMPLES))
     return all(text.count(sample, start, stop) >= LEAST_COPIES for sample in samples)

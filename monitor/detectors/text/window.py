@@ -28,6 +28,8 @@ How it is found without hashing every window:
 - a window that is rejected, for the distances or the texts between, takes the next ones with it as
   long as they stand at the same places, one further each. Without that a text made for it costs
   five times as much (`bench/_worst_text.py`);
+- what windows share counts only where it stands as far apart as windows do; lines that were plain
+  for one window are so for the next;
 - all comparisons are of the text itself. Layout is looked at last, where everything else says
   chant.
 """
@@ -40,7 +42,16 @@ from itertools import pairwise
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
-from monitor.detectors.text.markdown import Fences, has_short_lines, is_code, last_layout, next_word, only_counts
+from monitor.detectors.text.markdown import (
+    Fences,
+    has_marker,
+    has_short_lines,
+    is_code,
+    is_layout,
+    last_layout,
+    next_word,
+    only_counts,
+)
 from monitor.errors import ConfigError
 
 CHANT_KIND = "chant"
@@ -50,11 +61,15 @@ less often.
 """
 DOUBTFUL_ROUNDS = 4
 """Suspicions in a row that make a loop."""
+BULK_CHARS = 128
+"""So much text at once is searched through a narrower gate. Fewer windows show before the last one
+then, so that nothing may wait until all that was searched so is out of reach.
+"""
 NAP_WINDOWS = 3
 """How many windows before the last one a chant must have shown. Measured 0 to 6: more sleep, but
 weaker signs that wake it.
 """
-ALIKE_WINDOWS = (16, 4)
+ALIKE_WINDOWS = (12, 4)
 """How many windows are rejected at once where they stand at the same places; fewer where what all
 of them share stands elsewhere too.
 """
@@ -109,6 +124,7 @@ class WindowScanner:
     __slots__ = (
         "_alike",
         "_armed",
+        "_awake",
         "_enough",
         "_fences",
         "_floor",
@@ -116,6 +132,8 @@ class WindowScanner:
         "_group",
         "_last",
         "_nap",
+        "_narrow",
+        "_plain",
         "_reach",
         "_rejected",
         "_rounds",
@@ -136,6 +154,7 @@ class WindowScanner:
         windows_left = min(NAP_WINDOWS, within_gate - 1)
         self._enough = within_gate - windows_left + 1
         self._nap = windows_left * rule.unit_chars
+        self._narrow = min(-(-rule.reach // (rule.repeats - self._enough + 1)), self._gate)
         self.restart(0)
 
     def restart(self, offset: int) -> None:
@@ -146,11 +165,12 @@ class WindowScanner:
     def _begin(self, offset: int) -> None:
         self._floor = offset
         self._sample = offset
-        self._armed = -1
+        self._armed = self._awake = -1
         self._window = -1
         self._group = 1
         self._rejected: tuple[int, ...] = ()
         self._alike = -1
+        self._plain = (0, 0)
         self.due = offset + self._rule.window_chars
 
     def seek(self, text: str, base: int, end: int) -> None:
@@ -159,7 +179,7 @@ class WindowScanner:
         """
         if self._window < 0 and not self._find_sample(text, base, end):
             ready = self._sample + self._rule.sample_chars
-            self.due = ready + self._nap if self._sample > self._armed else ready
+            self.due = ready + self._nap if self._sample > self._armed and self._sample > self._awake else ready
 
     def scan(self, text: str, base: int, upto: int) -> Hit | None:
         """The first chant that ends from `due` to `upto`. `text` starts at `base`; calls go on
@@ -175,19 +195,26 @@ class WindowScanner:
         """Go on to the next sample that has enough places; False when the text ends first."""
         length, repeats = self._rule.sample_chars, self._rule.repeats
         step, gate, reach = self._step, self._gate, self._reach
-        find = text.find  # what is not there is found out sooner than by rfind
+        unit = self._rule.unit_chars
+        further = length - unit
         at, last = self._sample - base, end - base - length
         floor, armed = self._floor - base, self._armed - base
         if floor < 0:
             floor = 0
+        if last - at > BULK_CHARS:
+            gate = self._narrow
+            self._awake = end + reach + self._rule.window_chars
         while at <= last:
             if at > armed and at - gate > floor:  # the usual case
-                while at <= last and find(text[at : at + length], at - gate, at + length - 1) < 0:
+                first = at
+                for at in range(first, last + 1, step):
+                    if text[at : at + length] in text[at - gate : at + further]:  # sooner than by find or rfind
+                        break
+                else:
                     at += step
-                if at > last:
                     break
             low = at - reach
-            count = len(_places_back(text, at, at + length, repeats, low if low > floor else floor))
+            count = len(_places_back(text, at, at + length, repeats, low if low > floor else floor, apart=unit))
             if count >= self._enough:
                 armed = at + reach + step
             if count == repeats:
@@ -206,38 +233,52 @@ class WindowScanner:
         -1 when all are done.
         """
         rule = self._rule
-        while (first := max(self._window, self._floor)) <= self._sample:
-            self._window, stop = first, first + rule.window_chars
-            if stop > end:
-                self.due = stop
+        width, repeats, reach, sample, last = (
+            rule.window_chars,
+            rule.repeats,
+            self._reach,
+            self._sample - base,
+            end - base,
+        )
+        first, group, half = self._window - base, self._group, 2
+        shared: tuple[int, list[int]] = (0, [])
+        while True:
+            floor = self._floor - base
+            if floor > first:
+                first = floor
+            if first > sample:
+                break
+            stop = first + width
+            if stop > last:
+                self._window, self._group, self.due = first + base, group, stop + base
                 return None
             # All windows of a group share their core; if that is too rare, so are they all.
-            self._group = group = min(self._group, self._sample - first + 1)
+            if group > sample - first + 1:
+                group = sample - first + 1
             core = first + group - 1
-            low = max(core - self._reach, self._floor, base)
+            low = core - reach if core - reach > floor else floor
             if group == 1:
-                if first <= self._alike and self._is_alike(text, base, stop):
-                    self._window += 1
+                if first + base <= self._alike and (alike := self._count_alike(text, base, stop, last)):
+                    first += alike
                     continue
-                limit = min(end, self._sample + rule.window_chars)
-                if idle := _idle_windows(text, first - base, stop - base, limit - base, rule.unit_chars):
-                    self._window += idle
+                limit = last if last < sample + width else sample + width
+                if idle := _idle_windows(text, first, stop, limit, rule.unit_chars):
+                    first += idle
                     continue
-            places = _places_back(text, core - base, stop - base, rule.repeats, low - base)
-            if len(places) < rule.repeats:
-                self._window += group
-                self._group = 2 * group
-            elif group > 1:
-                self._group = group // 2
+            places = _places_back(text, core, stop, repeats, low if low > 0 else 0, apart=rule.unit_chars)
+            if len(places) < repeats:
+                first, group = first + group, 2 * group if group > 1 else half
+                half = 2
+            elif group > 1:  # the first of them; if that is rejected, so may they all be
+                shared, half, group = (core, places), group // 2, 1
+            elif (hit := self._judge(text, base, places, shared)) is not None:
+                return hit
             else:
-                hit = self._judge(text, base, places)
-                if hit is not None:
-                    return hit
-                self._window += 1
-        self._window = -1
+                first += 1
+        self._window, self._group = -1, group
         return None
 
-    def _judge(self, text: str, base: int, places: list[int]) -> Hit | None:
+    def _judge(self, text: str, base: int, places: list[int], shared: tuple[int, list[int]]) -> Hit | None:
         """The window has enough places: is it a chant?"""
         rule = self._rule
         places.reverse()
@@ -246,7 +287,7 @@ class WindowScanner:
         window = text[at:stop]
         lines = text.find("\n", places[0], stop) >= 0
         if lines:  # first, because it is cheap, and what it clears no other window may count either
-            layout = last_layout(text, places[0], stop, fenced=self._fences.inside(text, base, stop + base))
+            layout = self._last_layout(text, base, places[0], stop)
             if layout >= 0:
                 self._floor = layout + base
                 return None
@@ -254,7 +295,7 @@ class WindowScanner:
         between = [text[one:other] for one, other in pairwise(places)]
         few = len(set(between)) <= rule.far_texts
         if span > rule.near_chars * gaps and not (few and span <= (rule.far_chars or 0) * gaps):
-            self._reject(text, base, places)
+            self._reject(text, base, places, shared)
             return None
         rows = lines and all(map(is_one_line, between))
         counted = rows and all(only_counts(between[0], other) for other in between)
@@ -277,6 +318,16 @@ class WindowScanner:
         self._begin(stop + base)
         return hit
 
+    def _last_layout(self, text: str, base: int, start: int, stop: int) -> int:
+        """As `last_layout`; what the last window has shown to be plain is not looked at again."""
+        fenced = self._fences.inside(text, base, stop + base)
+        plain, until = self._plain[0] - base, self._plain[1] - base
+        known = not fenced and plain <= start < until <= stop
+        layout = last_layout(text, until - 1 if known else start, stop, fenced=fenced)
+        if layout < 0 and not fenced:
+            self._plain = (plain + base if known else start + base, stop + base)
+        return layout
+
     def _goes_on(self, end: int) -> int:
         """Findings in a row, with the one that ends at `end`: each within the reach of the one
         before.
@@ -287,31 +338,55 @@ class WindowScanner:
         self._last = end
         return self._rounds
 
-    def _reject(self, text: str, base: int, places: list[int]) -> None:
+    def _reject(self, text: str, base: int, places: list[int], shared: tuple[int, list[int]]) -> None:
         """The window stands too far apart, or between too many texts. So does the next one if it
         stands where this one does, one further: the distances are the same, and as many texts
-        differ. Where else a few of the next could stand is looked up for all of them.
+        differ. Where else the next could stand is known of all of a group (`shared`: their core and
+        its places), or is looked up for some.
         """
         rule, at = self._rule, places[-1]
-        for more in ALIKE_WINDOWS:
-            core = min(at + more, self._sample - base)
-            low = max(core - self._reach, self._floor - base, 0)
-            of_all = _places_back(text, core, at + rule.window_chars, rule.repeats, low)
-            if all(place - one == core - at for place, one in zip(of_all, reversed(places), strict=True)):
-                self._rejected = tuple(place + base for place in places)
-                self._alike = core + base
+        if not (at < shared[0] <= self._sample - base and _are_moved(shared[1], places, shared[0] - at)):
+            for more in ALIKE_WINDOWS:
+                core = min(at + more, self._sample - base)
+                low = max(core - self._reach, self._floor - base, 0)
+                of_all = _places_back(text, core, at + rule.window_chars, rule.repeats, low, apart=rule.unit_chars)
+                if _are_moved(of_all, places, core - at):
+                    break
+            else:
                 return
+        else:
+            core = shared[0]
+        self._rejected = tuple(place + base for place in places)
+        self._alike = core + base
 
-    def _is_alike(self, text: str, base: int, stop: int) -> bool:
-        """Whether the window that ends at `stop` stands where the rejected one did, as all between
-        them do: it does if its last character does. Where that begins a line, layout has to be
-        looked at anew.
+    def _count_alike(self, text: str, base: int, stop: int, last: int) -> int:
+        """How many windows, from the one that ends at `stop` to the one that ends at `last`, stand
+        where the rejected one did, as all between them do: each does if its last character does.
+        Where that begins a line that may be layout, it is looked at anew.
         """
-        at = stop - 1 - base
-        moved, last = at - self._rejected[-1], text[at]
-        if text[at - 1] == "\n" or any(text[place + moved] != last for place in self._rejected):
+        at, rejected = stop - 1, self._rejected
+        most = min(self._alike - base + self._rule.window_chars, last) - at
+        moved = at - rejected[-1]
+        if "\n" not in text[at - 1 : at + most - 1]:
+            ends = text[at : at + most]
+            if all(text.startswith(ends, place + moved) for place in rejected):
+                return most
+        end = text[at]
+        if any(text[place + moved] != end for place in rejected) or (
+            text[at - 1] == "\n" and not self._goes_on_plainly(text, base, at)
+        ):
             self._alike = -1
+            return 0
+        return 1
+
+    def _goes_on_plainly(self, text: str, base: int, line: int) -> bool:
+        """Whether the line that starts at `line` is plain, as all before it is, and no fence was
+        opened by the one before it.
+        """
+        until, start = self._plain[1] - base, text.rfind("\n", 0, line - 1) + 1
+        if until <= max(start, 0) or is_layout(text[line]) or has_marker(text, start, line):
             return False
+        self._plain = (self._plain[0], line + base + 1)
         return True
 
     def snapshot(self) -> dict[str, Any]:
@@ -320,6 +395,7 @@ class WindowScanner:
             "floor": self._floor,
             "sample": self._sample,
             "armed": self._armed,
+            "awake": self._awake,
             "window": self._window,
             "group": self._group,
             "rejected": list(self._rejected),
@@ -330,20 +406,29 @@ class WindowScanner:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`."""
-        self._floor, self._sample, self._armed = int(state["floor"]), int(state["sample"]), int(state["armed"])
+        self._floor, self._sample = int(state["floor"]), int(state["sample"])
+        self._armed, self._awake = int(state["armed"]), int(state["awake"])
         self._window, self._group, self.due = int(state["window"]), int(state["group"]), int(state["due"])
         self._rejected, self._alike = tuple(int(place) for place in state["rejected"]), int(state["alike"])
         self._last, self._rounds = (int(number) for number in state["row"])
 
 
-def _places_back(text: str, start: int, stop: int, most: int, low: int) -> list[int]:
+def _are_moved(later: list[int], places: list[int], moved: int) -> bool:
+    """Whether the places, the last first, are the others, the first first, all moved alike."""
+    return all(place - one == moved for place, one in zip(later, reversed(places), strict=True))
+
+
+def _places_back(text: str, start: int, stop: int, most: int, low: int, *, apart: int) -> list[int]:
     """Where `text[start:stop]` stands from `low` up to and with itself, the last first; up to
-    `most` places.
+    `most` places, each so far `apart`.
+
+    Windows that count stand `unit_chars` apart at least, and what they hold stands there with them;
+    so at least as many of its places do.
     """
-    needle, last, places = text[start:stop], stop - start - 1, [start]
+    needle, further, places = text[start:stop], stop - start - apart, [start]
     place = start
     for _ in range(1, most):
-        place = text.rfind(needle, low, place + last)
+        place = text.rfind(needle, low, place + further) if place + further > low else -1
         if place < 0:
             break
         places.append(place)

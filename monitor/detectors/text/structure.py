@@ -1,0 +1,125 @@
+"""What kind of thing a repeated unit is. Failure answered: a rule that counts rows as it counts
+words cries wolf. One that does not count structure at all is blind to a model that writes the same
+list, table, fenced block or tool call for its whole budget.
+
+People and programs repeat single rows on purpose, but no whole block. So a unit is looked at as
+lines:
+
+- a block has at least two different lines, and at least one that is marked: a bullet, a number, a
+  heading, a bar, a quote, a fence, a tag;
+- lines that all begin as data (brackets, quotation marks) are data and no block, except for a table
+  and for the markup of tool calls: tags that speak of tools, functions or calls, and JSON with a
+  name and arguments;
+- a dialogue has at least two speakers, each before a sentence of three words or more (records of
+  `name: value` have fewer);
+- a frame of a stack trace names a place in a file: programs print the same one a thousand times;
+- a line of a sentence that is only indented is prose.
+"""
+
+from __future__ import annotations
+
+import re
+
+from monitor.detectors.text.markdown import is_code, words_percent
+
+DATA_STARTS = frozenset("<[{(|\"'")
+BLOCK_LINES = 2
+"""Different ones, at least."""
+LEAST_WORDS = 3
+"""Of what a speaker says, and of an indented line."""
+INDENTED_PERCENT = 85
+"""Letters and blanks of a line of prose; of source code fewer are."""
+_CLOSERS = frozenset("}])")
+_MARKED = re.compile(r"[-*+\u2022#>|<]|```|~~~|\[(?!\d)|(?:\d{1,4}|[A-Za-z]|[ivxIVX]{1,5})[.)\u3001]\s")
+_FENCE = re.compile(r"```|~~~")
+_CALL = re.compile(
+    r"[<\[{|/_](?:tools?|functions?|invoke)\b|(?i:tool|function)_(?:call|use|code)|<(?:function|tool|parameter)=|^Action(?:"
+    r" Input)?:",
+    re.MULTILINE,
+)
+_CALL_JSON = re.compile(r'"(?:name|tool|function)":')
+_ARGUMENTS = re.compile(r'"(?:arguments|parameters|args|input)":')
+_SPEAKER = re.compile(r"\W{0,4}([^\W\d_][\w .'-]{0,24})\W{0,2}[:\uff1a](.*)")
+_WORD = re.compile(r"[^\W\d_]+")
+_WIDE = re.compile(r"[\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3]")
+"""Letters of scripts that write no blanks between words, or few."""
+_FRAME = re.compile(r"[\w>$)]\.[A-Za-z]{1,5}:(?:line )?\d|\", line \d")
+
+
+def lines_of(unit: str) -> list[str]:
+    """The lines that are not blank. A unit may begin within a line: its two ends are one line
+    then.
+    """
+    head, _, rest = unit.partition("\n")
+    return [line for line in (rest + head).split("\n") if line.strip()]
+
+
+def is_block(unit: str) -> bool:
+    """Whether people would call it a list, a table, a fenced block, a tool call: something that is
+    not repeated line by line.
+    """
+    lines = [line.strip() for line in lines_of(unit)]
+    if is_call("\n".join(lines)):
+        return True
+    if len(set(lines)) < BLOCK_LINES or not any(map(_MARKED.match, lines)):
+        return False
+    data = all(line[0] in DATA_STARTS or line[0] in _CLOSERS for line in lines)
+    return not data or any(map(_is_divider, lines))
+
+
+def _is_divider(line: str) -> bool:
+    return line[0] == "|" and "-" in line and not line.strip("|:- ")
+
+
+def has_fence(unit: str) -> bool:
+    """Whether it holds the marker of a code fence."""
+    return _FENCE.search(unit) is not None
+
+
+def is_call(text: str) -> bool:
+    """Whether it is the markup of a tool call."""
+    return _CALL.search(text) is not None or (
+        _CALL_JSON.search(text) is not None and _ARGUMENTS.search(text) is not None
+    )
+
+
+def is_frame(unit: str) -> bool:
+    """Whether every second line at least names a place in a file."""
+    lines = lines_of(unit)
+    return 2 * sum(_FRAME.search(line) is not None for line in lines) >= len(lines) > 0
+
+
+def is_dialogue(unit: str) -> bool:
+    """Whether at least two speakers say sentences, and nobody else says anything."""
+    said = [_SPEAKER.fullmatch(line.strip()) for line in lines_of(unit)]
+    if not all(said) or len({one.group(1) for one in said if one}) < BLOCK_LINES:
+        return False
+    return all(says_something(one.group(2)) for one in said if one)
+
+
+def is_indented_prose(unit: str) -> bool:
+    """Whether each line is indented and a sentence, and would be prose without its indentation."""
+    lines = lines_of(unit) if "\n" in unit else []
+    return bool(lines) and all(line[0] in " \t" and line.lstrip()[0].isalpha() and _is_sentence(line) for line in lines)
+
+
+def _is_sentence(line: str) -> bool:
+    return says_something(line) and not is_code(line) and words_percent(line.strip()) >= INDENTED_PERCENT
+
+
+def says_something(text: str) -> bool:
+    """Whether it has at least three words, or twice as many letters of a script without blanks."""
+    return len(_WORD.findall(text)) >= LEAST_WORDS or len(_WIDE.findall(text)) >= 2 * LEAST_WORDS
+
+
+def is_data(unit: str) -> bool:
+    """Layout that stands for data: no letter in it, or a single line that starts like data."""
+    end = unit.find("\n")
+    if unit.find("\n", end + 1) < 0 and (unit[end + 1 :] + unit[: end + 1]).lstrip(" \t")[:1] in DATA_STARTS:
+        return True
+    return not any(map(str.isalpha, unit))
+
+
+def is_list_of_numbers(unit: str) -> bool:
+    """Digits and a comma, and no letter."""
+    return "," in unit and not any(map(str.isalpha, unit)) and any(map(str.isdigit, unit))
