@@ -380,6 +380,21 @@ async def test_an_isolated_source_is_read_to_its_end_as_any_other() -> None:
         assert [piece async for piece in watched] == ["a", "b", "c"]
     assert watched.outcome.ok
     assert source.closed == 0  # it came to its own end
+    await anyio.wait_all_tasks_blocked()
+    assert "agent-monitor source" not in {task.name for task in anyio.get_running_tasks()}
+
+
+@pytest.mark.parametrize("leave", ["break", "failure", "abort"])
+async def test_the_task_of_an_isolated_source_ends_with_its_stream(leave: str) -> None:
+    source = Untrusted("a", OSError("down")) if leave == "failure" else ScriptedStream("a", Stall())
+    async with monitor.watch(source, isolate=True) as watched:
+        async for _ in watched:
+            if leave == "break":
+                break
+            if leave == "abort":
+                watched.abort()
+    await anyio.wait_all_tasks_blocked()
+    assert "agent-monitor source" not in {task.name for task in anyio.get_running_tasks()}
 
 
 async def test_an_isolated_source_is_read_one_piece_at_a_time() -> None:

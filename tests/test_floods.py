@@ -16,16 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import monitor
-from monitor._util.codec import text_of, to_plain
-from monitor._util.hashing import (
-    MOST_CHARS,
-    MOST_PARTS,
-    RESULT_CHARS,
-    abridged_arguments,
-    abridged_text,
-    canonical_json,
-    has_more,
-)
+from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more, text_of, to_plain
+from monitor._util.hashing import canonical_json
 from monitor._util.tokens import eighths_of_tokens
 from monitor.adapters.plain import ChunkAdapter
 from monitor.chunks import (
@@ -38,6 +30,7 @@ from monitor.chunks import (
     TurnFinished,
     pieces_of,
 )
+from monitor.core.findings import RESULT_CHARS, abridged_arguments, abridged_text
 from monitor.core.run import RunCore
 from monitor.events import DetectionRaised
 from monitor.policy import ObserveOnly

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from monitor import errors
 from monitor.chunks import TurnFinished, UsageReport, check
-from monitor.errors import AdapterError, ConfigError, MissingExtra, MonitorError, RecordedError, StoreError, ToolError
+from monitor.errors import (
+    AdapterError,
+    ConfigError,
+    MissingExtra,
+    MonitorError,
+    RecordedError,
+    SourceFailed,
+    StoreError,
+    ToolError,
+)
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, RunFailed, succeeded
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
@@ -164,6 +173,7 @@ ERRORS: list[MonitorError] = [
     ConfigError("m"),
     MissingExtra("google-genai", "google"),
     AdapterError("m"),
+    SourceFailed("m"),
     RunFailed(failed(RecordedError("builtins.OSError", "gone"))),
     StoreError("m"),
     ToolError("m"),

@@ -20,7 +20,6 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from monitor._util.hashing import MOST_CHARS, MOST_PARTS, has_more
 from monitor.errors import RecordedError, message_of
 
 T = TypeVar("T")
@@ -125,6 +124,33 @@ _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 """The same object, made again, must look the same: else a repeated result would pass for a new
 one.
 """
+
+
+MOST_PARTS = 5_000
+"""Data with more keys and items than this is huge."""
+MOST_CHARS = 262_144
+"""And so is data whose texts have more code points."""
+
+
+def has_more(value: object, parts: int, chars: int) -> bool:
+    """Whether JSON-like data has more parts, or more text, than that. Looks at no more than so
+    many.
+    """
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            chars -= len(one)
+        elif isinstance(one, dict | list | tuple):
+            parts -= len(one)
+        if parts < 0 or chars < 0:
+            return True
+        if isinstance(one, dict):
+            waiting += one
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+    return False
 
 
 def text_of(result: object) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import unicodedata
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -26,30 +25,12 @@ from typing import Any
 
 import xxhash
 
-from monitor._util.tokens import eighths_of_tokens
-
 MAX_DEPTH = 64
 """Deeper nesting is summed up by its `repr`; far above any tool's schema, far below the
 interpreter's recursion limit.
 """
 MAX_INT_BITS = 4_096
 """Longer integers go in hexadecimal: Python refuses to write thousands of decimal digits."""
-
-
-RESULT_CHARS = 262_144
-"""A longer result is abridged before detectors look at it, which takes them some 50 ms for one of
-this length.
-"""
-EDGE_CHARS = 32_768
-"""So much of each end of it is shown."""
-MOST_PARTS = 5_000
-"""Arguments of more keys and items than this are abridged."""
-MOST_CHARS = 262_144
-"""And those whose texts have more code points."""
-LONG_CHARS = 1_000
-"""Of huge arguments the texts that are longer are abridged; the others say which file it writes,
-and what it does.
-"""
 
 
 _write = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -134,62 +115,3 @@ def _safe_repr(value: object) -> str:
         return repr(value)
     except Exception as error:  # noqa: BLE001 - a broken __repr__ must not end the run
         return f"<{type(value).__name__}: repr failed with {type(error).__name__}>"
-
-
-def abridged_text(text: str) -> str:
-    """A result as detectors are shown it: of a huge one its edges and its identity, so that equal
-    ones stay equal, and others different.
-    """
-    if len(text) <= RESULT_CHARS:
-        return text
-    return f"{text[:EDGE_CHARS]}\n[{len(text)} characters: {identity(text)}]\n{text[-EDGE_CHARS:]}"
-
-
-def abridged_arguments(given: Any) -> tuple[Any, int] | None:
-    """Huge arguments as detectors are shown them, and the eighths of a token of the whole; `None`:
-    not huge, or no JSON data.
-    """
-    if not has_more(given, MOST_PARTS, MOST_CHARS):
-        return None
-    try:
-        if not has_more(given, MOST_PARTS, sys.maxsize):
-            shown, eighths = _shortened(given)
-            return shown, eighths + eighths_of_tokens(json.dumps(shown))
-        text = json.dumps(given, ensure_ascii=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    return {TAG: f"{len(text)} characters: {identity(text)}"}, eighths_of_tokens(text)
-
-
-def _shortened(value: Any) -> tuple[Any, int]:
-    """JSON data with its long texts abridged, and the eighths of a token of those."""
-    if isinstance(value, str) and len(value) > LONG_CHARS:
-        return f"{value[:LONG_CHARS]} [{len(value)} characters: {identity(value)}]", eighths_of_tokens(value)
-    if isinstance(value, dict):
-        values = [_shortened(item) for item in value.values()]
-        return dict(zip(value, (shown for shown, _ in values), strict=True)), sum(eighths for _, eighths in values)
-    if isinstance(value, list | tuple):
-        values = [_shortened(item) for item in value]
-        return [shown for shown, _ in values], sum(eighths for _, eighths in values)
-    return value, 0
-
-
-def has_more(value: object, parts: int, chars: int) -> bool:
-    """Whether JSON-like data has more parts, or more text, than that. Looks at no more than so
-    many.
-    """
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            chars -= len(one)
-        elif isinstance(one, dict | list | tuple):
-            parts -= len(one)
-        if parts < 0 or chars < 0:
-            return True
-        if isinstance(one, dict):
-            waiting += one
-            waiting += one.values()
-        elif isinstance(one, list | tuple):
-            waiting += one
-    return False

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from monitor._util.codec import MOST_CHARS, MOST_PARTS, has_more
+from monitor._util.hashing import TAG, identity
+from monitor._util.tokens import eighths_of_tokens
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, TextFeed, is_channel_detector, wants_deltas
 from monitor.errors import ConfigError
 from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+RESULT_CHARS = 262_144
+"""A longer result is abridged before detectors look at it, which takes them some 50 ms for one of
+this length.
+"""
+EDGE_CHARS = 32_768
+"""So much of each end of it is shown."""
+LONG_CHARS = 1_000
+"""Of huge arguments the texts that are longer are abridged; the others say which file it writes,
+and what it does.
+"""
 
 
 class PartCrash(Exception):
@@ -121,6 +136,44 @@ def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
     if not all(isinstance(detection, Detection) for detection in found):
         raise TypeError(f"expected detections, got {found!r}")
     return found
+
+
+def abridged_text(text: str) -> str:
+    """A result as detectors are shown it: of a huge one its edges and its identity, so that equal
+    ones stay equal, and others different.
+    """
+    if len(text) <= RESULT_CHARS:
+        return text
+    return f"{text[:EDGE_CHARS]}\n[{len(text)} characters: {identity(text)}]\n{text[-EDGE_CHARS:]}"
+
+
+def abridged_arguments(given: Any) -> tuple[Any, int] | None:
+    """Huge arguments as detectors are shown them, and the eighths of a token of the whole; `None`:
+    not huge, or no JSON data.
+    """
+    if not has_more(given, MOST_PARTS, MOST_CHARS):
+        return None
+    try:
+        if not has_more(given, MOST_PARTS, sys.maxsize):
+            shown, eighths = _shortened(given)
+            return shown, eighths + eighths_of_tokens(json.dumps(shown))
+        text = json.dumps(given, ensure_ascii=False, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return {TAG: f"{len(text)} characters: {identity(text)}"}, eighths_of_tokens(text)
+
+
+def _shortened(value: Any) -> tuple[Any, int]:
+    """JSON data with its long texts abridged, and the eighths of a token of those."""
+    if isinstance(value, str) and len(value) > LONG_CHARS:
+        return f"{value[:LONG_CHARS]} [{len(value)} characters: {identity(value)}]", eighths_of_tokens(value)
+    if isinstance(value, dict):
+        values = [_shortened(item) for item in value.values()]
+        return dict(zip(value, (shown for shown, _ in values), strict=True)), sum(eighths for _, eighths in values)
+    if isinstance(value, list | tuple):
+        values = [_shortened(item) for item in value]
+        return [shown for shown, _ in values], sum(eighths for _, eighths in values)
+    return value, 0
 
 
 class VerdictQueue:

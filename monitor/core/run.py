@@ -21,13 +21,11 @@ The rules of this file:
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from monitor import events
-from monitor._util.hashing import abridged_arguments, abridged_text
 from monitor.budget import Budget
 from monitor.chunks import (
     PIECE_CHARS,
@@ -49,7 +47,7 @@ from monitor.conditions.deadlines import Timeout
 from monitor.context.window import TOO_SMALL_TOKENS, Window
 from monitor.core.counters import Counters
 from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
-from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue
+from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
 from monitor.core.limits import NOTHING, Limits
 from monitor.core.reply import LoopedText, Part
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
@@ -143,8 +141,8 @@ class RunCore:
         """Whoever feeds looks at the clock between the pieces of a huge delta, and calls `catch_up`
         while there are any `left`.
         """
-        self.left: deque[Delta] = deque()
-        """Pieces of the last delta that have not been looked at."""
+        self.left: list[Delta] = []
+        """Pieces of the last delta that have not been looked at, the last first."""
 
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
@@ -300,15 +298,15 @@ class RunCore:
     def catch_up(self, now: float) -> None:
         """Look at one more piece of a huge delta."""
         if self.left:
-            self._feed_piece(self.left.popleft(), now)
+            self._feed_piece(self.left.pop(), now)
 
     def _catch_up_wholly(self, now: float) -> None:
         while self.left:
-            self._feed_piece(self.left.popleft(), now)
+            self._feed_piece(self.left.pop(), now)
 
     def _pour(self, delta: Delta, now: float) -> None:
         """Look at a huge delta piece by piece."""
-        self.left.extend(pieces_of(delta))
+        self.left = [*pieces_of(delta)][::-1]
         self._free_chars = 0
         if self.piecewise:
             self.catch_up(now)
@@ -321,6 +319,8 @@ class RunCore:
             running.parts.append(delta.text)
             if self.stop is None:
                 self._take_text(now)
+            else:  # the run is over: nobody reads the rest of a flood
+                self._spend(running.tally.count(running.take_text()), now)
         elif isinstance(delta, ReasoningDelta):
             if self._supervised:
                 self._take_text(now)

@@ -166,6 +166,9 @@ class Isolated:
                 self._asked = anyio.Event()
                 if self._raised is None:
                     await self._read_one()
+                if isinstance(self._raised, StopAsyncIteration):  # it has ended by itself: there is nothing to close
+                    self.closing.note = None
+                    return
                 await self._asked.wait()
         except cancelled_types() as cancellation:
             struck = cancellation
