@@ -143,7 +143,7 @@ def uses() -> list[Use]:
                     else None
                 )
                 held.append(pattern)
-                for how in asked or frozenset[How](("search",)):
+                for how in sorted(asked or frozenset[How](("search",))):
                     add(f"{name}.{attribute}", pattern, how)
         for call in calls_of_re(name):
             made = made_by(name, call)
