@@ -37,9 +37,18 @@ GROWTH: Final = 0.05
 """Share of the window by which the context grows before a compaction that failed is tried again."""
 GROWTH_AFTER_NOTHING: Final = 0.25
 """The same, after one that had nothing to compact, where nothing else has changed."""
-MOST_INEFFECTIVE: Final = 2
-MOST_FAILURES: Final = 3
-"""In a row; then none is tried by itself. Claude Code's number."""
+FAILED: Final = 2
+"""Points for a compaction that failed, or for which something else had to do instead of a
+summary.
+"""
+INEFFECTIVE: Final = 3
+"""Points for one that did not get far enough."""
+MOST_IN_VAIN: Final = 6
+"""Points in a row; then none is tried by itself: three that failed, as in Claude Code, or two that
+did not get far enough.
+"""
+ASKED_AGAIN: Final = 5
+"""From then on, the model is asked for each so manieth compaction that has to be."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,22 +125,19 @@ def _share(tokens: int | None, share: float) -> int | None:
 class Hysteresis:
     """When a run compacts by itself, and when it does so no more.
 
-    `automatic`: `False` never compacts or warns; what is asked for by hand is the caller's.
-
     A compaction that failed is not due again at once but when the context has grown, lest a failing
     summariser be asked before every call; the ceiling is another matter than the high-water mark,
     so it is due all the same. One that had nothing to compact is not due again before something
-    else has changed, or the context has grown much. Too many in a row that came to nothing open a
-    breaker: the high-water mark asks no more, the ceiling does. One that is accepted closes it.
+    else has changed, or the context has grown much. Too many in a row that came to nothing, or that
+    had to do without a summary, open a breaker: the high-water mark asks no more, the ceiling does.
+    One that is accepted as it was wanted closes it.
     """
 
-    __slots__ = ("_automatic", "_failures", "_held", "_ineffective", "_nothing", "_warned", "marks")
+    __slots__ = ("_held", "_in_vain", "_nothing", "_warned", "marks")
 
-    def __init__(self, marks: Marks, *, automatic: bool = True) -> None:
+    def __init__(self, marks: Marks) -> None:
         self.marks = marks
-        self._automatic = automatic
-        self._ineffective = 0
-        self._failures = 0
+        self._in_vain = 0
         self._held: dict[CompactionReason, int] = {}
         """The fewest tokens since the last one for this reason failed."""
         self._nothing = False
@@ -140,13 +146,20 @@ class Hysteresis:
 
     @property
     def open(self) -> bool:
-        """Whether too many in a row came to nothing."""
-        return self._ineffective >= MOST_INEFFECTIVE or self._failures >= MOST_FAILURES
+        """Whether too many in a row came to nothing, or had to do without a summary."""
+        return self._in_vain >= MOST_IN_VAIN
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model is asked for one that has to be: one that has not managed for long is
+        asked now and then only.
+        """
+        return not self.open or self._in_vain // FAILED % ASKED_AGAIN == 0
 
     def due(self, tokens: int) -> CompactionReason | None:
         """Why a request of so many tokens is to be made smaller; `None`: it is not."""
         self._held = {reason: min(fewest, tokens) for reason, fewest in self._held.items()}
-        if not self._automatic or self.marks.high is None or self.marks.ceiling is None or tokens < self.marks.high:
+        if self.marks.high is None or self.marks.ceiling is None or tokens < self.marks.high:
             return None
         if tokens >= self.marks.ceiling and self._grown(CompactionReason.CEILING, tokens):
             return CompactionReason.CEILING
@@ -156,14 +169,16 @@ class Hysteresis:
 
     def warn(self, tokens: int) -> bool:
         """Whether to tell that a compaction is near: once, until one is accepted."""
-        if not self._automatic or self._warned or self.marks.warn is None or tokens < self.marks.warn:
+        if self._warned or self.marks.warn is None or tokens < self.marks.warn:
             return False
         self._warned = True
         return True
 
-    def accepted(self) -> None:
-        """A compaction was accepted, for whatever reason."""
-        self._ineffective = self._failures = 0
+    def accepted(self, *, made_do: bool = False) -> None:
+        """A compaction was accepted, for whatever reason. `made_do`: something else had to do
+        instead of a summary.
+        """
+        self._in_vain = self._in_vain + FAILED if made_do else 0
         self._held.clear()
         self._warned = False
 
@@ -190,8 +205,7 @@ class Hysteresis:
         if reason in PRESSING:
             self._held[CompactionReason.CEILING] = tokens
         if failure not in SKIPPED and failure is not CompactionFailure.ABORTED:
-            self._failures += 1
-            self._ineffective += failure is CompactionFailure.INEFFECTIVE
+            self._in_vain += INEFFECTIVE if failure is CompactionFailure.INEFFECTIVE else FAILED
         return self.open and not was_open
 
     def relearned(self, window: Window) -> None:

@@ -8,7 +8,6 @@ is thrown away.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,6 +41,7 @@ from monitor.events import Event
 from monitor.harness.streams.ask import ask_turn
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
+from monitor.harness.streams.wait import is_leaked
 from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
@@ -51,10 +51,6 @@ from monitor.verdicts import Detection
 
 WORTH_A_LOOK_TOKENS: Final = 5_000
 """The context has grown by so many before it is looked at again for what may go after a turn."""
-MOST_UNSUMMARISED: Final = 3
-"""In a row; then no summary is begun beside the run. Claude Code's number."""
-ASKED_AGAIN: Final = 5
-"""Each so manieth time its model is asked all the same."""
 LATE_S: Final = 5.0
 """A hook that does not return is waited for so much longer than the models, in seconds."""
 BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
@@ -132,8 +128,6 @@ class Compactor:
         self._late_warnings: list[str] = []
         self._closed = False
         self._hurried = False
-        self._unsummarised = 0
-        """Compactions in a row for which something else had to do instead of a summary."""
         self._repeats = RepeatsAfterCompaction()
         self._after: Snapshot | None = None
         self._given_up: list[Background] = []
@@ -175,8 +169,7 @@ class Compactor:
 
     def _due(self, tokens: int) -> CompactionReason | None:
         reason = self._hysteresis.due(tokens)
-        useless = self._hurried or self._unsummarised >= MOST_UNSUMMARISED
-        return None if reason is CompactionReason.HIGH_WATER and useless else reason
+        return None if reason is CompactionReason.HIGH_WATER and self._hurried else reason
 
     @property
     def surely_too_long(self) -> str | None:
@@ -255,7 +248,7 @@ class Compactor:
         self._pressed = None
         if self._hysteresis.marks.high is None:
             self._count = self._meter.count()
-        model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
+        model = self._model if not self._hurried and (reason not in PRESSING or self._hysteresis.asks_model) else None
         job = Job(self.preset, model, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
         if (
             self._after is not None
@@ -271,14 +264,6 @@ class Compactor:
         job.deadline = self._clock.now() + self.preset.timeout_s
         job.task = Background(partial(self._work, job), "agent-monitor compaction", then=partial(self._ended, job))
         self._arm(job)
-
-    @property
-    def _asks_model(self) -> bool:
-        """A model that has not managed for long is asked now and then only: something else does
-        instead, at once and for nothing.
-        """
-        failed = self._unsummarised
-        return not self._hysteresis.open and (failed < MOST_UNSUMMARISED or failed % ASKED_AGAIN == 0)
 
     def _snapshot(self) -> Snapshot:
         instructions, tools = self._fixed
@@ -358,9 +343,9 @@ class Compactor:
         if result is None:
             return
         try:
-            self._late_warnings += await tell_after(job.preset.hooks, result)
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
+            self._late_warnings += await tell_after(self.preset.hooks, result)
+        except BaseException as error:
+            if not is_leaked(error):
                 raise
             self._late_warnings.append(f"a hook after the compaction raised {describe(error)}")
 
@@ -383,8 +368,8 @@ class Compactor:
             job.crashed = error.failure is CompactionFailure.INVALID
             self._failed(job, error)
             return None
-        except (Exception, asyncio.CancelledError) as error:  # the caller's code: the run goes on as it is
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+        except BaseException as error:  # the caller's code: the run goes on as it is
+            if not isinstance(error, Exception) and not is_leaked(error):
                 raise
             job.crashed = True
             self._failed(job, CompactionError(CompactionFailure.CRASHED, describe(error)))
@@ -469,16 +454,14 @@ class Compactor:
             try:
                 self._store.add(record)
             except Exception as error:
-                raise CompactionError(CompactionFailure.CRASHED, f"the store: {describe(error)}") from error
+                raise CompactionError(CompactionFailure.CRASHED, describe(error)) from error
         for edit in reversed(edits):
             self._history.commit(edit)
         if goes_on is not None:
             self._history.append(goes_on)
         job.open = False
         self._checkpoint = self._pressed = None
-        self._hysteresis.accepted()
-        if record is not None:
-            self._unsummarised = self._unsummarised + 1 if self._made_do(record) else 0
+        self._hysteresis.accepted(made_do=record is not None and self._made_do(record))
         self._repeats.compacted()
         self._after = self._snapshot()
         self._begun(job)
@@ -736,17 +719,6 @@ class Compactor:
 
     def _at(self) -> float:
         return self._run.at(self._clock.now())
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody has cancelled this task. Else a cancellation in it is one that the caller's
-    code has raised itself.
-    """
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # not on asyncio
-        return False
-    return task is not None and task.cancelling() > 0
 
 
 class Job:

@@ -41,7 +41,8 @@ def step(number: int) -> Message:
 def compacted(
     compaction: Compaction, messages: tuple[Message, ...], reason: CompactionReason = CompactionReason.MANUAL
 ) -> tuple[Message, ...]:
-    return asyncio.run(compaction.compact(messages, window=WINDOW, reason=reason)).messages
+    window = monitor.Window(WINDOW, max_output_tokens=4_096)
+    return asyncio.run(compaction.compact(messages, window=window, reason=reason)).messages
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -108,7 +108,6 @@ plans = st.tuples(older, turn, behind, st.sampled_from([0, 20, 2_000]))
 """What `made` makes a history of."""
 
 
-@pytest.mark.feature("CC-04")
 @given(
     plans,
     st.sampled_from(PRESETS),

@@ -75,12 +75,6 @@ def test_it_is_due_at_the_high_water_mark_and_the_run_waits_at_the_ceiling(token
     assert Hysteresis(MARKS).due(tokens) is due
 
 
-def test_what_is_switched_off_is_never_due_and_never_warned_of():
-    state = Hysteresis(MARKS, automatic=False)
-    assert [state.due(tokens) for tokens in (90_000, 99_000, 10**9)] == [None, None, None]
-    assert not state.warn(99_000)
-
-
 def test_a_large_answer_and_a_limit_of_the_prompt_keep_their_room():
     roomy = Hysteresis(Marks(Window(200_000, 32_000), OPENCODE))
     assert roomy.due(110_000) is None
@@ -239,6 +233,19 @@ def test_one_that_is_accepted_closes_the_breaker(reason: CompactionReason):
     state.accepted()
     assert (before, state.open) == (True, False)
     assert state.due(90_000) is R.HIGH_WATER
+
+
+def test_one_that_had_to_do_without_a_summary_counts_as_a_failure_and_the_model_is_asked_each_fifth_time():
+    state = Hysteresis(MARKS)
+    asked = []
+    for _ in range(16):
+        asked.append(state.asks_model)
+        state.accepted(made_do=True)
+    assert asked == [True, True, True, False, False, True, *[False] * 4, True, *[False] * 4, True]
+    assert state.due(90_000) is None
+    assert state.due(95_000) is R.CEILING
+    state.accepted()
+    assert (state.open, state.asks_model, state.due(90_000)) == (False, True, R.HIGH_WATER)
 
 
 def test_a_failure_between_two_that_did_not_help_does_not_make_them_help():

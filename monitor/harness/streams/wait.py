@@ -304,6 +304,19 @@ def _release(proxy: asyncio.Future[None], _: object) -> None:
         proxy.set_result(None)
 
 
+def is_leaked(error: BaseException) -> bool:
+    """Whether `error` is a cancellation that nobody asked this task for: code that it called has
+    raised it. Ask where it was caught.
+    """
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # not on asyncio, where such an error means nothing
+        return True
+    return task is not None and not task.cancelling()
+
+
 class Deadlined(Protocol):
     """What a wait asks of the run."""
 
