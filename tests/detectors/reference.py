@@ -311,7 +311,7 @@ def are_counted(text: str, places: list[int]) -> bool:
     around = re.split(NUMBER, rounds[0])
     inner = {place: around[place] for place in range(1, len(around) - 1)}
     return not any(
-        inner.get(place, "") in SIGNS_BETWEEN or inner.get(place + 1, "") in SIGNS_BETWEEN for place in running
+        inner.get(place, "") in SIGNS_BETWEEN or inner.get(place + 1, "") in SIGNS_BETWEEN - {"/"} for place in running
     )
 
 
@@ -337,7 +337,7 @@ def enough_rounds(text: str, places: list[int], end: int, rule: CountedRule) -> 
         return 0
     block = len(lines) > 1 and ("```" in unit or "~~~" in unit or is_call(unit))
     bare = "\n".join(line.lstrip("#>*- [0123456789]") for line in lines)
-    signs = sum(bare.count(sign) for sign in CODE_SIGNS if sign != "|")
+    signs = sum(bare.count(sign) for sign in CODE_SIGNS if sign not in ("|", "/"))
     joined = " ".join(unit.split())
     plain = sum(1 for c in joined if ord(c) >= 128 or c.isalpha() or c == " ")
     data = (

@@ -23,6 +23,13 @@ from tests.detectors.test_content_repetition import found, prose
 from tests.detectors.test_equivalence import assert_true_to_the_text, earliest_arrivals, pieces, watched
 
 MANY = settings(max_examples=max(100, settings.default.max_examples if settings.default else 0))
+
+
+def keycaps(number: int) -> str:
+    """As in a chat: each digit on a key."""
+    return "".join(f"{digit}\ufe0f\u20e3" for digit in str(number))
+
+
 SAID = "I look at the whole configuration again, and nothing has changed"
 SCRIPTS: dict[str, Callable[[int], str]] = {
     "ASCII": str,
@@ -34,8 +41,17 @@ SCRIPTS: dict[str, Callable[[int], str]] = {
     "wide": digits("\uff10"),
     "Chinese": chinese,
     "roman": roman,
+    "keycaps": keycaps,
 }
-FORMS = ("Step @: {}.\n", "@. {}.\n", "- Step @: {}.\n", "## Step @\n\n{}.\n\n", "Step @: {}. ", "{} in step @.\n")
+FORMS = (
+    "Step @: {}.\n",
+    "@. {}.\n",
+    "- Step @: {}.\n",
+    "## Step @\n\n{}.\n\n",
+    "Step @: {}. ",
+    "{} in step @.\n",
+    "Step @/500: {}.\n",
+)
 
 
 def alone(**numbers: Any) -> ContentRepetition:
@@ -115,13 +131,13 @@ def test_code_in_a_fence_may_count_further():
         f"12:@:07 {SAID}\n",
         f"2024-05-@ {SAID}\n",
         f"Version 1.@ {SAID}\n",
-        f"@/500 {SAID}\n",
+        f"100/@ {SAID}\n",
         f"@ of the rows, that is @ rows: {SAID}\n",
         "@, ",
         "| @ |  |  |\n",
     ],
 )
-def test_times_versions_shares_and_sums_do_not_count(row: str):
+def test_times_versions_and_sums_do_not_count(row: str):
     assert levels(rounds(row, 90, first=10)) == []
 
 

@@ -29,6 +29,12 @@ BLOCKS = {
     "invoke": '<invoke name="read_file">\n<parameter name="path">settings.toml</parameter>\n</invoke>\n',
     "call as JSON": '{"name": "read_file", "arguments": {"path": "settings.toml"}}\n',
     "call tokens": '<|tool_call_begin|>read_file<|tool_sep|>{"path": "settings.toml"}<|tool_call_end|>\n',
+    "tags of tools": "<read_file>\n<path>settings.toml</path>\n</read_file>\n\n",
+    "channel": '<|channel|>commentary to=functions.read <|message|>{"path": "settings.toml"}<|call|>\n',
+    "table of another kind": "| step | state |\n|------+-------|\n| tests | failed |\n\n",
+    "signs for bullets": (
+        "\u2705 Read the settings again\n\u2705 Run the tests once more\n\u274c Fix what is broken\n\n"
+    ),
     "action": "Action: read_file\nAction Input: settings.toml\nObservation: none\n",
 }
 DATA = {
@@ -74,6 +80,8 @@ def test_code_in_an_open_fence_is_no_block():
         "User: Who has read the settings?\nAssistant: I have read the settings.\n",
         "**User:** Who has read the settings?\n\n**Assistant:** I have read the settings.\n\n",
         "ANNA: Who has read the settings?\nBEN: I have read the settings.\n",
+        "\u2014 Who has read the settings?\n\u2014 I have read the settings.\n",
+        '"Who has read the settings?" she asked him.\n"I have read the settings," he said to her.\n\n',
         "甲：请再检查一次配置文件好不好啊。\n乙：好的，我再检查一次配置文件。\n",
     ],
 )

@@ -6,8 +6,8 @@ Rule: a short text stands in round after round. With the numbers taken out, all 
 two such places is the same. The numbers that change are one that runs on by the same amount, from
 round to round, and within the round if it stands there again (lists go on counting; songs,
 measurements and tables of products do not). Numbers are digits of any script, Chinese numerals,
-roman ones in capitals, and small letters before a dot or a bracket (`bf.`). Parts of a time, a
-version or a fraction are measured: logs and progress bars do not count.
+roman ones in capitals, and small letters before a dot or a bracket (`bf.`). Parts of a time or
+a version are measured: logs do not count.
 
 Forty rounds are a loop (programs print one line for each of a batch, 33 in the recorded texts),
 half of them a suspicion. More is asked of what people generate, less of what is longer:
@@ -63,10 +63,12 @@ LONG_LINES = 3
 SHORT_WORDS = 4
 LEAST_WORDS = 2
 NUMBER = re.compile(
-    r"\d+|[\u3007零一二三四五六七八九十百千两]+|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])|(?<![^\s(*])[a-z]{1,3}(?=[.)])"
+    r"(?:\d\ufe0f?\u20e3?)+|[\u3007零一二三四五六七八九十百千两]+|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])|(?<![^\s(*])[a-z]{1,3}(?=[.)])"
 )
 SEPARATORS = frozenset(".,:/-")
 """Between two numbers: they are one measurement."""
+OF = "/"
+"""Behind a counter: of how many (`Step 41/100`)."""
 DIGITS = 15
 """The last ones of a number, so that it stays one that every format can hold."""
 _CHINESE = {**{sign: value for value, sign in enumerate("零一二三四五六七八九")}, "\u3007": 0, "两": 2}
@@ -76,7 +78,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _WIDE = re.compile(r"[\u0e00-\u0e7f\u3040-\u9fff\uac00-\ud7a3]")
 _MARKS = "#>*- [0123456789]"
 """What a line begins with that is no sign of code."""
-_SIGNS = tuple(sign for sign in CODE_SIGNS if sign != "|")
+_SIGNS = tuple(sign for sign in CODE_SIGNS if sign not in "|/")
 Round: TypeAlias = tuple[list[str], list[int]]
 """What stands around the numbers, and the numbers."""
 
@@ -335,16 +337,15 @@ def counts(around: list[str], numbers: list[int], steps: list[int]) -> bool:
         return False
     if any((numbers[after] - numbers[at]) * len(running) != steps[at] for at, after in pairwise(running)):
         return False
-    return not any(
-        (at > 0 and around[at] in SEPARATORS) or (at + 1 < len(steps) and around[at + 1] in SEPARATORS)
-        for at in running
-    )
+    before = (around[at] in SEPARATORS for at in running if at > 0)
+    after = (around[at + 1] in SEPARATORS and around[at + 1] != OF for at in running if at + 1 < len(steps))
+    return not any(before) and not any(after)
 
 
 def value(number: str) -> int:
     """What a number says, in any of the ways that `NUMBER` finds."""
     if number[0].isdecimal():
-        return int(number[-DIGITS:])
+        return int("".join(filter(str.isdecimal, number))[-DIGITS:])
     if number[0] in _ROMAN:
         values = [_ROMAN[sign] for sign in number]
         return sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))

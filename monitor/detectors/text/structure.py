@@ -5,13 +5,13 @@ list, table, fenced block or tool call for its whole budget.
 People and programs repeat single rows on purpose, but no whole block. So a unit is looked at as
 lines:
 
-- a block has at least two different lines, and at least one that is marked: a bullet, a number, a
-  heading, a bar, a quote, a fence, a tag;
+- a block has at least two different lines, and at least one that begins with a sign, a number or a
+  letter of a list (signs of which drawings are made are none);
 - lines that all begin as data (brackets, quotation marks) are data and no block, except for a table
   and for the markup of tool calls: tags that speak of tools, functions or calls, and JSON with a
   name and arguments;
 - a dialogue has at least two speakers, each before a sentence of three words or more (records of
-  `name: value` have fewer);
+  `name: value` have fewer), or different lines that begin with a dash or a quotation mark;
 - a frame of a stack trace names a place in a file: programs print the same one a thousand times;
 - a line of a sentence that is only indented is prose.
 """
@@ -29,12 +29,17 @@ LEAST_WORDS = 3
 """Of what a speaker says, and of an indented line."""
 INDENTED_PERCENT = 85
 """Letters and blanks of a line of prose; of source code fewer are."""
+_SPEECH = frozenset('\u2014\u2013"\u201c\u201e\u00ab\u300c')
+"""What a line of a novel begins with where somebody speaks."""
 _CLOSERS = frozenset("}])")
-_MARKED = re.compile(r"[-*+\u2022#>|<]|```|~~~|\[(?!\d)|(?:\d{1,4}|[A-Za-z]|[ivxIVX]{1,5})[.)\u3001]\s")
+_MARKED = re.compile(
+    r"[-*+#>|<`~\u2022\u2192\u25aa\u25cb\u25cf\u25e6]|[^\w\s\x00-\u25ff\u2b00-\u303f]|\[(?!\d)"
+    r"|(?:\d{1,4}|[A-Za-z]|[ivxIVX]{1,5})[.)\u3001]\s"
+)
 _FENCE = re.compile(r"```|~~~")
 _CALL = re.compile(
-    r"[<\[{|/_](?:tools?|functions?|invoke)\b|(?i:tool|function)_(?:call|use|code)|<(?:function|tool|parameter)=|^Action(?:"
-    r" Input)?:",
+    r"[<\[{|/_](?:tools?|functions?|invoke|call)\b|(?i:tool|function)_(?:call|use|code)|<(?:function|tool|parameter)="
+    r"|</?[a-z]{1,20}_[a-z_]{1,30}>|^Action(?: Input)?:",
     re.MULTILINE,
 )
 _CALL_JSON = re.compile(r'"(?:name|tool|function)":')
@@ -68,7 +73,7 @@ def is_block(unit: str) -> bool:
 
 
 def _is_divider(line: str) -> bool:
-    return line[0] == "|" and "-" in line and not line.strip("|:- ")
+    return line[0] == "|" and "-" in line and not line.strip("|:-+ ")
 
 
 def has_fence(unit: str) -> bool:
@@ -91,7 +96,10 @@ def is_frame(unit: str) -> bool:
 
 def is_dialogue(unit: str) -> bool:
     """Whether at least two speakers say sentences, and nobody else says anything."""
-    said = [_SPEAKER.fullmatch(line.strip()) for line in lines_of(unit)]
+    lines = [line.strip() for line in lines_of(unit)]
+    if all(line[0] in _SPEECH for line in lines):
+        return len(set(lines)) >= BLOCK_LINES and all(map(_is_sentence, lines))
+    said = [_SPEAKER.fullmatch(line) for line in lines]
     if not all(said) or len({one.group(1) for one in said if one}) < BLOCK_LINES:
         return False
     return all(says_something(one.group(2)) for one in said if one)
