@@ -44,7 +44,7 @@ from monitor.events import (
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls
 from monitor.harness.checks import ending_by, must_know_price
-from monitor.harness.context import RunContext, frontier, interrupted
+from monitor.harness.context import context_of, frontier, interrupted
 from monitor.harness.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.loop import TurnLoop
@@ -165,7 +165,7 @@ class Run:
         given = supervisor.given if history is None else supervisor.taken_in(history)
         self._history = History((*given.messages, first))
         outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
-        self._context = RunContext(
+        self._context = context_of(
             supervisor.compaction,
             self._history,
             model=supervisor.model,
