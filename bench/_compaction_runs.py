@@ -18,7 +18,7 @@ from monitor.chunks import TextDelta, ToolCall
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.pinned import PinnedFacts, read_back, text_of_user
 from monitor.compaction.records import AskTurn
-from monitor.goal.outputs import EMIT
+from monitor.goal.declared import EMIT
 from monitor.messages import AssistantMessage, Message, UserMessage
 from monitor.models import ModelRequest
 from monitor.testing import FakeClock, call

@@ -38,7 +38,7 @@ from monitor.compaction.identifiers import Named, files_of, identifiers, merged,
 from monitor.compaction.records import CompactionDetails
 from monitor.context.media import placeholder
 from monitor.errors import ConfigError
-from monitor.goal.outputs import EMIT
+from monitor.goal.declared import EMIT
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO
 

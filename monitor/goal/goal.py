@@ -15,7 +15,8 @@ from monitor._util.arguments import Answer, was_cut_off
 from monitor.chunks import ToolCall
 from monitor.errors import ConfigError
 from monitor.events import Event, OutputEmitted, PlanUpdated
-from monitor.goal.outputs import EMIT, TERMINATE, Outputs, Terminate
+from monitor.goal.declared import EMIT
+from monitor.goal.outputs import TERMINATE, Outputs, Terminate
 from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
 from monitor.messages import CUT_OFF
 from monitor.models import ToolSpec

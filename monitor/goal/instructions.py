@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from monitor.errors import ConfigError
-from monitor.goal.outputs import EMIT, TERMINATE, Outputs
+from monitor.goal.declared import EMIT
+from monitor.goal.outputs import TERMINATE, Outputs
 from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
 
 _VARIABLE = re.compile(r"(\$+)(?:\{([^\W\d]\w*)\})?")

@@ -1,35 +1,33 @@
-"""The outputs that a run is held to: declared by types, emitted by the model one at a time,
-validated, complete or not.
+"""The outputs of one run: emitted by the model one at a time, validated, complete or not. And the
+tool by which the model ends the run.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
-
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from typing import Any, Literal
 
 from monitor._util.arguments import Answer, arguments_in, closest, is_blank, shown
-from monitor.errors import ConfigError, describe
+from monitor.goal.declared import (
+    EMIT,
+    ByModel,
+    ByTypes,
+    Declaration,
+    Declared,
+    RefusedError,
+    as_json,
+    declared_by,
+    json_in,
+    listed,
+    type_in_words,
+)
 from monitor.models import ToolSpec
-from monitor.schemas import Sdk, declare, in_words, portable, takes_text
+from monitor.schemas import Sdk, declare, takes_text
 
-EMIT = "emit_value"
-"""The tool by which the model hands over one declared output."""
 TERMINATE = "terminate"
 """The tool by which the model ends the run."""
-
-Declaration: TypeAlias = Mapping[str, Any] | type[BaseModel]
-"""A type for each name, or a pydantic model class."""
-
-MAX_TYPE_CHARS = 200
-"""As much is said of a type in a message; the declaration of the tool holds all of it."""
-MAX_PROBLEMS = 5
-"""Of a refused value, as many faults are told to the model at once."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,8 +62,8 @@ class Outputs:
     Field(min_length=0)]`, `str | None`, or a field with a default.
     """
 
-    def __init__(self, declared: Declaration | _Declared) -> None:
-        self._declared = declared if isinstance(declared, _Types | _Model) else _declared_by(declared)
+    def __init__(self, declared: Declaration | Declared) -> None:
+        self._declared = declared if isinstance(declared, ByTypes | ByModel) else declared_by(declared)
         self._json: dict[str, Any] = {}
         self._values: dict[str, Any] = {}
         self._output: Any = None
@@ -122,7 +120,7 @@ class Outputs:
 
     def describe(self, name: str) -> str:
         """The type of an output in words, e.g. `number (>= 0)`."""
-        return _type_in_words(self._declared.schemas[name])
+        return type_in_words(self._declared.schemas[name])
 
     def call(self, arguments: object) -> Answer:
         """Carry out one call of `emit_value`. Never raises: what is wrong is told to the model,
@@ -149,7 +147,7 @@ class Outputs:
             output = None
             if all(required in values for required in self._declared.required):
                 output, values = self._declared.whole(json_values, values)
-        except _RefusedError as refused:
+        except RefusedError as refused:
             kept = " The value from before stays." if overwritten else ""
             return _refused(f"`{name}` is not accepted: {refused}. {self._usage(name, *refused.names)}{kept}")
         self._json, self._values, self._output = json_values, values, output
@@ -162,23 +160,23 @@ class Outputs:
         that the type suggests.
         """
         forms = [value]
-        if isinstance(value, str) and (inner := _json_in(value)) is not value:
+        if isinstance(value, str) and (inner := json_in(value)) is not value:
             forms = [value, inner] if takes_text(self._declared.schemas[name]) else [inner, value]
         refusals = []
         for form in forms:
             try:
-                plain = _as_json(form)
+                plain = as_json(form)
                 read = self._declared.read(name, plain, self._json)
                 if name in self._declared.texts and _says_nothing(read):
-                    raise _RefusedError(f"it is blank (got {shown(read)}); say it in words")
+                    raise RefusedError(f"it is blank (got {shown(read)}); say it in words")
                 return plain, read
-            except _RefusedError as refused:
+            except RefusedError as refused:
                 refusals.append(refused)
         raise refusals[0]
 
     def _what_is_missing(self) -> str:
         missing = self.missing
-        return f"Still missing: {_listed(missing)}." if missing else "All required outputs are there."
+        return f"Still missing: {listed(missing)}." if missing else "All required outputs are there."
 
     def _unknown(self, given: Mapping[str, Any]) -> str:
         if "name" not in given:
@@ -187,7 +185,7 @@ class Outputs:
         what = f"No output is called {shown(given['name'])}."
         if meant is None:
             return f"{what} {self._usage()}"
-        return f"{what} Did you mean `{meant}`? Declared outputs: {_listed(self.names)}. {self._usage(meant)}"
+        return f"{what} Did you mean `{meant}`? Declared outputs: {listed(self.names)}. {self._usage(meant)}"
 
     def _usage(self, *names: str) -> str:
         """How to call it right: for the outputs that it is about, or for any."""
@@ -237,267 +235,14 @@ class Outputs:
         vars(self).update(vars(other), _last=None)
 
 
-# --- declarations
-
-
-class _RefusedError(Exception):
-    """A value is not accepted; the message is for the model. `names`: other outputs that may be at
-    fault.
-    """
-
-    def __init__(self, message: str, names: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.names = names
-
-
-class _Types:
-    """Outputs declared by a dict of types."""
-
-    def __init__(self, declared: Mapping[str, Any]) -> None:
-        if not isinstance(declared, Mapping):
-            raise ConfigError(f"outputs must be a dict of types or a pydantic model class, not {declared!r}")
-        if not declared:
-            raise ConfigError("outputs is empty: declare one at least, or leave outputs out")
-        self._adapters = {_checked_name(name): _adapter(name, annotation) for name, annotation in declared.items()}
-        self.schemas = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
-        self.required = tuple(self.schemas)
-        self.texts = _texts(self.schemas, self.required)
-        self.spec = _emit_spec(self.schemas, self.required)
-
-    def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
-        try:
-            return self._adapters[name].validate_json(_json_text(value), by_alias=True, by_name=True)
-        except ValidationError as error:
-            raise _RefusedError(_problems(error.errors(include_url=False))) from None
-        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise what it likes
-            raise _RefusedError(describe(error)) from None
-
-    def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return {name: values[name] for name in self.schemas}, values
-
-
-class _Model:
-    """Outputs declared by a pydantic model class. It validates as a whole: field validators see
-    what was emitted before.
-    """
-
-    def __init__(self, model: type) -> None:
-        if not issubclass(model, BaseModel):
-            raise ConfigError(
-                f"outputs must be a dict of types or a pydantic model class, not the class {model.__name__}"
-            )
-        if issubclass(model, RootModel):
-            raise ConfigError(
-                f"{model.__name__} is a RootModel and has no named fields; use a dict: outputs={{'name':"
-                f" {model.__name__}}}"
-            )
-        self._model = model
-        try:
-            schema = portable(model.model_json_schema(by_alias=False))
-        except Exception as error:
-            raise ConfigError(f"{model.__name__} cannot be described to a model: {_first_line(error)}") from error
-        properties = schema.get("properties", {})
-        self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in model.model_fields}
-        self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
-        if not self.required:
-            raise ConfigError(
-                f"{model.__name__} has no field without a default, so there is nothing that a run could be held to"
-            )
-        self.texts = _texts(self.schemas, self.required)
-        self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
-
-    def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
-        given = {**others, name: value}
-        try:
-            self._validate(given)
-        except ValidationError as error:
-            # What is still missing, and what the model says as a whole, waits until all are there.
-            wrong = [
-                each
-                for each in error.errors(include_url=False)
-                if each["type"] == "json_invalid" or each["loc"][:1] in _heads(given)
-            ]
-            if wrong:
-                only_this = all(each["loc"][:1] in _heads([name]) for each in wrong)
-                raise _RefusedError(_problems(wrong, strip=1 if only_this else 0), _names_in(wrong, given)) from None
-        except Exception:  # noqa: BLE001, S110 - a validator may need what is not emitted yet; it has its say when all are there
-            pass
-        return value
-
-    def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        try:
-            output = self._validate(json_values)
-        except ValidationError as error:
-            errors = error.errors(include_url=False)
-            raise _RefusedError(
-                f"the outputs do not fit together: {_problems(errors, whole=True)}", _names_in(errors, self.schemas)
-            ) from None
-        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise what it likes
-            raise _RefusedError(f"the outputs do not fit together: {describe(error)}") from None
-        return output, {name: getattr(output, name) for name in json_values}
-
-    def _validate(self, values: Mapping[str, Any]) -> BaseModel:
-        return self._model.model_validate_json(_json_text(values), by_alias=True, by_name=True)
-
-
-_Declared: TypeAlias = _Types | _Model
-
-
-def _declared_by(declared: Declaration) -> _Declared:
-    return _Model(declared) if inspect.isclass(declared) else _Types(declared)
-
-
-def _heads(names: Iterable[str]) -> set[tuple[int | str, ...]]:
-    return {(name,) for name in names}
-
-
-def _names_in(errors: Sequence[ErrorDetails], names: Collection[str]) -> list[str]:
-    return [str(each["loc"][0]) for each in errors if each["loc"] and each["loc"][0] in names]
-
-
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str) or not name.strip() or name != name.strip():
-        raise ConfigError(f"the name of an output must be a string without spaces around it, not {name!r}")
-    return name
-
-
-def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
-    if isinstance(annotation, str):
-        raise ConfigError(
-            f"outputs[{name!r}] is the text {annotation!r}; give a type, and a description with it like this: "
-            f"{{{name!r}: Annotated[str, Field(description='...')]}}"
-        )
-    if inspect.isroutine(annotation):
-        raise ConfigError(f"outputs[{name!r}] is the function {annotation!r}; give a type")
-    try:
-        return TypeAdapter(annotation)
-    except Exception as error:
-        raise ConfigError(
-            f"outputs[{name!r}]: {annotation!r} is no type that can be validated: {_first_line(error)}"
-        ) from error
-
-
-def _schema(name: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    try:
-        return portable(adapter.json_schema())
-    except Exception as error:
-        raise ConfigError(f"outputs[{name!r}] cannot be described to a model: {_first_line(error)}") from error
-
-
-def _texts(schemas: Mapping[str, Mapping[str, Any]], required: Iterable[str]) -> frozenset[str]:
-    """The required outputs that are any text: no choice, no format or pattern, and not said to be
-    blank at times.
-    """
-    others = ("enum", "const", "format", "pattern")
-    return frozenset(
-        name
-        for name in required
-        if schemas[name].get("type") == "string"
-        and schemas[name].get("minLength") != 0
-        and not any(key in schemas[name] for key in others)
-    )
-
-
 def _says_nothing(value: object) -> bool:
     """A blank text, also as the JSON of one, in quotation marks."""
-    inner = _json_in(value) if isinstance(value, str) else value
+    inner = json_in(value) if isinstance(value, str) else value
     return isinstance(value, str) and (is_blank(value) or (isinstance(inner, str) and is_blank(inner)))
-
-
-def _first_line(error: BaseException) -> str:
-    return describe(error).partition("\n")[0]
-
-
-def _emit_spec(schemas: Mapping[str, Mapping[str, Any]], required: Collection[str], purpose: str = "") -> ToolSpec:
-    lines = [
-        "Hand over one output of this task. Call it once for each; emitting a name again replaces its value.",
-        *([purpose] if purpose else []),
-        "Outputs:",
-        *(_line(name, schema, optional=name not in required) for name, schema in schemas.items()),
-    ]
-    parameters = {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "enum": list(schemas), "description": "Which output."},
-            "value": _value_schema(schemas),
-        },
-        "required": ["name", "value"],
-    }
-    return ToolSpec(EMIT, "\n".join(lines), parameters)
-
-
-def _line(name: str, schema: Mapping[str, Any], *, optional: bool) -> str:
-    about = f": {schema['description']}" if schema.get("description") else ""
-    return f"- `{name}` ({_type_in_words(schema)}{'; optional' if optional else ''}){about}"
-
-
-def _value_schema(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """One schema for all values: that of the only type, or one branch a type that says which names
-    it is for.
-    """
-    types: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for name, schema in schemas.items():
-        bare = {key: value for key, value in schema.items() if key not in {"description", "default"}}
-        types.setdefault(json.dumps(bare, sort_keys=True, default=repr), (bare, []))[1].append(name)
-    if len(types) == 1:
-        ((bare, _),) = types.values()
-        return {**bare, "description": "Its value."}
-    branches = [{**bare, "description": f"For {_listed(names)}."} for bare, names in types.values()]
-    return {"anyOf": branches, "description": "Its value, of the type that the output has."}
-
-
-# --- words
 
 
 def _refused(text: str) -> Answer:
     return Answer(f"Error: {text}", is_error=True)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def _type_in_words(schema: Mapping[str, Any]) -> str:
-    words = in_words(schema)
-    return words if len(words) <= MAX_TYPE_CHARS else f"{words[: MAX_TYPE_CHARS - 1]}…"
-
-
-# --- reading a value
-
-
-def _json_in(text: str) -> Any:
-    """The JSON value that `text` holds; `text` itself if it holds none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _json_text(value: Any) -> str:
-    """`value` as JSON text. Half a surrogate pair, which no JSON parser takes, becomes U+FFFD."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _RefusedError(f"it is no JSON value ({_first_line(error)})") from None
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _as_json(value: Any) -> Any:
-    """A copy of `value` that is JSON and nothing else."""
-    return json.loads(_json_text(value))
-
-
-def _problems(errors: Sequence[ErrorDetails], *, strip: int = 0, whole: bool = False) -> str:
-    """What pydantic found, in one line for the model: where, what, and what was there instead."""
-    told = []
-    for error in errors[:MAX_PROBLEMS]:
-        where = ".".join(map(str, error["loc"][strip:]))
-        what = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ").rstrip(".")
-        told.append(f"{where}: {what}" if where else what)
-        if error["type"] != "missing" and (error["loc"] or not whole):
-            told[-1] += f" (got {shown(error['input'])})"
-    more = [f"and {len(errors) - MAX_PROBLEMS} more"] if len(errors) > MAX_PROBLEMS else []
-    return "; ".join([*told, *more])
 
 
 # --- terminate
@@ -555,7 +300,7 @@ class Terminate:
             return _refused(f"a failure needs a `reason`: what stands in the way? {usage}")
         if status == "success" and self._outputs is not None and self._outputs.missing:
             first = f"Call {EMIT} for each first, or {TERMINATE} with failure and the reason."
-            return _refused(f"this is no success yet, outputs are missing: {_listed(self._outputs.missing)}. {first}")
+            return _refused(f"this is no success yet, outputs are missing: {listed(self._outputs.missing)}. {first}")
         if status == "success" and self._open_step is not None and (step := self._open_step()) is not None:
             return _refused(
                 f"this is no success yet, the plan is not done: {step}. Do that first, or call {TERMINATE} with"

@@ -1,5 +1,5 @@
-"""A run's context, kept inside the model's window: measured, told of, made smaller in time, and
-made smaller after a refusal.
+"""A run's context, kept inside the model's window: measured, reported when full, compacted in time,
+and made smaller after a refusal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from monitor.verdicts import Detection, Stop
 
 
 def frontier(goal: Goal) -> PinnedFacts:
-    """The facts of a run's goal."""
+    """What a compaction must not forget of `goal`: the outputs and the plan."""
     result = goal.result()
     emitted = {
         name: json.dumps(to_plain(value), ensure_ascii=False, sort_keys=True)
@@ -50,9 +50,7 @@ def frontier(goal: Goal) -> PinnedFacts:
 
 
 def overflow_of(error: ModelError | None) -> Overflow | None:
-    """What a failed call says of its request's size; `None`: nothing that making it smaller could
-    answer, or that explains why not.
-    """
+    """What a failed call says of its request's size; `None`: the call failed for another reason."""
     if error is None:
         return None
     found = read_failure(error.message, status=error.status, code=error.code)
@@ -64,7 +62,7 @@ def overflow_of(error: ModelError | None) -> Overflow | None:
 
 
 class Rescue:
-    """The recovery of one run."""
+    """Makes the request of one run smaller after a provider has refused it for its size."""
 
     def __init__(self, compactor: Compactor, history: History) -> None:
         self._compactor = compactor
@@ -73,7 +71,7 @@ class Rescue:
         self._sent_edits = 0
 
     def sent(self) -> None:
-        """The history as it stands is on its way."""
+        """The history as it stands was sent to the model."""
         self._sent_edits = len(self._history.edits)
 
     def went_well(self) -> None:
@@ -81,10 +79,10 @@ class Rescue:
         self._recovery.went_well()
 
     def make_smaller(self, overflow: Overflow) -> Generator[Job, None, GiveUp | None]:
-        """The request that was sent last was refused. Yields what is to be waited for; if that is
-        not over then, the run is.
+        """The newest request was refused. Yields each compaction that the run has to wait for. If
+        the compaction is not over afterwards, the run is.
 
-        `None`: it may be sent again, or the run is over.
+        Returns `None` if the request may be sent again, or the run is over.
         """
         compactor = self._compactor
         if overflow.window_tokens is not None:
@@ -119,7 +117,7 @@ class Rescue:
         )
 
     def _compact(self, reason: CompactionReason, harder: int) -> Generator[Job, None, CompactionFailure | None]:
-        """How it failed; `None`: it did not, or the run is over."""
+        """How the compaction failed; `None`: it succeeded, or the run is over."""
         job = self._compactor.start(reason, harder=harder)
         if job is None:
             return None
@@ -144,79 +142,158 @@ def _reason(overflow: Overflow) -> CompactionReason:
 
 
 MOST_COMPACTIONS = 3
-"""Before one request."""
+"""At most this many compactions are made before one request."""
 
 Fixed: TypeAlias = tuple[str | None, Sequence[ToolSpec]]
 """Instructions and tools."""
 
 
 class RunContext:
-    """Sees to it that there is room for the next request of one run.
+    """Measures the context of one run, and reports a full one. Changes nothing: the run has no
+    compaction.
 
-    `compaction`: `None` measures and tells, and changes nothing. `fixed`: what the next request
-    carries besides the history.
+    `fixed`: what the next request carries besides the history.
     """
 
     def __init__(
         self,
-        compaction: Preset | None,
-        history: History,
+        fullness: Fullness,
         *,
-        model: Model,
-        window: Window,
         run: Surroundings,
         emit: Callable[[Event], None],
-        facts: Callable[[], PinnedFacts],
         fixed: Callable[[], Fixed],
         clock: Clock,
-        close_grace_s: float,
-        wake: Callable[[], None],
-        form: Form | None,
     ) -> None:
+        self._fullness = fullness
         self._run = run
         self._emit = emit
         self._fixed = fixed
         self._clock = clock
-        self._fullness = Fullness(history, window, *([compaction.headroom] if compaction is not None else []))
-        self._compactor: Compactor | None = None
-        self._rescue: Rescue | None = None
-        self._cut_off: Overflow | None = None
-        asked_for = compaction is not None and compaction is not DEFAULT
-        self._warning = (
-            f"the window of {model.name} is not known: {NEVER_FULL}" if asked_for and window.tokens is None else None
-        )
-        if compaction is not None:
-            self._compactor = Compactor(
-                compaction,
-                history,
-                model=model,
-                window=window,
-                meter=self._fullness.meter,
-                run=run,
-                emit=emit,
-                facts=facts,
-                clock=clock,
-                close_grace_s=close_grace_s,
-                wake=wake,
-                form=form,
-                driven=True,
-            )
-            self._rescue = Rescue(self._compactor, history)
 
     # --- a request, and its answer
 
     def make(self) -> Iterator[Job | Stop]:
-        """CompactAgain the history before the next request, if that is due.
+        """Compact the history before the next request, if that is due.
 
-        Yields each compaction that is to be waited for, because the run cannot go on as it is; if
-        it is not over then, the run is. Or why the request is not to be sent: it would surely be
-        refused, and nothing makes it smaller.
+        Yields each compaction that the run has to wait for. If the compaction is not over
+        afterwards, the run is. Yields a `Stop` if the request would surely be refused and no
+        compaction helps.
         """
+        return iter(())
+
+    def before_call(self) -> None:
+        """The history as it stands is sent to the model."""
+        self._report(self._fullness.before_call(*self._fixed()))
+
+    def after_call(self, turn: Turn, *, several: bool) -> bool:
+        """The answer has come. `several`: the provider's count is of several attempts.
+
+        True: the window had no room for the answer, so it does not count, and `recover` makes room
+        for another.
+        """
+        self._measured(turn, several=several)
+        return False
+
+    def refusal(self, turn: Turn) -> Overflow | None:
+        """What the failed call says of its request's size; `None`: nothing that `recover` could
+        answer.
+        """
+        return None
+
+    def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
+        """Make the refused request smaller. Yields as `make` does; afterwards it may be sent."""
+        return iter(())
+
+    def _measured(self, turn: Turn, *, several: bool) -> Full | None:
+        full = self._fullness.after_turn(turn) if not several else None
+        self._report(full)
+        return full
+
+    def _report(self, full: Full | None) -> None:
+        if full is not None:
+            self._emit(
+                ContextFull(
+                    at_s=self._at(),
+                    turn=self._run.turns,
+                    tokens=full.tokens,
+                    usable_tokens=full.usable_tokens,
+                    detail=full.detail,
+                )
+            )
+
+    def _at(self) -> float:
+        return self._run.at(self._clock.now())
+
+    # --- between requests
+
+    async def compact(self) -> CompactionResult:
+        """Compact now, because the caller asks for it. Raises `CompactionError`, and `ConfigError`
+        where compaction is off.
+        """
+        raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
+
+    @property
+    def stale(self) -> tuple[CompactionResult, ...]:
+        """Compactions that came too late: what they cover had been changed."""
+        return ()
+
+    def press(self, reason: CompactionReason) -> None:
+        """A compaction is due before the next request, for `reason`."""
+
+    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
+        """A tool has answered. Returns what repeats right after a compaction, if anything does."""
+        return None
+
+    def turn_ended(self) -> None:
+        """A turn is part of the history."""
+
+    def turn_began(self) -> None:
+        """A turn begins. A summary that is being made goes on beside it."""
+
+    def busy_with(self) -> str | None:
+        """What the context is busy with, e.g. "a compaction was at work"; added to the detail of a
+        timeout.
+        """
+        return None
+
+    # --- the end
+
+    def last_turn(self) -> None:
+        """The run gets one more turn instead of its end."""
+
+    def cancel(self) -> None:
+        """The run ends: a summary that is being made is cancelled."""
+
+    async def close(self) -> None:
+        """Return when no task of the context is at work any more, shielded and bounded."""
+
+
+class CompactingContext(RunContext):
+    """Keeps the context of one run inside the window: compacts it in time, and after a refusal."""
+
+    def __init__(
+        self,
+        compactor: Compactor,
+        history: History,
+        fullness: Fullness,
+        *,
+        run: Surroundings,
+        emit: Callable[[Event], None],
+        fixed: Callable[[], Fixed],
+        clock: Clock,
+        warning: str | None,
+    ) -> None:
+        """`warning`: emitted as a `WindowWarning` before the first request."""
+        super().__init__(fullness, run=run, emit=emit, fixed=fixed, clock=clock)
+        self._compactor = compactor
+        self._rescue = Rescue(compactor, history)
+        self._cut_off: Overflow | None = None
+        self._warning = warning
+
+    def make(self) -> Iterator[Job | Stop]:
         compactor = self._compactor
-        if compactor is None:
-            return
         if self._warning is not None:
-            self._emit(WindowWarning(self._run.at(self._clock.now()), None, self._warning))
+            self._emit(WindowWarning(self._at(), None, self._warning))
             self._warning = None
         failed: CompactionError | None = None
         for _ in range(MOST_COMPACTIONS):
@@ -233,6 +310,7 @@ class RunContext:
             if not job.over:
                 return
             failed = job.outcome if isinstance(job.outcome, CompactionError) else None
+        # Nothing is due any more, or the compactions did not make enough room.
         why = compactor.surely_too_long
         if why is None:
             return
@@ -240,22 +318,12 @@ class RunContext:
         yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.window.tokens)
 
     def before_call(self) -> None:
-        """The history goes out as it stands."""
-        self._tell(self._fullness.before_call(*self._fixed()))
-        if self._rescue is not None:
-            self._rescue.sent()
+        super().before_call()
+        self._rescue.sent()
 
     def after_call(self, turn: Turn, *, several: bool) -> bool:
-        """The answer has come. `several`: the provider's count is of more than this one call.
-
-        Whether there was no room for it: then it is no answer, and `recover` makes room for
-        another.
-        """
         self._cut_off = None
-        full = self._fullness.after_turn(turn) if not several else None
-        self._tell(full)
-        if self._compactor is None or self._rescue is None:
-            return False
+        full = self._measured(turn, several=several)
         if full is not None and full.overflow is not None:
             if turn.stopped is not None and not turn.tool_calls:
                 self._cut_off = Overflow(full.overflow, "any", full.tokens or None, self._fullness.window.tokens)
@@ -269,39 +337,14 @@ class RunContext:
         return False
 
     def refusal(self, turn: Turn) -> Overflow | None:
-        """What the failed call says of its request's size; `None`: nothing that `recover` could
-        answer.
-        """
-        return None if self._rescue is None else overflow_of(turn.model_error) or self._cut_off
+        return overflow_of(turn.model_error) or self._cut_off
 
     def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
-        """Make the refused request smaller. Yields as `make` does; afterwards it may be sent."""
-        if self._rescue is not None:
-            given_up = yield from self._rescue.make_smaller(refusal)
-            if given_up is not None:
-                yield Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction")
-
-    def _tell(self, full: Full | None) -> None:
-        if full is not None:
-            at = self._run.at(self._clock.now())
-            self._emit(
-                ContextFull(
-                    at_s=at,
-                    turn=self._run.turns,
-                    tokens=full.tokens,
-                    usable_tokens=full.usable_tokens,
-                    detail=full.detail,
-                )
-            )
-
-    # --- besides
+        given_up = yield from self._rescue.make_smaller(refusal)
+        if given_up is not None:
+            yield Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction")
 
     async def compact(self) -> CompactionResult:
-        """Do it now, because somebody wants it. Raises `CompactionError`, and `ConfigError` where
-        compaction is off.
-        """
-        if self._compactor is None:
-            raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
         instructions, tools = self._fixed()
         self._fullness.fixed(instructions, tools)
         self._compactor.fixed(instructions, tools)
@@ -309,45 +352,69 @@ class RunContext:
 
     @property
     def stale(self) -> tuple[CompactionResult, ...]:
-        """Compactions that came too late: what they cover had been changed."""
-        return tuple(proposal.result for proposal in self._compactor.stale) if self._compactor is not None else ()
+        return tuple(proposal.result for proposal in self._compactor.stale)
 
     def press(self, reason: CompactionReason) -> None:
-        """The next request is not to be sent as it stands."""
-        if self._compactor is not None:
-            self._compactor.press(reason)
+        self._compactor.press(reason)
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        """A tool has answered. What repeats right after a compaction, if anything does."""
-        return self._compactor.observe(call, result) if self._compactor is not None else None
+        return self._compactor.observe(call, result)
 
     def turn_ended(self) -> None:
-        """A turn is part of the history."""
-        if self._compactor is not None:
-            self._compactor.turn_ended()
-
-    def turn_began(self) -> None:
-        """A summary that is being made goes on beside the turn."""
+        self._compactor.turn_ended()
 
     def busy_with(self) -> str | None:
-        return "a compaction was at work" if self._compactor is not None and self._compactor.busy else None
-
-    # --- the end
+        return "a compaction was at work" if self._compactor.busy else None
 
     def last_turn(self) -> None:
-        """One more turn instead of the end."""
-        if self._compactor is not None:
-            self._compactor.reopen()
+        self._compactor.reopen()
 
     def cancel(self) -> None:
-        """The run ends: no summary is wanted any more."""
-        if self._compactor is not None:
-            self._compactor.cancel()
+        self._compactor.cancel()
 
     async def close(self) -> None:
-        """Return when nobody is at work, shielded and bounded."""
-        if self._compactor is not None:
-            await self._compactor.close()
+        await self._compactor.close()
+
+
+def context_of(
+    compaction: Preset | None,
+    history: History,
+    *,
+    model: Model,
+    window: Window,
+    run: Surroundings,
+    emit: Callable[[Event], None],
+    facts: Callable[[], PinnedFacts],
+    fixed: Callable[[], Fixed],
+    clock: Clock,
+    close_grace_s: float,
+    wake: Callable[[], None],
+    form: Form | None,
+) -> RunContext:
+    """The context of a run. `compaction`: `None` measures and reports, and changes nothing."""
+    if compaction is None:
+        return RunContext(Fullness(history, window), run=run, emit=emit, fixed=fixed, clock=clock)
+    fullness = Fullness(history, window, compaction.headroom)
+    compactor = Compactor(
+        compaction,
+        history,
+        model=model,
+        window=window,
+        meter=fullness.meter,
+        run=run,
+        emit=emit,
+        facts=facts,
+        clock=clock,
+        close_grace_s=close_grace_s,
+        wake=wake,
+        form=form,
+        driven=True,
+    )
+    asked_for = compaction is not DEFAULT
+    warning = f"the window of {model.name} is not known: {NEVER_FULL}" if asked_for and window.tokens is None else None
+    return CompactingContext(
+        compactor, history, fullness, run=run, emit=emit, fixed=fixed, clock=clock, warning=warning
+    )
 
 
 WAYS = (
@@ -356,5 +423,5 @@ WAYS = (
 
 
 def interrupted(why: str | None) -> CompactionError:
-    """What is raised for a compaction that the end of its run has overtaken."""
+    """The error of a compaction whose run ended first. `why`: the detail of the run's end."""
     return CompactionError(CompactionFailure.ABORTED, f"{OVER}: {why}" if why else OVER)

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -30,7 +29,6 @@ import anyio.lowlevel
 
 from monitor._util.quoting import foreign
 from monitor.budget import Budget
-from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.compaction.records import CompactionResult
 from monitor.conditions import Condition, MaxTurns, Timeout
 from monitor.conditions.base import AnyOf
@@ -40,36 +38,27 @@ from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError
 from monitor.events import (
-    AttemptRetried,
-    ChunkReceived,
     Event,
     HistoryRepaired,
-    Nudged,
-    RetryScheduled,
-    ToolFinished,
-    ToolStarted,
-    ToolWithdrawn,
 )
 from monitor.goal.goal import Goal
-from monitor.goal.outputs import TERMINATE
+from monitor.harness.calls import Calls
 from monitor.harness.checks import ending_by, must_know_price
-from monitor.harness.compactor import Job
-from monitor.harness.context import RunContext, frontier, interrupted
+from monitor.harness.context import context_of, frontier, interrupted
+from monitor.harness.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.loop import TurnLoop
 from monitor.harness.options import RunOptions
 from monitor.harness.outgoing import Outgoing
 from monitor.harness.streams.clock import Clock
-from monitor.harness.streams.source import SourceStream
-from monitor.harness.streams.wait import Wait, Whose, current_task, make_wait
-from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
-from monitor.models import ModelRequest, ToolSpec
-from monitor.outcome import Outcome, Turn
-from monitor.reasons import CompactionReason, TerminateReason
-from monitor.sinks.base import FanOut
+from monitor.harness.streams.interrupt import Interruptible
+from monitor.harness.streams.wait import current_task
+from monitor.messages import Message, Repair, Text, UserMessage
+from monitor.outcome import Outcome
+from monitor.reasons import TerminateReason
 from monitor.state import RunState
-from monitor.tools.base import carry_out_all
 from monitor.usage import Price, price_of
-from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Stop
 
 RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
@@ -144,13 +133,8 @@ class Run:
         self._caller = caller
         self._clock = caller.clock if caller is not None else supervisor.clock
         self._now = self._clock.now
-        self._streams = streams
-        self._events: deque[Event] = deque()
-        self._news: anyio.Event | None = None
-        """The driver waits for a compaction, and comes back sooner where there is something to hand
-        out.
-        """
-        self._sinks = FanOut(supervisor.sinks)
+        self._delivery = Delivery(supervisor.sinks, streams=streams)
+        self._emit = self._delivery.emit
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
         self._goal = Goal(outputs, plan, max_nudges=supervisor.max_nudges)
@@ -174,16 +158,14 @@ class Run:
             task=_words(task),
             window=supervisor.window,
         )
-        self._judges = JudgeTasks(
-            self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake
-        )
+        self._work = Interruptible(self._core, self._clock)
+        judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = _said_by_others(task)
         given = supervisor.given if history is None else supervisor.taken_in(history)
-        self._instructions = given.instructions
         self._history = History((*given.messages, first))
-        self._outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
-        self._context = RunContext(
+        outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
+        self._context = context_of(
             supervisor.compaction,
             self._history,
             model=supervisor.model,
@@ -191,25 +173,40 @@ class Run:
             run=self._core,
             emit=self._emit,
             facts=lambda: frontier(self._goal),
-            fixed=lambda: (self._instructions, tuple(self._offered())),
+            fixed=lambda: (given.instructions, tuple(calls.offered())),
             clock=self._clock,
             close_grace_s=supervisor.close_grace_s,
             wake=self._wake,
             form=supervisor.form,
         )
         self._core.companions.append(self._context)
-        self._retried_inside = False  # the provider's count of the turn is of several attempts
+        calls = Calls(
+            supervisor.tools,
+            core=self._core,
+            goal=self._goal,
+            context=self._context,
+            work=self._work,
+            emit=self._emit,
+            clock=self._clock,
+            run=self,
+        )
+        self._loop = TurnLoop(
+            supervisor,
+            self._core,
+            clock=self._clock,
+            history=self._history,
+            instructions=given.instructions,
+            outgoing=outgoing,
+            context=self._context,
+            judges=judges,
+            calls=calls,
+            work=self._work,
+            delivery=self._delivery,
+        )
         if plan is not None and (step := self._goal.first_step()) is not None:
-            self._say(step)
+            self._loop.say(step)
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
-        self._streams_opened = 0
-        self._withdrawn: set[str] = set()
-        self._only: tuple[str, ...] | None = None
-        self._reading: SourceStream[Any] | None = None
-        self._waiting: Wait | None = None
-        self._asides: set[Wait] = set()
-        """Where the caller waits for the run while nobody drives it."""
         self._driver: AsyncGenerator[None, None] | None = None
         self._at_work = False  # somebody is in `_driver`
         self._seen_out: anyio.Event | None = None
@@ -268,9 +265,9 @@ class Run:
         if self._at_work:
             await work()
         else:  # nobody else looks at the run's deadlines and its abort meanwhile
-            await self._aside(work)
+            await self._work.aside(work)
         if result is None:
-            self._is_over()
+            self._work.is_over()
             raise interrupted(self._core.stop.detail if self._core.stop is not None else None)
         return result
 
@@ -311,7 +308,7 @@ class Run:
         if self._caller is not None:
             self._caller.called.add(self)
         self._core.begin(self._now())
-        self._driver = self._drive()
+        self._driver = self._loop.drive()
         return self
 
     async def __aexit__(
@@ -344,7 +341,7 @@ class Run:
             raise ConfigError("enter the run before reading it: async with supervisor.stream(task) as run")
         if self._at_work:
             raise ConfigError("this run is already being read by another task")
-        while not self._events:
+        while not self._delivery.queue:
             if self._outcome is not None or self._seen_out is not None:
                 raise StopAsyncIteration
             self._at_work = True
@@ -366,14 +363,13 @@ class Run:
                 raise
             finally:
                 self._came_out()
-        return self._events.popleft()
+        return self._delivery.queue.popleft()
 
     def _destroyed(self, ending: Stop | None, error: BaseException | None) -> None:
         """The task is destroyed with its event loop: nothing can be awaited, so nothing is
         closed.
         """
-        if self._reading is not None:
-            self._reading.destroyed()
+        self._loop.destroyed()
         self._end(ending, error)
 
     async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
@@ -398,321 +394,13 @@ class Run:
             self._caller.called.discard(self)
             self._caller.wake()
 
-    # ------------------------------------------------------------------ the loop
-
-    async def _drive(self) -> AsyncGenerator[None, None]:
-        """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields
-        wherever there may be events to hand out.
-        """
-        core = self._core
-        try:
-            while self._perform(core.check(self._now())):
-                tries = _Tries()
-                while tries.again:
-                    async with aclosing(self._served(self._context.make())) as waiting:
-                        async for _ in waiting:
-                            yield
-                    if core.stop is not None:
-                        break
-                    if self._events:
-                        yield
-                    stream = self._reading = self._open()
-                    results: dict[str, ToolResult] = {}
-                    try:
-                        async with stream:
-                            async for _ in stream:
-                                if self._events:
-                                    yield
-                        self._after_call(stream.turn)
-                        yield
-                        calls = self._begin_calls(stream.turn, results)
-                        if self._events:
-                            yield
-                        await self._carry_out(calls, results)
-                    finally:
-                        self._reading = None
-                        self._record(results)
-                    yield
-                    async with aclosing(self._before_another(stream.turn, tries)) as waiting:
-                        async for _ in waiting:
-                            yield
-        finally:
-            try:
-                await self._judges.close()
-            finally:
-                await self._context.close()
-
-    def _perform(self, verdict: Verdict) -> bool:
-        """Do what the core says until it has no more to say. False: the run is over."""
-        said: list[str] = []
-        while not isinstance(verdict, Continue):
-            match verdict:
-                case Stop():
-                    return False
-                case Nudge(text):
-                    self._emit(Nudged(self._at(), self._core.turns, text))
-                    said.append(text)
-                case WithdrawTool(name, text):
-                    self._withdrawn.add(name)
-                    self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
-                    said.append(text)
-                case LastTurn(text, tools):
-                    self._core.begin_last_turn(verdict, self._now())
-                    self._context.last_turn()
-                    self._only = tools or tuple(spec.name for spec in self._goal.last_tools)
-                    said = [text]
-                case Compact():
-                    self._context.press(CompactionReason.MANUAL)
-            verdict = self._core.check(self._now())
-        if said:
-            self._say("\n\n".join(said))
-        return True
-
-    def _open(self) -> SourceStream[Any]:
-        """The next model call, as a stream that is opened by its first read."""
-        supervisor = self._supervisor
-        self._outgoing.before_call()
-        request = ModelRequest(
-            messages=self._history.messages,
-            instructions=self._instructions,
-            tools=tuple(self._offered()),
-            tool_choice=supervisor.tool_choice,
-            settings=supervisor.model_settings,
-        )
-        self._retried_inside = False
-        self._context.before_call()
-        model = supervisor.model
-        return SourceStream(
-            lambda: model.stream(request),
-            self._core,
-            clock=self._clock,
-            adapter=getattr(model, "adapter", None),
-            close_grace_s=supervisor.close_grace_s,
-            index=self._count_stream(),
-            listener=self._heard if self._streams else None,
-        )
+    def _wake(self) -> None:
+        """From any thread, and from a signal handler."""
+        self._loop.wake()
+        self._work.wake()
 
     def _repaired(self, repairs: tuple[Repair, ...], problems: tuple[str, ...]) -> None:
-        self._emit(HistoryRepaired(self._at(), self._core.turns, repairs, problems))
-
-    def _after_call(self, turn: Turn) -> None:
-        if turn.number and self._context.after_call(turn, several=self._retried_inside):
-            self._core.retract()
-
-    async def _served(
-        self, needs: Iterator[Job | Stop], error: BaseException | None = None
-    ) -> AsyncGenerator[None, None]:
-        """Wait for the compactions that the next request needs. Where there is none that helps, the
-        run ends, with `error`.
-
-        Yields whenever there are events to hand out: a compaction may take minutes.
-        """
-        for need in needs:
-            if isinstance(need, Stop):
-                self._core.leave(need, error, self._now())
-                return
-            while not need.over:
-                if self._events:
-                    yield
-                    continue
-                self._news = news = anyio.Event()
-                need.tell(news.set)
-                try:
-                    if not await self._under_deadlines(news.wait):
-                        return
-                finally:
-                    self._news = None
-
-    async def _before_another(self, turn: Turn, tries: _Tries) -> AsyncGenerator[None, None]:
-        """What has to be done before another attempt at a turn that has failed, if there is to be
-        one.
-        """
-        core = self._core
-        tries.begin()
-        failure = core.failed_attempt
-        if failure is None:
-            return
-        delay_s: float | None = 0.0
-        if (refusal := self._context.refusal(turn)) is not None:
-            async with aclosing(self._served(self._context.recover(refusal), turn.error)) as waiting:
-                async for _ in waiting:
-                    yield
-        else:
-            tries.failures += 1
-            delay_s = self._supervisor.retries.delay_s(tries.failures, turn.model_error)
-        if core.stop is not None or delay_s is None:
-            return
-        core.will_retry(delay_s)
-        self._emit(
-            RetryScheduled(at_s=self._at(), turn=turn.number, attempt=tries.number, after_s=delay_s, why=failure.detail)
-        )
-        due = self._now() + delay_s
-        yield
-        tries.again = self._now() >= due or await self._under_deadlines(lambda: _sleep(self._clock, due))
-
-    # ------------------------------------------------------------------ tools and history
-
-    def _offered(self) -> Iterator[ToolSpec]:
-        """The tools of the next call: the run's own and the caller's, but for what was
-        withdrawn.
-        """
-        specs = [*self._goal.tools, *(tool.spec for tool in self._supervisor.tools.values())]
-        return (spec for spec in specs if self._may_call(spec.name))
-
-    def _may_call(self, name: str) -> bool:
-        return name not in self._withdrawn and (self._only is None or name in self._only)
-
-    def _begin_calls(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
-        """Carry out the calls of the run's own tools; the others, which are about to be."""
-        core = self._core
-        if turn.number == 0 or core.void or not core.takes_own_calls:
-            return ()
-        # what it emits counts before it ends the run
-        for call in sorted(turn.tool_calls, key=lambda call: call.name == TERMINATE):
-            result = self._answer(call)
-            if result is not None:
-                results[call.id] = result
-        if core.stop is not None:
-            return ()
-        calls = [call for call in turn.tool_calls if call.id not in results]
-        for call in calls:
-            self._emit(ToolStarted(self._at(), core.turns, call))
-        return calls
-
-    def _record(self, results: Mapping[str, ToolResult]) -> None:
-        """Put what the model said into the history, every call with its result."""
-        content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
-        if content and turn is not None:
-            answered = (
-                _shown(results.get(call.id) or _not_carried_out(call)) for call in content if isinstance(call, ToolCall)
-            )
-            self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
-            self._context.turn_ended()
-
-    def _answer(self, call: ToolCall) -> ToolResult | None:
-        """The result of a call that needs no tool of the caller's."""
-        if self._may_call(call.name):
-            result = self._core.answer(call, self._now())
-        else:
-            text = f"{VETO} This call was not made: {call.name} is not available any more."
-            self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)
-            result = ToolResult(call.id, call.name, text, is_error=True, vetoed=True)
-        if result is not None and result.is_error:  # what was accepted has an event of its own
-            self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
-        return result
-
-    async def _carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
-        """Carry out the calls of the caller's tools."""
-        if not calls:
-            # nothing in this turn may have given other tasks a chance, or a cancellation
-            await anyio.lowlevel.checkpoint()
-            return
-        started = self._now()
-        number = self._core.turns
-        by_id = {call.id: call for call in calls}
-
-        def finished(result: ToolResult, _: float) -> None:
-            results[result.id] = result
-            now = self._now()
-            self._emit(ToolFinished(self._at(), number, result, now - started))
-            self._core.tool_result(result.id, result.text, now, is_error=result.is_error)
-            detection = self._context.observe(by_id[result.id], result)
-            if detection is not None:
-                self._core.found(detection, now)
-            if self._core.stop is not None and self._waiting is not None:
-                self._waiting.interrupt()
-
-        own = [spec.name for spec in self._goal.tools]
-        await self._under_deadlines(lambda: carry_out_all(calls, self._supervisor.tools, self, finished, others=own))
-
-    # ------------------------------------------------------------------ helpers
-
-    async def _under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """Await something that is no stream. False: the run ended meanwhile, and it was
-        interrupted.
-        """
-        core = self._core
-        # before the look: an abort from another thread finds it, whenever it comes
-        wait = self._waiting = make_wait(core, self._clock)
-        core.replanned = wait.follow
-        try:
-            await self._interruptible(wait, work)
-        finally:
-            self._waiting = None
-            core.replanned = _nothing
-        return not self._is_over()
-
-    async def _aside(self, work: Callable[[], Awaitable[object]]) -> None:
-        """The same, in the caller's block."""
-        wait = make_wait(self._core, self._clock)
-        self._asides.add(wait)
-        try:
-            await self._interruptible(wait, work)
-        finally:
-            self._asides.discard(wait)
-
-    async def _interruptible(self, wait: Wait, work: Callable[[], Awaitable[object]]) -> None:
-        try:
-            if self._is_over():
-                return
-            wait.follow()
-            wait.enter()
-            try:
-                await work()
-            except BaseException as error:
-                if wait.leave(error) is not Whose.OURS:
-                    raise
-            else:
-                wait.leave(None)
-        finally:
-            wait.close()
-
-    def _is_over(self) -> bool:
-        now = self._now()
-        return now >= self._core.deadline and self._core.must_stop(now)
-
-    def _wake(self) -> None:
-        for pending in (self._reading, self._waiting, *tuple(self._asides)):
-            if pending is not None:
-                pending.wake()
-
-    def _say(self, text: str) -> None:
-        """One user message, at the end: what the provider has cached of the history stays good."""
-        self._history.append(UserMessage((Text(text),), synthetic=True))
-
-    def _count_stream(self) -> int:
-        self._streams_opened += 1
-        return self._streams_opened - 1
-
-    def _at(self) -> float:
-        return self._core.at(self._now())
-
-    def _heard(self, chunk: Chunk) -> None:
-        self._events.append(ChunkReceived(self._at(), self._core.turns, chunk))
-
-    def _emit(self, event: Event) -> None:
-        if isinstance(event, AttemptRetried):
-            self._retried_inside = True
-        if self._streams:
-            self._events.append(event)
-            if self._news is not None:
-                self._news.set()
-        self._sinks.emit(event)
-
-
-@dataclass(slots=True)
-class _Tries:
-    """The attempts at one turn."""
-
-    number: int = 1
-    failures: int = 0
-    """But for requests that were refused for their size."""
-    again: bool = True
-
-    def begin(self) -> None:
-        """The next one, if there is to be one."""
-        self.number += 1
-        self.again = False
+        self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
 
 
 def _words(task: str | UserMessage) -> str:
@@ -738,28 +426,3 @@ def _said_by_others(task: str | UserMessage) -> UserMessage:
         return UserMessage((Text(foreign(task)),))
     content = tuple(Text(foreign(part.text)) if isinstance(part, Text) else part for part in task.content)
     return task if content == task.content else replace(task, content=content)
-
-
-def _shown(result: ToolResult) -> ToolResult:
-    """A result as the model reads it: what a tool said is not the monitor's."""
-    text = result.text if result.vetoed else foreign(result.text)
-    return result if text == result.text else replace(result, text=text)
-
-
-def _not_carried_out(call: ToolCall) -> ToolResult:
-    return ToolResult(
-        call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True, vetoed=True
-    )
-
-
-async def _sleep(clock: Clock, until: float) -> None:
-    rung = anyio.Event()
-    alarm = clock.call_at(until, rung.set)
-    try:
-        await rung.wait()
-    finally:
-        alarm.cancel()
-
-
-def _nothing() -> None:
-    """Nothing is being waited for."""

@@ -11,6 +11,7 @@ from bench import soak
 from bench._soak_faults import FAULTS
 from bench._soak_run import SoakedRun
 from monitor.core.run import RunCore
+from monitor.harness.loop import TurnLoop
 from monitor.harness.run import Run
 from tests.adapters.google.sdk import sdk_warnings
 
@@ -54,16 +55,16 @@ def test_a_library_that_ignores_aborts_is_found_out(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_library_that_forgets_results_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Run._record
+    record = TurnLoop._record
 
-    def forgetful(self: Run, results: dict[str, monitor.chunks.ToolResult]) -> None:
+    def forgetful(self: TurnLoop, results: dict[str, monitor.chunks.ToolResult]) -> None:
         record(self, results)
-        if isinstance(last := self.history[-1], monitor.AssistantMessage):
-            end = len(self.history)
+        if isinstance(last := self._history.messages[-1], monitor.AssistantMessage):
+            end = len(self._history.messages)
             less = (monitor.AssistantMessage(last.content),)
             self._history.commit(monitor.context.HistoryEdit(self._history.version, end - 1, end, less, "forget"))
 
-    monkeypatch.setattr(Run, "_record", forgetful)
+    monkeypatch.setattr(TurnLoop, "_record", forgetful)
     assert any("without its result" in violation for violation in _wrong("tool: slow"))
 
 

@@ -63,7 +63,7 @@ async def test_after_a_word_of_the_user_it_is_looked_at_again():
         async for event in run:
             d.events.append(event)
             if isinstance(event, monitor.events.CompactionSkipped) and len(d.of(monitor.events.CompactionSkipped)) == 1:
-                run._say("Now the other half.")
+                run._loop.say("Now the other half.")
     assert d.outcome.ok
     assert [event.why for event in d.of(monitor.events.CompactionSkipped)] == [CompactionFailure.NOTHING_TO_COMPACT]
     (started, *_) = d.of(monitor.events.CompactionStarted)

@@ -1182,7 +1182,7 @@ async def test_an_abort_just_before_a_tool_is_waited_for_is_not_missed(monkeypat
         threading.Thread(target=case.run.abort).run()
         return wait
 
-    monkeypatch.setattr("monitor.harness.run.make_wait", made)
+    monkeypatch.setattr("monitor.harness.streams.interrupt.make_wait", made)
     with anyio.fail_after(5):
         await case.read()
     case.ended(Reason.ABORTED)

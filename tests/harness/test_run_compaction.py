@@ -19,6 +19,7 @@ from monitor.compaction.hooks import CompactionAsked
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context.prune import PruneResults
 from monitor.context.reduction import Messages, Reducer
+from monitor.harness.context import CompactingContext
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ErrorKind, ModelError, ModelRequest
 from monitor.reasons import CompactionFailure, CompactionReason
@@ -319,7 +320,9 @@ async def test_an_unknown_window_is_compacted_when_the_provider_refuses_and_know
     assert d.outcome.ok
     assert [event.reason for event in d.of(monitor.events.CompactionStarted)] == [CompactionReason.OVERFLOW]
     assert len(d.model.work) == 8
-    assert d.run._context._fullness.window.tokens == d.run._context._compactor.window.tokens == WINDOW  # type: ignore[union-attr]
+    context = d.run._context
+    assert isinstance(context, CompactingContext)
+    assert context._fullness.window.tokens == context._compactor.window.tokens == WINDOW
 
 
 # --- by hand
@@ -1037,9 +1040,9 @@ async def test_what_a_preset_of_opencode_takes_out_after_a_turn():
 
 async def pruned(d: Drive) -> None:
     """Return when nobody is looking for what may go."""
-    compactor = d.run._context._compactor
-    if compactor is not None and compactor._pruning is not None:
-        await compactor._pruning.wait()
+    context = d.run._context
+    if isinstance(context, CompactingContext) and context._compactor._pruning is not None:
+        await context._compactor._pruning.wait()
 
 
 @pytest.mark.feature("OC-11", "OC-12")

@@ -1,0 +1,282 @@
+"""What a run must emit, declared by a dict of types or by a pydantic model class: the schemas, the
+tool `emit_value`, and how a value is validated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from monitor._util.arguments import shown
+from monitor.errors import ConfigError, describe
+from monitor.models import ToolSpec
+from monitor.schemas import in_words, portable
+
+EMIT = "emit_value"
+"""The tool by which the model hands over one declared output."""
+
+Declaration: TypeAlias = Mapping[str, Any] | type[BaseModel]
+"""A type for each name, or a pydantic model class."""
+
+MAX_TYPE_CHARS = 200
+"""A message describes a type in at most this many characters; the tool's schema has all of it."""
+MAX_PROBLEMS = 5
+"""The answer to a refused value names at most this many faults."""
+
+
+class RefusedError(Exception):
+    """A value is not accepted. The message is written for the model. `names`: other outputs that
+    may be at fault.
+    """
+
+    def __init__(self, message: str, names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.names = names
+
+
+class ByTypes:
+    """Outputs declared by a dict of types. Each value is validated alone."""
+
+    def __init__(self, declared: Mapping[str, Any]) -> None:
+        if not isinstance(declared, Mapping):
+            raise ConfigError(f"outputs must be a dict of types or a pydantic model class, not {declared!r}")
+        if not declared:
+            raise ConfigError("outputs is empty: declare one at least, or leave outputs out")
+        self._adapters = {_checked_name(name): _adapter(name, annotation) for name, annotation in declared.items()}
+        self.schemas = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
+        self.required = tuple(self.schemas)
+        self.texts = _texts(self.schemas, self.required)
+        self.spec = _emit_spec(self.schemas, self.required)
+
+    def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
+        try:
+            return self._adapters[name].validate_json(_json_text(value), by_alias=True, by_name=True)
+        except ValidationError as error:
+            raise RefusedError(_problems(error.errors(include_url=False))) from None
+        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise what it likes
+            raise RefusedError(describe(error)) from None
+
+    def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return {name: values[name] for name in self.schemas}, values
+
+
+class ByModel:
+    """Outputs declared by a pydantic model class. The model validates all values together, so that
+    a field validator sees the values emitted before.
+    """
+
+    def __init__(self, model: type) -> None:
+        if not issubclass(model, BaseModel):
+            raise ConfigError(
+                f"outputs must be a dict of types or a pydantic model class, not the class {model.__name__}"
+            )
+        if issubclass(model, RootModel):
+            raise ConfigError(
+                f"{model.__name__} is a RootModel and has no named fields; use a dict: outputs={{'name':"
+                f" {model.__name__}}}"
+            )
+        self._model = model
+        try:
+            schema = portable(model.model_json_schema(by_alias=False))
+        except Exception as error:
+            raise ConfigError(f"{model.__name__} cannot be described to a model: {_first_line(error)}") from error
+        properties = schema.get("properties", {})
+        self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in model.model_fields}
+        self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
+        if not self.required:
+            raise ConfigError(
+                f"{model.__name__} has no field without a default, so there is nothing that a run could be held to"
+            )
+        self.texts = _texts(self.schemas, self.required)
+        self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
+
+    def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
+        given = {**others, name: value}
+        try:
+            self._validate(given)
+        except ValidationError as error:
+            # A missing field and a check of the whole model are reported only when all are there.
+            wrong = [
+                each
+                for each in error.errors(include_url=False)
+                if each["type"] == "json_invalid" or each["loc"][:1] in _heads(given)
+            ]
+            if wrong:
+                only_this = all(each["loc"][:1] in _heads([name]) for each in wrong)
+                raise RefusedError(_problems(wrong, strip=1 if only_this else 0), _names_in(wrong, given)) from None
+        except Exception:  # noqa: BLE001, S110 - a validator may need what is not emitted yet; it has its say when all are there
+            pass
+        return value
+
+    def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        try:
+            output = self._validate(json_values)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+            raise RefusedError(
+                f"the outputs do not fit together: {_problems(errors, whole=True)}", _names_in(errors, self.schemas)
+            ) from None
+        except Exception as error:  # noqa: BLE001 - a validator of the user's may raise what it likes
+            raise RefusedError(f"the outputs do not fit together: {describe(error)}") from None
+        return output, {name: getattr(output, name) for name in json_values}
+
+    def _validate(self, values: Mapping[str, Any]) -> BaseModel:
+        return self._model.model_validate_json(_json_text(values), by_alias=True, by_name=True)
+
+
+Declared: TypeAlias = ByTypes | ByModel
+
+
+def declared_by(declared: Declaration) -> Declared:
+    """`declared`, checked. What cannot be an output is a `ConfigError`."""
+    return ByModel(declared) if inspect.isclass(declared) else ByTypes(declared)
+
+
+def _heads(names: Iterable[str]) -> set[tuple[int | str, ...]]:
+    return {(name,) for name in names}
+
+
+def _names_in(errors: Sequence[ErrorDetails], names: Collection[str]) -> list[str]:
+    return [str(each["loc"][0]) for each in errors if each["loc"] and each["loc"][0] in names]
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name.strip() or name != name.strip():
+        raise ConfigError(f"the name of an output must be a string without spaces around it, not {name!r}")
+    return name
+
+
+def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
+    if isinstance(annotation, str):
+        raise ConfigError(
+            f"outputs[{name!r}] is the text {annotation!r}; give a type, and a description with it like this: "
+            f"{{{name!r}: Annotated[str, Field(description='...')]}}"
+        )
+    if inspect.isroutine(annotation):
+        raise ConfigError(f"outputs[{name!r}] is the function {annotation!r}; give a type")
+    try:
+        return TypeAdapter(annotation)
+    except Exception as error:
+        raise ConfigError(
+            f"outputs[{name!r}]: {annotation!r} is no type that can be validated: {_first_line(error)}"
+        ) from error
+
+
+def _schema(name: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    try:
+        return portable(adapter.json_schema())
+    except Exception as error:
+        raise ConfigError(f"outputs[{name!r}] cannot be described to a model: {_first_line(error)}") from error
+
+
+def _texts(schemas: Mapping[str, Mapping[str, Any]], required: Iterable[str]) -> frozenset[str]:
+    """The required outputs that are free text and may not be blank: no choice, format or pattern,
+    and no `minLength` of 0.
+    """
+    others = ("enum", "const", "format", "pattern")
+    return frozenset(
+        name
+        for name in required
+        if schemas[name].get("type") == "string"
+        and schemas[name].get("minLength") != 0
+        and not any(key in schemas[name] for key in others)
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return describe(error).partition("\n")[0]
+
+
+def _emit_spec(schemas: Mapping[str, Mapping[str, Any]], required: Collection[str], purpose: str = "") -> ToolSpec:
+    lines = [
+        "Hand over one output of this task. Call it once for each; emitting a name again replaces its value.",
+        *([purpose] if purpose else []),
+        "Outputs:",
+        *(_line(name, schema, optional=name not in required) for name, schema in schemas.items()),
+    ]
+    parameters = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "enum": list(schemas), "description": "Which output."},
+            "value": _value_schema(schemas),
+        },
+        "required": ["name", "value"],
+    }
+    return ToolSpec(EMIT, "\n".join(lines), parameters)
+
+
+def _line(name: str, schema: Mapping[str, Any], *, optional: bool) -> str:
+    about = f": {schema['description']}" if schema.get("description") else ""
+    return f"- `{name}` ({type_in_words(schema)}{'; optional' if optional else ''}){about}"
+
+
+def _value_schema(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """One schema for the argument `value`: the schema of the only type, or one branch for each
+    type, with the names of its outputs.
+    """
+    types: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for name, schema in schemas.items():
+        bare = {key: value for key, value in schema.items() if key not in {"description", "default"}}
+        types.setdefault(json.dumps(bare, sort_keys=True, default=repr), (bare, []))[1].append(name)
+    if len(types) == 1:
+        ((bare, _),) = types.values()
+        return {**bare, "description": "Its value."}
+    branches = [{**bare, "description": f"For {listed(names)}."} for bare, names in types.values()]
+    return {"anyOf": branches, "description": "Its value, of the type that the output has."}
+
+
+# --- words
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names in backticks, with commas."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def type_in_words(schema: Mapping[str, Any]) -> str:
+    """The type of `schema` for a message, e.g. `number (>= 0)`."""
+    words = in_words(schema)
+    return words if len(words) <= MAX_TYPE_CHARS else f"{words[: MAX_TYPE_CHARS - 1]}…"
+
+
+# --- reading a value
+
+
+def json_in(text: str) -> Any:
+    """The JSON value that `text` holds; `text` itself if it holds none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _json_text(value: Any) -> str:
+    """`value` as JSON text. JSON parsers refuse half a surrogate pair, so it becomes U+FFFD."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RefusedError(f"it is no JSON value ({_first_line(error)})") from None
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_json(value: Any) -> Any:
+    """A copy of `value` that is JSON and nothing else."""
+    return json.loads(_json_text(value))
+
+
+def _problems(errors: Sequence[ErrorDetails], *, strip: int = 0, whole: bool = False) -> str:
+    """The faults that pydantic found, in one line for the model: place, fault, value."""
+    told = []
+    for error in errors[:MAX_PROBLEMS]:
+        where = ".".join(map(str, error["loc"][strip:]))
+        what = error["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ").rstrip(".")
+        told.append(f"{where}: {what}" if where else what)
+        if error["type"] != "missing" and (error["loc"] or not whole):
+            told[-1] += f" (got {shown(error['input'])})"
+    more = [f"and {len(errors) - MAX_PROBLEMS} more"] if len(errors) > MAX_PROBLEMS else []
+    return "; ".join([*told, *more])

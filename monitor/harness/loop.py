@@ -1,0 +1,279 @@
+"""The turn loop of a run: call the model, read its stream, carry out its calls, ask the core what
+comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from monitor._util.quoting import foreign
+from monitor.chunks import Chunk, ToolCall, ToolResult
+from monitor.context.history import History
+from monitor.core.run import RunCore
+from monitor.events import ChunkReceived, Nudged, RetryScheduled, ToolWithdrawn
+from monitor.harness.calls import Calls
+from monitor.harness.compactor import Job
+from monitor.harness.context import RunContext
+from monitor.harness.delivery import Delivery
+from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.options import RunOptions
+from monitor.harness.outgoing import Outgoing
+from monitor.harness.streams.clock import Clock
+from monitor.harness.streams.interrupt import Interruptible
+from monitor.harness.streams.source import SourceStream
+from monitor.messages import AssistantMessage, Text, UserMessage
+from monitor.models import ModelRequest
+from monitor.outcome import Turn
+from monitor.reasons import CompactionReason
+from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+
+
+class TurnLoop:
+    """Drives the turns of one run until the core ends it."""
+
+    def __init__(
+        self,
+        supervisor: RunOptions,
+        core: RunCore,
+        *,
+        clock: Clock,
+        history: History,
+        instructions: str | None,
+        outgoing: Outgoing,
+        context: RunContext,
+        judges: JudgeTasks,
+        calls: Calls,
+        work: Interruptible,
+        delivery: Delivery,
+    ) -> None:
+        self._supervisor = supervisor
+        self._core = core
+        self._clock = clock
+        self._now = clock.now
+        self._history = history
+        self._instructions = instructions
+        self._outgoing = outgoing
+        self._context = context
+        self._judges = judges
+        self._calls = calls
+        self._work = work
+        self._delivery = delivery
+        self._emit = delivery.emit
+        self._streams_opened = 0
+        self._reading: SourceStream[Any] | None = None
+
+    async def drive(self) -> AsyncGenerator[None, None]:
+        """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields
+        wherever there may be events to hand out.
+        """
+        core = self._core
+        events = self._delivery.queue
+        try:
+            while self._perform(core.check(self._now())):
+                tries = _Tries()
+                while tries.again:
+                    # Room for the request comes first: it may need a compaction, or end the run.
+                    async with aclosing(self._served(self._context.make())) as waiting:
+                        async for _ in waiting:
+                            yield
+                    if core.stop is not None:
+                        break
+                    if events:
+                        yield
+                    # The call, its stream, and the tool calls of its answer.
+                    stream = self._reading = self._open()
+                    results: dict[str, ToolResult] = {}
+                    try:
+                        async with stream:
+                            async for _ in stream:
+                                if events:
+                                    yield
+                        self._after_call(stream.turn)
+                        yield
+                        calls = self._calls.begin(stream.turn, results)
+                        if events:
+                            yield
+                        await self._calls.carry_out(calls, results)
+                    finally:
+                        self._reading = None
+                        self._record(results)
+                    yield
+                    # A failed attempt is made again, if the core and the retries allow it.
+                    async with aclosing(self._before_another(stream.turn, tries)) as waiting:
+                        async for _ in waiting:
+                            yield
+        finally:
+            try:
+                await self._judges.close()
+            finally:
+                await self._context.close()
+
+    def wake(self) -> None:
+        """Let the pending read look at the deadline of the run. From any thread."""
+        if (reading := self._reading) is not None:
+            reading.wake()
+
+    def destroyed(self) -> None:
+        """The task is destroyed with its event loop: the stream is left without being closed."""
+        if self._reading is not None:
+            self._reading.destroyed()
+
+    def say(self, text: str) -> None:
+        """Append one user message to the history: what the provider has cached stays valid."""
+        self._history.append(UserMessage((Text(text),), synthetic=True))
+
+    # ------------------------------------------------------------------ the core's verdict
+
+    def _perform(self, verdict: Verdict) -> bool:
+        """Perform the core's verdicts until it says `Continue`. False: the run is over."""
+        said: list[str] = []
+        while not isinstance(verdict, Continue):
+            match verdict:
+                case Stop():
+                    return False
+                case Nudge(text):
+                    self._emit(Nudged(self._at(), self._core.turns, text))
+                    said.append(text)
+                case WithdrawTool(name, text):
+                    self._calls.withdraw(name)
+                    self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
+                    said.append(text)
+                case LastTurn(text, tools):
+                    self._core.begin_last_turn(verdict, self._now())
+                    self._context.last_turn()
+                    self._calls.allow_only(tools)
+                    said = [text]
+                case Compact():
+                    self._context.press(CompactionReason.MANUAL)
+            verdict = self._core.check(self._now())
+        if said:
+            self.say("\n\n".join(said))
+        return True
+
+    # ------------------------------------------------------------------ one model call
+
+    def _open(self) -> SourceStream[Any]:
+        """The next model call, as a stream that is opened by its first read."""
+        supervisor = self._supervisor
+        self._outgoing.before_call()
+        request = ModelRequest(
+            messages=self._history.messages,
+            instructions=self._instructions,
+            tools=tuple(self._calls.offered()),
+            tool_choice=supervisor.tool_choice,
+            settings=supervisor.model_settings,
+        )
+        self._delivery.retried_inside = False
+        self._context.before_call()
+        model = supervisor.model
+        index = self._streams_opened
+        self._streams_opened += 1
+        return SourceStream(
+            lambda: model.stream(request),
+            self._core,
+            clock=self._clock,
+            adapter=getattr(model, "adapter", None),
+            close_grace_s=supervisor.close_grace_s,
+            index=index,
+            listener=self._heard if self._delivery.streams else None,
+        )
+
+    def _heard(self, chunk: Chunk) -> None:
+        self._delivery.queue.append(ChunkReceived(self._at(), self._core.turns, chunk))
+
+    def _after_call(self, turn: Turn) -> None:
+        if turn.number and self._context.after_call(turn, several=self._delivery.retried_inside):
+            self._core.retract()
+
+    def _record(self, results: Mapping[str, ToolResult]) -> None:
+        """Append the model's message to the history, every call with its result."""
+        content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
+        if content and turn is not None:
+            answered = (
+                _shown(results.get(call.id) or _not_carried_out(call)) for call in content if isinstance(call, ToolCall)
+            )
+            self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
+            self._context.turn_ended()
+
+    # ------------------------------------------------------------------ between two calls
+
+    async def _served(
+        self, needs: Iterator[Job | Stop], error: BaseException | None = None
+    ) -> AsyncGenerator[None, None]:
+        """Wait for the compactions that the next request needs. If no compaction helps, the run
+        ends, with `error`.
+
+        Yields whenever there are events to hand out: a compaction may take minutes.
+        """
+        for need in needs:
+            if isinstance(need, Stop):
+                self._core.leave(need, error, self._now())
+                return
+            while not need.over:
+                if self._delivery.queue:
+                    yield
+                    continue
+                with self._delivery.news() as news:
+                    need.tell(news.set)
+                    if not await self._work.under_deadlines(news.wait):
+                        return
+
+    async def _before_another(self, turn: Turn, tries: _Tries) -> AsyncGenerator[None, None]:
+        """After a failed attempt at a turn: make the request smaller, or wait, before the next
+        attempt. `tries.again` says whether there is one.
+        """
+        core = self._core
+        tries.begin()
+        failure = core.failed_attempt
+        if failure is None:
+            return
+        delay_s: float | None = 0.0
+        if (refusal := self._context.refusal(turn)) is not None:
+            async with aclosing(self._served(self._context.recover(refusal), turn.error)) as waiting:
+                async for _ in waiting:
+                    yield
+        else:
+            tries.failures += 1
+            delay_s = self._supervisor.retries.delay_s(tries.failures, turn.model_error)
+        if core.stop is not None or delay_s is None:
+            return
+        core.will_retry(delay_s)
+        self._emit(
+            RetryScheduled(at_s=self._at(), turn=turn.number, attempt=tries.number, after_s=delay_s, why=failure.detail)
+        )
+        due = self._now() + delay_s
+        yield
+        tries.again = await self._work.until(due)
+
+    def _at(self) -> float:
+        return self._core.at(self._now())
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The attempts at one turn."""
+
+    number: int = 1
+    failures: int = 0
+    """Failed attempts, without requests that were refused for their size."""
+    again: bool = True
+
+    def begin(self) -> None:
+        """Count the next attempt. It is made only if `again` becomes true."""
+        self.number += 1
+        self.again = False
+
+
+def _shown(result: ToolResult) -> ToolResult:
+    """A result as the model reads it: a tool's text that imitates the monitor's is escaped."""
+    text = result.text if result.vetoed else foreign(result.text)
+    return result if text == result.text else replace(result, text=text)
+
+
+def _not_carried_out(call: ToolCall) -> ToolResult:
+    return ToolResult(
+        call.id, call.name, f"{VETO} This call was not carried out to its end.", is_error=True, vetoed=True
+    )
