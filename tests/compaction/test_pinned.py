@@ -457,7 +457,7 @@ def test_a_text_of_the_form_before_is_still_read_and_then_written_in_the_new_one
 
 @given(words, facts_of())
 def test_whatever_the_form_before_said_is_read_back(summary: str, facts: PinnedFacts):
-    before = "".join(composed_text._pieces(summary, facts, composed_text._FORMS[1]))
+    before = "".join(composed_text.pieces(summary, facts, composed_text._FORMS[1]))
     assert read_back(before) == (summary, facts)
 
 
