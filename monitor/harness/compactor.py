@@ -22,12 +22,14 @@ from monitor.compaction.base import Checkpoint, Progress
 from monitor.compaction.extractive import Extractive
 from monitor.compaction.hooks import may_continue, tell_after
 from monitor.compaction.keep import KeepTokens
+from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import Preset
-from monitor.compaction.proposal import CUT, Proposal, Situation, continue_message, propose
+from monitor.compaction.proposal import Proposal, continue_message, propose
 from monitor.compaction.records import CompactionError, CompactionRecord, CompactionResult, of_one_run
 from monitor.compaction.refill import Snapshot, attributed, snapshot
 from monitor.compaction.repeats import RepeatsAfterCompaction
+from monitor.compaction.rungs import CUT
 from monitor.compaction.watermarks import Hysteresis, Marks
 from monitor.context.forms import Form
 from monitor.context.history import Committed, History, HistoryEdit

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from monitor import AssistantMessage, Text, Usage, UserMessage, Window
 from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction import CompactionReason
+from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import PinnedFacts, read_back
 from monitor.compaction.preset import Preset
-from monitor.compaction.proposal import Proposal, Situation, propose
+from monitor.compaction.proposal import Proposal, propose
 from monitor.compaction.templates import Template
 from monitor.compaction.watermarks import LOW_WATER, Marks
 from monitor.context import Headroom, trigger

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from monitor._util.quoting import foreign
 from monitor.adapters.forms import to_form
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction import pinned
 from monitor.compaction.pinned import (
     ACKNOWLEDGEMENT,
     CONTINUE,
@@ -31,6 +30,7 @@ from monitor.compaction.pinned import (
     recognised,
     shortened,
 )
+from monitor.compaction.pinned import text as composed_text
 from monitor.compaction.records import CompactionDetails
 from monitor.context.forms import Form
 from monitor.context.readers import read
@@ -457,7 +457,7 @@ def test_a_text_of_the_form_before_is_still_read_and_then_written_in_the_new_one
 
 @given(words, facts_of())
 def test_whatever_the_form_before_said_is_read_back(summary: str, facts: PinnedFacts):
-    before = "".join(pinned._pieces(summary, facts, pinned._FORMS[1]))
+    before = "".join(composed_text.pieces(summary, facts, composed_text._FORMS[1]))
     assert read_back(before) == (summary, facts)
 
 
@@ -487,7 +487,7 @@ OURS = {
     "Plan, 0 characters:",
     "Outputs that were given, not to be given again: 0",
     "Outputs that earlier runs of the conversation gave: 0, left out: 0",
-    *(f"{title}: 0" for title in pinned._TITLES),
+    *(f"{title}: 0" for title in composed_text._TITLES),
 }
 
 

@@ -21,14 +21,16 @@ from monitor.compaction import (
     CompactionReason,
     CompactionRecord,
     Extractive,
+    measure,
 )
-from monitor.compaction import proposal as pipeline
 from monitor.compaction.base import Summary, SummaryTask
 from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
+from monitor.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.compaction.pinned import CONTINUE, CONTINUE_WITHOUT_MEDIA, PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import PRESETS, Preset
-from monitor.compaction.proposal import CUT, FRAME_TOKENS, LEAST_TOKENS, Proposal, Situation, continue_message
+from monitor.compaction.proposal import Proposal, continue_message
 from monitor.compaction.records import shown
+from monitor.compaction.rungs import CUT
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context import Headroom, History, repair, validate
 from monitor.context.history import Committed
@@ -891,7 +893,7 @@ async def test_each_message_is_measured_once(monkeypatch: pytest.MonkeyPatch):
         seen.append(id(message))
         return message_tokens(message)
 
-    monkeypatch.setattr(pipeline, "message_tokens", counted)
+    monkeypatch.setattr(measure, "message_tokens", counted)
     messages = talk(40)
     await proposed(NO_STEPS, situation(messages, window=30_000), failing(CUT_OFF, CUT_OFF, CUT_OFF))
     assert [seen.count(id(message)) for message in messages] == [1] * len(messages)

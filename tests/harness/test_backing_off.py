@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import monitor
+from monitor.compaction.measure import Sizes
 from monitor.compaction.preset import PRESETS
-from monitor.compaction.proposal import _Pipeline
 from monitor.reasons import CompactionFailure, CompactionReason
 from tests.harness.driving import Drive
 from tests.harness.test_run_compaction import driven, reads
@@ -32,14 +32,14 @@ def preset_of(name: str, **options: Any) -> monitor.Compaction:
 async def test_one_task_is_weighed_at_most_twice_for_each_compaction(name: str, monkeypatch: pytest.MonkeyPatch):
     """Each user turn of Gemini CLI stays whole, and a run of one task has only one."""
     weighed = 0
-    weigh = _Pipeline._weigh
+    weigh = Sizes.weigh
 
-    async def counted(self: _Pipeline) -> None:
+    async def counted(self: Sizes) -> None:
         nonlocal weighed
         weighed += 1
         await weigh(self)
 
-    monkeypatch.setattr(_Pipeline, "_weigh", counted)
+    monkeypatch.setattr(Sizes, "weigh", counted)
     d = driven(
         *reads(*[500] * 300),
         "done",

@@ -1,0 +1,89 @@
+"""The facts are collected from the messages that are to be summarised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from monitor._util.arguments import arguments_in
+from monitor._util.codec import to_plain
+from monitor.chunks import ToolCall
+from monitor.compaction.identifiers import Named, files_of, identifiers, merged, named_in, names_of, remembered
+from monitor.compaction.pinned.facts import PinnedFacts
+from monitor.compaction.pinned.fit import SHORT_CHARS
+from monitor.compaction.pinned.text import head_of_messages, is_own, read_back, text_of_user
+from monitor.compaction.records import CompactionDetails
+from monitor.goal.declared import EMIT
+from monitor.messages import AssistantMessage, Message, UserMessage
+
+MOST_IDENTIFIERS: Final = 64
+"""The most names of each sort that one compaction hands to the next. OpenClaw's number is 12."""
+_NEWEST_MESSAGES: Final = 100
+"""The number of newest user messages that are searched for names."""
+
+
+def gathered(
+    messages: Sequence[Message], earlier: PinnedFacts | None = None, *, named: Callable[[Message], Named] = named_in
+) -> PinnedFacts:
+    """The facts in `earlier`, and those in `messages`: what a person said, outputs, identifiers,
+    files, what became of calls.
+
+    Without `earlier`, the facts of a composed text at the beginning of `messages` count as earlier.
+    `named` finds the names in a message; a caller that gathers more than once gives a function with
+    a memory.
+    """
+    head = head_of_messages(messages)
+    if earlier is None and head:
+        first = messages[0]
+        before = read_back(text_of_user(first)) if isinstance(first, UserMessage) else None
+        earlier = before[1] if before else None
+    facts, new = earlier or PinnedFacts(), messages[head:]
+    theirs = [message for message in new if not is_own(message)]
+    user_messages = (
+        *facts.user_messages,
+        *(text_of_user(message) for message in theirs if isinstance(message, UserMessage)),
+    )
+    emitted = dict(_handed_over(theirs))
+    details = merged(facts.details, files_of(theirs))
+    names = names_of([named(message) for message in theirs], frozenset(facts.listed))
+    said = _said_elsewhere(user_messages, details)
+    used = remembered(names.used, facts.identifiers, most=MOST_IDENTIFIERS, said=said)
+    return replace(
+        facts,
+        user_messages=user_messages,
+        emitted={**facts.emitted, **emitted},
+        earlier_outputs={name: value for name, value in facts.earlier_outputs.items() if name not in emitted},
+        identifiers=used,
+        listed=remembered(
+            names.listed, facts.listed, most=MOST_IDENTIFIERS, said=lambda name: name in used or said(name)
+        ),
+        details=details,
+    )
+
+
+def _said_elsewhere(user_messages: Sequence[str], details: CompactionDetails) -> Callable[[str], bool]:
+    """Returns a test: is this name pinned already, as a file or in a user message? A long message
+    may be cut, so its names do not count.
+    """
+    short = (text for text in user_messages[-_NEWEST_MESSAGES:] if len(text) <= SHORT_CHARS)
+    said = {*details.files_read, *details.files_modified, *details.artifacts, *identifiers("\n".join(short))}
+    return said.__contains__
+
+
+def _handed_over(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """The outputs that accepted calls of `emit_value` gave, in this run and in earlier ones: each
+    one's name, and its value as JSON.
+    """
+    for message in messages:
+        if not isinstance(message, AssistantMessage):
+            continue
+        accepted = {result.id for result in message.results if result.name == EMIT and not result.is_error}
+        for call in message.content:
+            if isinstance(call, ToolCall) and call.name == EMIT and call.id in accepted:
+                with suppress(ValueError):
+                    given = arguments_in(call.arguments)
+                    if isinstance(name := given.get("name"), str):
+                        yield name, json.dumps(to_plain(given.get("value")), ensure_ascii=False, sort_keys=True)

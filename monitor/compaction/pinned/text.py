@@ -1,0 +1,418 @@
+"""The text that stands for what was compacted: it is written from a summary and its facts, and read
+back.
+
+A text of one line stands on a line of its own. Any other text is framed by its length, so nothing
+in it can end its frame. Each heading begins with the monitor's mark. Where a text of others has the
+mark, a backslash stands before it, so that a model takes no quotation for a heading.
+
+A field (`synthetic`) says that the monitor wrote a message. Only `recognised` asks the text, for a
+history that was stored without the field. The same facts give the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from monitor._util.quoting import escaped, unescaped
+from monitor._util.tokens import weigh
+from monitor.compaction.pinned.facts import PinnedFacts
+from monitor.compaction.records import CompactionDetails
+from monitor.context.media import placeholder
+from monitor.errors import ConfigError
+from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
+from monitor.verdicts import VETO
+
+FORM: Final = 2
+"""The number of the newest form of the text. Form 1 had headings without a mark, and quoted others
+unescaped; it can still be read.
+"""
+HEADER: Final = (
+    f"{VETO} What came before this point, in short. (Form {FORM}: only headings that begin with {VETO} are the"
+    " monitor's.)"
+)
+FOOTER: Final = f"{VETO} That was what came before this point. It is a record; nothing in it is asked for anew."
+ACKNOWLEDGEMENT: Final = "I have read what came before, and go on from there."
+CONTINUE: Final = (
+    f"{VETO} Go on with the next step that is open. If none is, or it is not clear what is wanted, say so and stop."
+)
+CONTINUE_WITHOUT_MEDIA: Final = (
+    f"{VETO} The request had become too large for the model. To make it fit, earlier messages were put in short, and"
+    " images and files that were attached are only named now. Where the name of one is not enough, say so and ask for"
+    f" it in a smaller form.\n\n{CONTINUE}"
+)
+_OWN: Final = frozenset({CONTINUE, CONTINUE_WITHOUT_MEDIA})
+"""The sentences with which the monitor asks the model to go on."""
+
+
+def is_own(message: Message) -> bool:
+    """Whether the monitor wrote `message`, and not a person or a model."""
+    return message.synthetic
+
+
+def head_of_messages(messages: Sequence[Message]) -> int:
+    """The number of messages at the beginning that stand for what was compacted: 1, or 2 with the
+    acknowledgement; 0 without a compaction.
+    """
+    first = messages[0] if messages else None
+    if not isinstance(first, UserMessage) or not is_own(first) or read_back(text_of_user(first)) is None:
+        return 0
+    return 2 if len(messages) > 1 and isinstance(messages[1], AssistantMessage) and is_own(messages[1]) else 1
+
+
+def recognised(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """`messages` with the field `synthetic` set on what the monitor wrote: the composed text at the
+    beginning, the acknowledgement behind it, and the sentences to go on.
+
+    It is for a history that somebody stored as text and gives from outside. Texts that enter a run
+    are escaped (`monitor._util.quoting.foreign`), and their origin is never asked again.
+    """
+    found = list(messages)
+    for at, message in enumerate(found):
+        if isinstance(message, UserMessage) and not message.synthetic:
+            text = text_of_user(message)
+            if text in _OWN or (at == 0 and read_back(text) is not None):
+                found[at] = replace(message, synthetic=True)
+    if head_of_messages(found) and len(found) > 1 and found[1] == acknowledgement():
+        found[1] = acknowledgement()
+    return tuple(found)
+
+
+def acknowledgement() -> AssistantMessage:
+    """The model's answer to the summary, written by the monitor where a user's message comes next:
+    roles alternate.
+    """
+    return AssistantMessage((Text(ACKNOWLEDGEMENT),), synthetic=True)
+
+
+def text_of_user(message: UserMessage) -> str:
+    """The text of a user message. Media are named in it."""
+    return "\n".join((placeholder(part) if isinstance(part, Media) else part).text for part in message.content)
+
+
+# --- written
+
+
+_EXPLAINED: Final = "What follows is kept word for word: texts of one line as they are, each other text by its length."
+
+
+@dataclass(slots=True, frozen=True)
+class _Form:
+    """How a composed text is written."""
+
+    header: str
+    mark: str
+    """Stands before each heading."""
+    marks: bool
+    """Whether marks in texts of others get a backslash before them."""
+
+    def heading(self, words: str) -> str:
+        return f"\n{self.mark}{words}"
+
+    def write(self, text: str) -> str:
+        return escaped(text) if self.marks else text
+
+    def read(self, text: str) -> str:
+        return unescaped(text) if self.marks else text
+
+
+_NEWEST_FORM: Final = _Form(HEADER, f"{VETO} ", marks=True)
+_FORMS: Final = (_NEWEST_FORM, _Form(f"{VETO} What came before this point, in short.", "", marks=False))
+
+
+def weight(text: str) -> int:
+    """The weight of `text`, in estimated eighths of a token."""
+    return sum(weigh(text))
+
+
+def weights(facts: PinnedFacts) -> int:
+    """The weight of the text of `facts`, with an empty summary."""
+    return sum(map(weight, pieces("", facts)))
+
+
+def pieces(summary: str, facts: PinnedFacts, form: _Form = _NEWEST_FORM) -> Iterator[str]:
+    """The pieces of the text, in order: the summary, then each fact that is known."""
+    yield f"{form.header}\n{_titled(form, _SUMMARY, summary)}{form.heading(_EXPLAINED)}\n"
+    if facts.user_messages:
+        of = len(facts.user_messages) + facts.left_out
+        yield f"{form.heading(_SAID)}{of}\n"
+        for index, text in enumerate(facts.user_messages):
+            yield user_piece(index + 1 + (facts.left_out if index else 0), text, form)
+            if index == 0:
+                yield left_out_piece(facts.left_out, of)
+    if facts.rules is not None:
+        yield _titled(form, _RULES, facts.rules)
+    if facts.plan is not None:
+        yield _titled(form, _PLAN, facts.plan)
+    if facts.emitted:
+        yield f"{form.heading(_GIVEN)}{len(facts.emitted)}\n"
+        yield from (_output_piece(name, value, form) for name, value in facts.emitted.items())
+    if facts.earlier_outputs or facts.outputs_left_out:
+        yield f"{form.heading(_GIVEN_BEFORE)}{len(facts.earlier_outputs)}, left out: {facts.outputs_left_out}\n"
+        yield from (_output_piece(name, value, form) for name, value in facts.earlier_outputs.items())
+    for title, entries in _lists(facts):
+        if entries:
+            yield f"{form.heading(title)}: {len(entries)}\n"
+            yield from (f"- {_framed(entry, form)}\n" for entry in entries)
+    yield f"\n{FOOTER}"
+
+
+def _titled(form: _Form, title: str, text: str) -> str:
+    written = form.write(text)
+    return f"{form.heading(title)}{len(written)} characters:\n{written}\n"
+
+
+def _lists(facts: PinnedFacts) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    details = facts.details
+    lists = (
+        facts.outstanding,
+        facts.identifiers,
+        facts.listed,
+        details.files_read,
+        details.files_modified,
+        details.artifacts,
+        details.tool_notes,
+        facts.notes,
+    )
+    return tuple(zip(_TITLES, lists, strict=True))
+
+
+_SUMMARY, _RULES, _PLAN = "Summary, ", "Rules, ", "Plan, "
+_SAID: Final = "Messages of the user: "
+_GIVEN: Final = "Outputs that were given, not to be given again: "
+_GIVEN_BEFORE: Final = "Outputs that earlier runs of the conversation gave: "
+_TITLES: Final = (
+    "Outputs that are still to be given",
+    "Names to be used exactly as they are, newest first",
+    "More names that results gave, newest first",
+    "Files that were read",
+    "Files that were changed",
+    "Other things that were made",
+    "What became of calls",
+    "Notes",
+)
+
+
+def user_piece(number: int, text: str, form: _Form = _NEWEST_FORM) -> str:
+    """The piece of user message `number`."""
+    return f"{number}. {_framed(text, form)}\n"
+
+
+def left_out_piece(count: int, of: int) -> str:
+    """The line for `count` user messages that are left out, out of `of`; empty for none."""
+    return f"(Messages 2 to {count + 1} of {of} are left out here; they stay in the originals.)\n" if count else ""
+
+
+def _output_piece(name: str, value: str, form: _Form) -> str:
+    name, value = form.write(name), form.write(value)
+    line = f"{name}{_IS}{value}"
+    if _is_plain(name) and _is_plain(value) and line.find(_IS) == len(name) and not _LENGTHS.match(name):
+        return f"- {line}\n"
+    return f"- {len(name)} and {len(value)} characters: {name}{_IS}{value}\n"
+
+
+_IS: Final = " = "
+_LENGTH: Final = re.compile(r"[0-9]+ characters:$", re.MULTILINE)
+_LENGTHS: Final = re.compile(r"[0-9]+ and [0-9]+ characters:")
+
+
+def _framed(text: str, form: _Form) -> str:
+    written = form.write(text)
+    return written if _is_plain(written) else f"{len(written)} characters:\n{written}"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether `text` can stand on a line of its own without being taken for anything else."""
+    return text.isprintable() and text == text.strip() and text != "" and _LENGTH.match(text) is None
+
+
+# --- read
+
+
+def read_back(text: str) -> tuple[str, PinnedFacts] | None:
+    """The summary and the facts of a text that `compose` wrote, in this form or in form 1; `None`
+    for any other text, however similar.
+
+    It takes linear time. The answer does not prove who wrote the text: `is_own` does.
+    """
+    form = next((form for form in _FORMS if text.startswith(f"{form.header}\n") and text.endswith(FOOTER)), None)
+    if form is None:
+        return None
+    try:
+        summary, facts = _parsed(_Reader(text, form))
+    except (_OtherText, ConfigError):
+        return None
+    return (summary, facts) if "".join(pieces(summary, facts, form)) == text else None
+
+
+class _OtherText(Exception):
+    """`compose` did not write this text."""
+
+
+class _Reader:
+    """Reads a text of one form, from its beginning."""
+
+    def __init__(self, text: str, form: _Form) -> None:
+        self.form = form
+        self._text = text
+        self._at = 0
+
+    def skip(self, words: str) -> None:
+        if not self.skipped(words):
+            raise _OtherText
+
+    def skipped(self, words: str) -> bool:
+        """Whether `words` come next. If so, the reader goes past them."""
+        found = self.has(words)
+        self._at += len(words) * found
+        return found
+
+    def has(self, words: str) -> bool:
+        return self._text.startswith(words, self._at)
+
+    def begins(self, words: str) -> bool:
+        """Whether a heading with `words` comes next. If so, the reader goes past it."""
+        return self.skipped(self.form.heading(words))
+
+    def has_length(self) -> bool:
+        return _LENGTH.match(self._text, self._at) is not None
+
+    def has_lengths(self) -> bool:
+        return _LENGTHS.match(self._text, self._at) is not None
+
+    def number(self) -> int:
+        found = _DIGITS.match(self._text, self._at)
+        if found is None:
+            raise _OtherText
+        self._at = found.end()
+        return int(found[0])
+
+    def chars(self, count: int) -> str:
+        if count > len(self._text) - self._at:
+            raise _OtherText
+        self._at += count
+        return self._text[self._at - count : self._at]
+
+    def line(self) -> str:
+        end = self._text.find("\n", self._at)
+        return self.chars(len(self._text) if end < 0 else end - self._at)
+
+    def said(self, chars: int) -> str:
+        """The next `chars` characters, written by others, without the escapes."""
+        return self.form.read(self.chars(chars))
+
+    def framed(self, title: str) -> str | None:
+        """The text below the heading `title`; `None`: another heading comes next."""
+        if not self.begins(title):
+            return None
+        length = self.number()
+        self.skip(" characters:\n")
+        text = self.said(length)
+        self.skip("\n")
+        return text
+
+
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
+
+
+def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
+    """The summary and the facts in `text`. They may be wrong if `compose` did not write it: so the
+    caller composes them again and compares.
+    """
+    text.skip(f"{text.form.header}\n")
+    summary = text.framed(_SUMMARY)
+    if summary is None:
+        raise _OtherText
+    text.skip(f"{text.form.heading(_EXPLAINED)}\n")
+    user_messages, left_out = _parsed_user_messages(text)
+    rules, plan = text.framed(_RULES), text.framed(_PLAN)
+    emitted: dict[str, str] = {}
+    earlier_outputs: dict[str, str] = {}
+    outputs_left_out = 0
+    if text.begins(_GIVEN):
+        emitted = _parsed_outputs(text, text.number())
+    if text.begins(_GIVEN_BEFORE):
+        count = text.number()
+        text.skip(", left out: ")
+        outputs_left_out = text.number()
+        earlier_outputs = _parsed_outputs(text, count)
+    lists = [_parsed_list(text, title) for title in _TITLES]
+    outstanding, identifiers, listed, read, modified, artifacts, tool_notes, notes = lists
+    return summary, PinnedFacts(
+        user_messages=user_messages,
+        left_out=left_out,
+        emitted=emitted,
+        earlier_outputs=earlier_outputs,
+        outputs_left_out=outputs_left_out,
+        outstanding=outstanding,
+        plan=plan,
+        rules=rules,
+        identifiers=identifiers,
+        listed=listed,
+        details=CompactionDetails(files_read=read, files_modified=modified, artifacts=artifacts, tool_notes=tool_notes),
+        notes=notes,
+    )
+
+
+def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
+    said: list[str] = []
+    left_out = 0
+    if text.begins(_SAID):
+        text.number()
+        text.skip("\n")
+        while not text.has("\n"):
+            if text.skipped("(Messages 2 to "):
+                left_out = text.number() - 1
+                text.line()
+                text.skip("\n")
+            else:
+                text.number()
+                text.skip(". ")
+                said.append(_parsed_text(text))
+    return tuple(said), left_out
+
+
+def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
+    outputs = {}
+    text.skip("\n")
+    for _ in range(count):
+        text.skip("- ")
+        if text.has_lengths():
+            name_length = text.number()
+            text.skip(" and ")
+            value_length = text.number()
+            text.skip(" characters: ")
+            name = text.said(name_length)
+            text.skip(_IS)
+            outputs[name] = text.said(value_length)
+        else:
+            name, _, value = text.line().partition(_IS)
+            outputs[text.form.read(name)] = text.form.read(value)
+        text.skip("\n")
+    return outputs
+
+
+def _parsed_list(text: _Reader, title: str) -> tuple[str, ...]:
+    if not text.begins(f"{title}: "):
+        return ()
+    count = text.number()
+    text.skip("\n")
+    return tuple(_parsed_entry(text) for _ in range(count))
+
+
+def _parsed_entry(text: _Reader) -> str:
+    text.skip("- ")
+    return _parsed_text(text)
+
+
+def _parsed_text(text: _Reader) -> str:
+    if text.has_length():
+        length = text.number()
+        text.skip(" characters:\n")
+        said = text.said(length)
+    else:
+        said = text.form.read(text.line())
+    text.skip("\n")
+    return said
