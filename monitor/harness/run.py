@@ -29,6 +29,7 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from monitor._util.quoting import foreign
+from monitor.adapters.base import adapter_of
 from monitor.budget import Budget
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.compaction.records import CompactionResult
@@ -486,7 +487,7 @@ class Run:
             lambda: model.stream(request),
             self._core,
             clock=self._clock,
-            adapter=getattr(model, "adapter", None),
+            adapter=adapter_of(model),
             close_grace_s=supervisor.close_grace_s,
             index=self._count_stream(),
             listener=self._heard if self._streams else None,
