@@ -12,52 +12,59 @@ import sys
 from collections.abc import Sequence
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
+from monitor.adapters.decoding import AdapterBase
+from monitor.adapters.decoding import ReportedFailure as ReportedFailure  # noqa: PLC0414 - its public place
 from monitor.adapters.plain import ChunkAdapter, TextAdapter
 from monitor.chunks import CHUNK_TYPES, Chunk
-from monitor.errors import AdapterError
 from monitor.models import ModelError
 
 
 class StreamAdapter(Protocol):
-    """Reads one stream. It may have two methods more, which only save time:
+    """Reads one stream. An adapter may have two more methods, which only save time:
 
     - `plain_text(item) -> str | None`: the text of an object that is one piece of visible text and
       nothing else;
-    - `responses(source) -> Sequence`: the SDK's own response objects behind a suspended generator
-      or coroutine, or in the frames of a traceback, which close the connection at once by
-      `aclose()` or `close()`; empty where they cannot be found.
+    - `responses(source) -> Sequence`: the SDK's own response objects behind `source`, a suspended
+      generator or coroutine, or a traceback. Their `aclose()` or `close()` closes the connection
+      at once. Empty where they cannot be found.
 
-    And three facts more: `requests`, the model calls that the SDK is known to have made inside the
-    stream, where it may make several; `broke_off`, true where the source has ended and the last of
-    several answers in it has not; and `gave`, the kinds of what came besides text, thinking and the
-    caller's calls (`image/png`, `mcp_approval_request`), each once: an answer that is only that is
-    not empty.
+    It may also have three more facts:
+
+    - `requests`: the model calls that the SDK is known to have made inside the stream; 1 otherwise;
+    - `broke_off`: the source has ended, and the last of several answers in it has not;
+    - `gave`: the kinds of what came besides text, thinking and the caller's calls (`image/png`,
+      `mcp_approval_request`), each once. An answer of such kinds only is not empty.
+
+    `AdapterBase` in `monitor.adapters.decoding` has the defaults of all five.
     """
 
     needs_finish: bool
-    """The SDK's streams close with a finish reason; one that just ends was truncated."""
+    """Whole streams of the SDK end with a finish reason; a stream without one was truncated."""
     drains: bool
-    """`aclose()` of this SDK's async generators does not close the connection: their `responses`
-    are closed, or else they are drained in a cancelled scope.
+    """`aclose()` of this SDK's async generators does not close the connection. Their `responses`
+    are closed instead; where none is found, the generators are drained in a cancelled scope.
     """
 
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one SDK object, in order.
 
-        Raises `AdapterError` for an object that is none of the SDK's, and `ReportedFailure` for one
-        that says that the call failed.
+        Raises `AdapterError` for an object that is not the SDK's, and `ReportedFailure` for an
+        object that says that the call failed.
         """
         ...
 
     def finish(self) -> Sequence[Chunk]:
-        """The source ended by itself: what is still owed, e.g. a tool call whose end never came."""
+        """The chunks that are still missing when the source has ended, e.g. a tool call that was
+        cut off.
+        """
         ...
 
     def classify(self, error: BaseException) -> ModelError:
-        """Which kind of failure an exception of the SDK is; decided by names and values, never by
-        importing httpx.
+        """The kind of failure that an exception of the SDK is.
+
+        Names and values decide; httpx is not imported.
         """
         ...
 
@@ -66,29 +73,45 @@ class AdapterFactory(Protocol):
     """Makes an adapter for one stream; adapter classes are factories."""
 
     def __call__(self, stream: int) -> StreamAdapter:
-        """`stream`: its number in the run, 0 for the first; keeps the ids that are made up
-        apart.
-        """
+        """`stream`: the number of the stream in the run, from 0. It keeps made-up ids unique."""
         ...
 
 
-class ReportedFailure(AdapterError):
-    """The service says inside its stream that the call failed, and the SDK raises nothing. A run
-    takes it as if it had.
+class FullAdapter(StreamAdapter, Protocol):
+    """An adapter that leaves nothing out: `complete` makes one of any adapter."""
 
-    Raised by `StreamAdapter.decode`; `model_error` is what `classify` answers for it.
-    """
+    @property
+    def requests(self) -> int: ...
+    @property
+    def broke_off(self) -> bool: ...
+    @property
+    def gave(self) -> Sequence[str]: ...
+    def plain_text(self, item: object, /) -> str | None: ...
+    def responses(self, source: object, /) -> Sequence[Any]: ...
 
-    def __init__(self, model_error: ModelError, *, last: bool = True) -> None:
-        super().__init__(model_error.message)
-        self.model_error = model_error
-        self.last = last
-        """No object comes after it that says more, such as what the failed call has used."""
-        self.chunks: tuple[Chunk, ...] = ()
-        """What the same object says besides, before the failure: usage, for one."""
 
-    def __reduce__(self) -> tuple[type[ReportedFailure], tuple[ModelError]]:
-        return type(self), (self.model_error,)
+_DEFAULTS: Final = AdapterBase()
+
+
+class _Completed:
+    """A caller's adapter, which may have no more than `StreamAdapter` asks for."""
+
+    def __init__(self, given: StreamAdapter) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name) if hasattr(self._given, name) else getattr(_DEFAULTS, name)
+
+
+def complete(adapter: StreamAdapter) -> FullAdapter:
+    """`adapter`, with the default of each fact and method that it leaves out."""
+    return cast("FullAdapter", adapter if isinstance(adapter, AdapterBase) else _Completed(adapter))
+
+
+def adapter_of(model: object) -> AdapterFactory | None:
+    """The attribute `adapter` of a model; `None`: the objects of its stream tell."""
+    factory: AdapterFactory | None = getattr(model, "adapter", None)
+    return factory
 
 
 _BY_MODULE = {
@@ -96,11 +119,11 @@ _BY_MODULE = {
     "google.genai": ("monitor.adapters.google.stream", "GoogleAdapter"),
     "openai": ("monitor.adapters.openai.stream", "OpenAIAdapter"),
 }
-"""Where an SDK's objects come from, and who reads them."""
+"""The module prefix of an SDK's objects, and the adapter that reads them."""
 
 
 def find_adapter(item: object) -> AdapterFactory | None:
-    """The factory for streams that yield such an item; `None`: no adapter knows it."""
+    """The factory for streams that yield `item`; `None`: no adapter knows its type."""
     if isinstance(item, str):
         return TextAdapter
     if isinstance(item, CHUNK_TYPES):
@@ -109,33 +132,30 @@ def find_adapter(item: object) -> AdapterFactory | None:
 
 
 def find_adapter_of_source(source: object) -> AdapterFactory | None:
-    """The factory for a stream object, where it can be told before anything has been read from
-    it.
-    """
+    """The factory for a stream, found before the first read; `None`: the first item must tell."""
     if inspect.isasyncgen(source):
         frame = source.ag_frame
         return _by_module(str(frame.f_globals.get("__name__", ""))) if frame is not None else None
     return _by_module(type(source).__module__)
 
 
-def responses_behind(source: object, adapter: StreamAdapter | None) -> list[Any]:
+def responses_behind(source: object, adapter: FullAdapter | None) -> list[Any]:
     """What any SDK holds open behind a suspended generator or coroutine, or in the frames of a
     traceback.
 
-    Any SDK, because a generator or an opening function of the caller's own may yield what it likes,
-    or nothing yet.
+    `adapter` is that of the stream, if one is known. The adapters of all imported SDKs look as
+    well: a generator or an opening function of the caller's may hold any SDK's stream.
     """
-    # no other's objects can be here
     finders: list[Any] = [_by_module(module) for module in _BY_MODULE if module in sys.modules]
-    adapters = [adapter, *(finder(0) for finder in finders if not isinstance(adapter, finder))]
-    found = [
-        response for one in adapters if hasattr(one, "responses") for response in cast("Any", one).responses(source)
-    ]
+    adapters = [finder(0) for finder in finders if not isinstance(adapter, finder)]
+    if adapter is not None:
+        adapters.insert(0, adapter)
+    found = [response for one in adapters for response in one.responses(source)]
     return list({id(response): response for response in found}.values())
 
 
 def comes_from_sdk(trace: TracebackType | None) -> bool:
-    """Whether an exception came through an SDK's own code, which lets go of its connection then."""
+    """Whether an exception came through an SDK's own code, which releases its connection then."""
     return any(_by_module(str(frame.f_globals.get("__name__", ""))) is not None for frame, _ in walk_tb(trace))
 
 

@@ -1,7 +1,7 @@
 """What a suspended async generator or coroutine holds, and what an exception left in the frames of
 its traceback.
 
-Only CPython tells; elsewhere nothing is found.
+This works on CPython; elsewhere nothing is found.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from monitor.adapters.errors import attribute
 
 _NESTS: Final = (AsyncGeneratorType, CoroutineType, FrameType, TracebackType)
 _MAX_STEPS: Final = 2_000
-"""Objects looked at; about 50 are needed."""
+"""The most objects that are looked at; about 50 are needed."""
 
 
 def held_behind(source: object, wanted: Callable[[object], Any]) -> list[Any]:
-    """What `wanted` makes of the objects in a nest of suspended generators and coroutines, or in a
-    traceback, where that is not `None`.
+    """What `wanted` finds among the objects that `source` holds: a suspended generator or
+    coroutine, with those nested in it, or a traceback. Empty for any other `source`.
 
-    Only frames that are over tell: not that of whoever caught the exception, nor his caller's. What
-    a function shares with others (a cell) is passed over, because it may be in use. Any other
-    `source` than those tells nothing.
+    Only frames that are over are searched, not the frame that caught the exception, nor its
+    callers. Cells are passed over: a function may share them with code that is still at work.
     """
     seen, waiting, found = {id(source)}, [source] if isinstance(source, _NESTS) else [], list[Any]()
     while waiting and len(seen) < _MAX_STEPS:
@@ -41,6 +40,17 @@ def held_behind(source: object, wanted: Callable[[object], Any]) -> list[Any]:
     return found
 
 
+def stream_of(package: str) -> Callable[[object], Any]:
+    """For `held_behind`: finds the streams of an SDK that have a method to close them."""
+
+    def find(held: object) -> object:
+        kind = type(held)
+        theirs = kind.__module__.partition(".")[0] == package and hasattr(kind, "__anext__")
+        return held if theirs and closable(held) else None
+
+    return find
+
+
 def closable(held: object) -> bool:
-    """Whether it can be told to close."""
+    """Whether `held` has `aclose()` or `close()`."""
     return callable(attribute(held, "aclose")) or callable(attribute(held, "close"))

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from monitor.adapters.decoding import AdapterBase
 from monitor.chunks import CHUNK_TYPES, Chunk, TextDelta
 from monitor.errors import AdapterError, describe
 from monitor.models import ErrorKind, ModelError
 
 
-class _PlainAdapter:
-    """What the two have in common: their streams end by ending, and `aclose()` closes them."""
-
-    needs_finish = False
-    drains = False
+class _PlainAdapter(AdapterBase):
+    """The streams of both adapters need no finish reason, and `aclose()` closes them."""
 
     def __init__(self, stream: int = 0) -> None:
-        """`stream` is of no use here: chunks of ours bring their ids."""
+        """`stream` is ignored: chunks bring their ids."""
 
     def finish(self) -> Sequence[Chunk]:
         """Nothing is owed."""
         return ()
 
     def classify(self, error: BaseException) -> ModelError:
-        """Only what Python itself tells: connection errors and timeouts are the network's,
-        `AdapterError` is a malformed stream.
+        """Connection errors and timeouts are `NETWORK`, `AdapterError` is `MALFORMED`, the rest is
+        `UNKNOWN`.
         """
         kind = ErrorKind.UNKNOWN
         if isinstance(error, AdapterError):

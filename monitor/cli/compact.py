@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 import monitor
+from monitor.adapters.base import adapter_of
 from monitor.cli import _table, _view
 from monitor.cli._clients import Closing
 from monitor.cli._conversation import STDIN, Conversation, read_conversation, tokens_by_source, written
@@ -250,7 +251,7 @@ class _Counted:
 
     def __init__(self, model: Model) -> None:
         self.name = model.name
-        self.adapter = getattr(model, "adapter", None)
+        self.adapter = adapter_of(model)
         self.calls = 0
         self._model = model
 

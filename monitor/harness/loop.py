@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from monitor.adapters.base import adapter_of
 from monitor._util.quoting import foreign
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.context.history import History
@@ -175,7 +176,7 @@ class TurnLoop:
             lambda: model.stream(request),
             self._core,
             clock=self._clock,
-            adapter=getattr(model, "adapter", None),
+            adapter=adapter_of(model),
             close_grace_s=supervisor.close_grace_s,
             index=index,
             listener=self._heard if self._delivery.streams else None,

@@ -129,6 +129,32 @@ class Dialect(Protocol):
         ...
 
 
+TokenCounts: TypeAlias = int | Callable[[ReceivedRequest], int | Reply]
+"""The answer to a count of tokens: the count, or a function of the request that gives it or a whole
+`Reply`.
+"""
+
+
+class CountingDialect:
+    """What the dialects of the services that count tokens have in common."""
+
+    root = ""
+    count_field: str
+    """The field of the answer that holds the count."""
+
+    def __init__(self, count_tokens: TokenCounts) -> None:
+        self._count_tokens = count_tokens
+
+    def closing(self, request: ReceivedRequest) -> bytes:
+        """Nothing follows the last event."""
+        return b""
+
+    def count(self, request: ReceivedRequest) -> Reply:
+        """The answer to `request`, a count of tokens."""
+        answer = self._count_tokens(request) if callable(self._count_tokens) else self._count_tokens
+        return answer if isinstance(answer, Reply) else Reply(200, to_json({self.count_field: answer}))
+
+
 class LocalServer:
     """The server. Enter it (`with`, in async code too: entering takes a millisecond); leaving
     closes every connection.

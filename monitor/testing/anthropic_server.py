@@ -23,16 +23,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final
 
 from monitor.testing._server import ClientLeft as ClientLeft
-from monitor.testing._server import LocalServer, Scripts
+from monitor.testing._server import CountingDialect, LocalServer, Scripts
 from monitor.testing._server import ReceivedRequest as ReceivedRequest
+from monitor.testing._server import TokenCounts as TokenCounts
 from monitor.testing._steps import Event, Reply, to_json
 from monitor.testing.anthropic_steps import error_reply
-
-TokenCounts: TypeAlias = int | Callable[[ReceivedRequest], int | Reply]
 
 _PATH: Final = re.compile(r"/v1/messages(/count_tokens)?$")
 
@@ -51,13 +50,10 @@ class LocalAnthropic(LocalServer):
         super().__init__(scripts, _Anthropic(count_tokens))
 
 
-class _Anthropic:
+class _Anthropic(CountingDialect):
     """The dialect."""
 
-    root = ""
-
-    def __init__(self, count_tokens: TokenCounts) -> None:
-        self._count_tokens = count_tokens
+    count_field = "input_tokens"
 
     def method(self, verb: str, path: str) -> str:
         known = _PATH.search(path.partition("?")[0])
@@ -67,7 +63,7 @@ class _Anthropic:
         if not request.method:
             served = "POST /v1/messages and /v1/messages/count_tokens"
             return self.refusal(404, f"LocalAnthropic serves {served}; this was {request.verb} {request.path}")
-        return self._count(request) if request.method == "count_tokens" else None
+        return self.count(request) if request.method == "count_tokens" else None
 
     def streams(self, request: ReceivedRequest) -> bool:
         return request.method == "messages" and isinstance(request.body, dict) and request.body.get("stream") is True
@@ -75,18 +71,11 @@ class _Anthropic:
     def framed(self, event: Event) -> bytes:
         return f"event: {event.get('type', 'message')}\n".encode() + b"data: " + to_json(event) + b"\n\n"
 
-    def closing(self, request: ReceivedRequest) -> bytes:
-        return b""
-
     def merged(self, request: ReceivedRequest, events: Sequence[Event]) -> Event:
         return _merged(events)
 
     def refusal(self, status: int, message: str) -> Reply:
         return error_reply(status, message)
-
-    def _count(self, request: ReceivedRequest) -> Reply:
-        answer = self._count_tokens(request) if callable(self._count_tokens) else self._count_tokens
-        return answer if isinstance(answer, Reply) else Reply(200, to_json({"input_tokens": answer}))
 
 
 _FIELDS: Final = {

@@ -22,16 +22,15 @@ thread of its own, so the client may be asyncio, trio or plain threads. All mome
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final
 
 from monitor.testing._server import ClientLeft as ClientLeft
-from monitor.testing._server import LocalServer, Scripts
+from monitor.testing._server import CountingDialect, LocalServer, Scripts
 from monitor.testing._server import ReceivedRequest as ReceivedRequest
+from monitor.testing._server import TokenCounts as TokenCounts
 from monitor.testing._steps import Event, Reply, to_json
 from monitor.testing.gemini_steps import error_reply
-
-TokenCounts: TypeAlias = int | Callable[[ReceivedRequest], int | Reply]
 
 _METHODS: Final = ("streamGenerateContent", "generateContent", "countTokens")
 _PATH: Final = re.compile(rf"/models/[^/:?]+:({'|'.join(_METHODS)})$")
@@ -51,13 +50,10 @@ class LocalGemini(LocalServer):
         super().__init__(scripts, _Gemini(count_tokens))
 
 
-class _Gemini:
+class _Gemini(CountingDialect):
     """The dialect."""
 
-    root = ""
-
-    def __init__(self, count_tokens: TokenCounts) -> None:
-        self._count_tokens = count_tokens
+    count_field = "totalTokens"
 
     def method(self, verb: str, path: str) -> str:
         known = _PATH.search(path.partition("?")[0])
@@ -71,7 +67,7 @@ class _Gemini:
             )
         if request.method == "streamGenerateContent" and "alt=sse" not in request.path:
             return self.refusal(400, "LocalGemini streams server-sent events only: add ?alt=sse")
-        return self._count(request) if request.method == "countTokens" else None
+        return self.count(request) if request.method == "countTokens" else None
 
     def streams(self, request: ReceivedRequest) -> bool:
         return request.method == "streamGenerateContent"
@@ -79,18 +75,11 @@ class _Gemini:
     def framed(self, event: Event) -> bytes:
         return b"data: " + to_json(event) + b"\r\n\r\n"
 
-    def closing(self, request: ReceivedRequest) -> bytes:
-        return b""
-
     def merged(self, request: ReceivedRequest, events: Sequence[Event]) -> Event:
         return _merged(events)
 
     def refusal(self, status: int, message: str) -> Reply:
         return error_reply(status, message)
-
-    def _count(self, request: ReceivedRequest) -> Reply:
-        answer = self._count_tokens(request) if callable(self._count_tokens) else self._count_tokens
-        return answer if isinstance(answer, Reply) else Reply(200, to_json({"totalTokens": answer}))
 
 
 def _merged(events: Sequence[Event]) -> Event:

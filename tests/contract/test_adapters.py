@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import monitor.adapters
-from monitor.adapters.base import _BY_MODULE, StreamAdapter, find_adapter, find_adapter_of_source
+from monitor.adapters.base import _BY_MODULE, FullAdapter, StreamAdapter, find_adapter, find_adapter_of_source
 from monitor.chunks import CHUNK_TYPES, Chunk, TextDelta
 from monitor.errors import AdapterError
 from monitor.models import ErrorKind, ModelError
@@ -35,7 +35,8 @@ def adapters() -> Iterator[type]:
                 inspect.isclass(value)
                 and value.__module__ == name
                 and hasattr(value, "decode")
-                and value is not StreamAdapter
+                and value not in (StreamAdapter, FullAdapter)
+                and not inspect.isabstract(value)
             ):
                 yield value
 

@@ -19,8 +19,8 @@ from typing import Any, Final, cast
 
 from monitor._util.signatures import REDACTED, origin
 from monitor.adapters.anthropic.errors import classify, reported
-from monitor.adapters.base import ReportedFailure
-from monitor.adapters.behind import closable, held_behind
+from monitor.adapters.behind import held_behind, stream_of
+from monitor.adapters.decoding import ReportedFailure, SdkAdapter, name_of
 from monitor.chunks import (
     Chunk,
     ReasoningDelta,
@@ -82,7 +82,7 @@ class _OpenCall:
     """
 
 
-class AnthropicAdapter:
+class AnthropicAdapter(SdkAdapter):
     """Reads one stream of anthropic.
 
     `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`. (The service
@@ -106,12 +106,9 @@ class AnthropicAdapter:
     ended.
     """
 
+    readable = "event of a message"
+
     def __init__(self, stream: int = 0) -> None:
-        self.needs_finish = True
-        self.drains = True
-        """Of the SDK's own streams only `text_stream` is an async generator; the others have a
-        `close()`.
-        """
         self.requests = 1
         """Messages that were completed or begun anew in this stream."""
         self.gave: list[str] = []
@@ -139,11 +136,10 @@ class AnthropicAdapter:
         self._stop: tuple[str, str | None] | None = None
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else: most of a
-        stream, so it is told quickly.
+        """The text of an object that is one piece of visible text and nothing else, as most are.
 
-        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half
-        the time.
+        The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
+        time.
         """
         try:
             fields = cast("Any", item).__dict__
@@ -156,23 +152,6 @@ class AnthropicAdapter:
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
         return None
-
-    def decode(self, item: object) -> Sequence[Chunk]:
-        """The chunks of one event, in order.
-
-        Raises `AdapterError` for an object that is no event or is broken, and `ReportedFailure` for
-        an error that came as an event like any other. (Of the service's own error events the SDK
-        makes exceptions.)
-        """
-        words = self.plain_text(item)
-        if words is not None:
-            return (TextDelta(words),)
-        try:
-            return tuple(self._decode(item))
-        except AdapterError:
-            raise
-        except Exception as error:
-            raise AdapterError(f"{_name(item)} is no readable event of a message: {error!r}") from error
 
     @property
     def broke_off(self) -> bool:
@@ -193,7 +172,7 @@ class AnthropicAdapter:
         """The SDK's stream behind the helper's `text_stream`, or a generator of the caller's own:
         their `aclose()` does not reach it.
         """
-        return held_behind(source, _stream_of)
+        return held_behind(source, stream_of("anthropic"))
 
     def classify(self, error: BaseException) -> ModelError:
         """Which kind of failure an exception of the SDK, or of a transport under it, is."""
@@ -225,7 +204,7 @@ class AnthropicAdapter:
             case "error":
                 raise ReportedFailure(reported(getattr(item, "error", None)))
             case None:
-                raise AdapterError(f"expected an event of an Anthropic message stream, not {_name(item)}")
+                raise AdapterError(f"expected an event of an Anthropic message stream, not {name_of(item)}")
 
     # --- the message
 
@@ -452,24 +431,10 @@ def _opening(message: object) -> tuple[Any, ...]:
     return _word(message, "id"), *(getattr(usage, name, None) for name in _COUNTS)
 
 
-def _stream_of(held: object) -> object:
-    kind = type(held)
-    return (
-        held
-        if kind.__module__.partition(".")[0] == "anthropic" and hasattr(kind, "__anext__") and closable(held)
-        else None
-    )
-
-
-def _name(value: object) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _word(holder: object, name: str) -> str | None:
     value = getattr(holder, name, None)
     if value is not None and not isinstance(value, str):
-        raise AdapterError(f"`{name}` of {_name(holder)} is {_name(value)}, not str")
+        raise AdapterError(f"`{name}` of {name_of(holder)} is {name_of(value)}, not str")
     return value or None
 
 
@@ -481,14 +446,14 @@ def _index(item: object) -> int:
     """Which block an event is about; 0 where a service leaves it away."""
     value = getattr(item, "index", None)
     if value is not None and type(value) is not int:
-        raise AdapterError(f"`index` of {_name(item)} is {_name(value)}, not int")
+        raise AdapterError(f"`index` of {name_of(item)} is {name_of(value)}, not int")
     return value or 0
 
 
 def _part(item: object, name: str) -> object:
     value = getattr(item, name, None)
     if value is None:
-        raise AdapterError(f"{_name(item)} has no `{name}`")
+        raise AdapterError(f"{name_of(item)} has no `{name}`")
     return cast("object", value)
 
 
@@ -497,5 +462,5 @@ def _listed(holder: object, name: str) -> Sequence[Any]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise AdapterError(f"`{name}` is {_name(value)}, not a list")
+        raise AdapterError(f"`{name}` is {name_of(value)}, not a list")
     return value

@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 from monitor._util.signatures import origin
 from monitor.adapters.behind import closable, held_behind
+from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.errors import attribute
 from monitor.adapters.google.calls import StreamedCall
 from monitor.adapters.google.errors import classify
@@ -61,7 +62,7 @@ _AFC_REFUSED: Final = (
 )
 
 
-class GoogleAdapter:
+class GoogleAdapter(SdkAdapter):
     """Reads one stream of google-genai. Only the first candidate is read; server-side tools, media
     and citations are passed over.
 
@@ -75,9 +76,9 @@ class GoogleAdapter:
     look like a whole one.
     """
 
+    readable = "GenerateContentResponse"
+
     def __init__(self, stream: int = 0) -> None:
-        self.needs_finish = True
-        self.drains = True
         self.requests = 1
         """Requests that the stream is known to be made of: 1, and one more for each continuation
         that changed the response id.
@@ -106,11 +107,10 @@ class GoogleAdapter:
         """
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else: most of a
-        stream, so it is told quickly.
+        """The text of an object that is one piece of visible text and nothing else, as most are.
 
-        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half
-        the time.
+        The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
+        time.
         """
         try:
             fields = cast("Any", item).__dict__
@@ -136,22 +136,6 @@ class GoogleAdapter:
         except Exception:  # noqa: BLE001, S110 - not the plain case; `decode` says what it is
             pass
         return None
-
-    def decode(self, item: object) -> Sequence[Chunk]:
-        """The chunks of one `GenerateContentResponse`, in order.
-
-        Raises `AdapterError` for an object that is no such response or is broken, and where the SDK
-        ran tools by itself.
-        """
-        words = self.plain_text(item)
-        if words is not None:
-            return (TextDelta(words),)
-        try:
-            return tuple(self._decode(item))
-        except AdapterError:
-            raise
-        except Exception as error:
-            raise AdapterError(f"{_name(item)} is no readable GenerateContentResponse: {error!r}") from error
 
     def finish(self) -> Sequence[Chunk]:
         """A streamed call that the end of the stream cut off; see the class. No `TurnFinished`: one
@@ -179,7 +163,7 @@ class GoogleAdapter:
 
     def _chunks_of(self, item: object) -> Iterator[Chunk]:
         if not hasattr(item, "candidates"):
-            raise AdapterError(f"expected a GenerateContentResponse of google-genai, not {_name(item)}")
+            raise AdapterError(f"expected a GenerateContentResponse of google-genai, not {name_of(item)}")
         candidate = _first_candidate(_listed(item, "candidates"))
         parts = (
             []
@@ -218,7 +202,7 @@ class GoogleAdapter:
     def _part(self, part: object) -> Iterator[Chunk]:
         words = getattr(part, "text", None)
         if words is not None and not isinstance(words, str):
-            raise AdapterError(f"the text of a part is {_name(words)}, not str")
+            raise AdapterError(f"the text of a part is {name_of(words)}, not str")
         signature = _signature(getattr(part, "thought_signature", None))
         function = getattr(part, "function_call", None)
         thought = getattr(part, "thought", None) is True
@@ -244,7 +228,7 @@ class GoogleAdapter:
         arguments, pieces = getattr(function, "args", None), _listed(function, "partial_args")
         more = getattr(function, "will_continue", None) is True
         if arguments is not None and not isinstance(arguments, Mapping):
-            raise AdapterError(f"the args of a function call are {_name(arguments)}, not a dict")
+            raise AdapterError(f"the args of a function call are {name_of(arguments)}, not a dict")
         if name and not (self._pending and id_ and id_ == self._pending.id):
             yield from self._end_call(cut_off=self._says_nothing)
             call_id = id_ or f"call_{self._stream}_{self._calls}"
@@ -327,18 +311,13 @@ _NOBODY: Final = object()
 # --- reading the SDK's objects
 
 
-def _name(value: object) -> str:
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _listed(holder: object, attribute: str) -> Sequence[Any]:
     """A list attribute; `None` is an empty one."""
     value = getattr(holder, attribute, None)
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise AdapterError(f"`{attribute}` is {_name(value)}, not a list")
+        raise AdapterError(f"`{attribute}` is {name_of(value)}, not a list")
     return value
 
 
@@ -365,7 +344,7 @@ def _kinds(part: object) -> Iterator[str]:
 def _optional_str(holder: object, attribute: str) -> str | None:
     value = getattr(holder, attribute, None)
     if value is not None and not isinstance(value, str):
-        raise AdapterError(f"`{attribute}` of a function call is {_name(value)}, not str")
+        raise AdapterError(f"`{attribute}` of a function call is {name_of(value)}, not str")
     return value
 
 
@@ -374,7 +353,7 @@ def _signature(value: object) -> str | None:
         return b64encode(value).decode("ascii") or None
     if value is None or isinstance(value, str):
         return value or None
-    raise AdapterError(f"a thought signature is {_name(value)}, not bytes")
+    raise AdapterError(f"a thought signature is {name_of(value)}, not bytes")
 
 
 def _word(reason: object) -> str | None:
@@ -382,7 +361,7 @@ def _word(reason: object) -> str | None:
     value = getattr(reason, "value", reason)
     if value is None or isinstance(value, str):
         return value or None
-    raise AdapterError(f"a finish reason is {_name(value)}, not a word")
+    raise AdapterError(f"a finish reason is {name_of(value)}, not a word")
 
 
 def _response_of(held: object) -> Any:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from monitor.adapters.decoding import name_of
 from monitor.chunks import Chunk, ToolCall, ToolCallDelta, UsageReport
 from monitor.errors import AdapterError
 
@@ -42,12 +43,6 @@ def list_at(holder: object, name: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise AdapterError(f"`{name}` is {name_of(value)}, not a list")
     return value
-
-
-def name_of(value: object) -> str:
-    """The type of a value, as an error message says it."""
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 class PendingCall:

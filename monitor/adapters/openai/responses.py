@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from monitor._util.signatures import CUSTOM, mark, origin
 from monitor.adapters.base import ReportedFailure
+from monitor.adapters.decoding import name_of
 from monitor.adapters.openai.errors import reported
-from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, name_of, text_at
+from monitor.adapters.openai.parts import PendingCall, Tokens, get, index_at, text_at
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, TurnFinished
 from monitor.errors import AdapterError
 from monitor.reasons import FinishReason

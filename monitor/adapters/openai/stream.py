@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol, cast
 
-from monitor.adapters.base import ReportedFailure
-from monitor.adapters.behind import closable, held_behind
+from monitor.adapters.behind import held_behind, stream_of
+from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.chat import ChatReader
 from monitor.adapters.openai.errors import classify
-from monitor.adapters.openai.parts import get, name_of
+from monitor.adapters.openai.parts import get
 from monitor.adapters.openai.responses import ResponsesReader
-from monitor.chunks import Chunk, TextDelta
+from monitor.chunks import Chunk
 from monitor.errors import AdapterError
 from monitor.models import ModelError
 
@@ -33,7 +33,7 @@ class _Reader(Protocol):
     def finish(self) -> Iterator[Chunk]: ...
 
 
-class OpenAIAdapter:
+class OpenAIAdapter(SdkAdapter):
     """Reads one stream of the OpenAI SDK; the first object tells which of the two APIs it is. Only
     the first choice is read; server-side tools, audio and annotations are passed over.
 
@@ -46,27 +46,26 @@ class OpenAIAdapter:
     Gemini's thought signatures) is the signature of a `ReasoningDelta`.
     """
 
+    readable = "object of an OpenAI stream"
+
     def __init__(self, stream: int = 0) -> None:
-        self.needs_finish = True
-        self.drains = True
         self._stream = stream
         self._reader: _Reader | None = None
         self._responses = ResponsesReader(stream)
         self._chat = ChatReader(stream)
 
     @property
-    def gave(self) -> Sequence[str]:
+    def gave(self) -> Sequence[str]:  # type: ignore[override] # nobody sets it
         """What came besides text, thinking and calls: `audio`, `images`, the types of other output
         items.
         """
         return self._reader.gave if self._reader is not None else ()
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else: most of a
-        stream, so it is told quickly.
+        """The text of an object that is one piece of visible text and nothing else, as most are.
 
-        The models are pydantic's, whose fields stand in `__dict__`; reading them there takes half
-        the time.
+        The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
+        time.
         """
         try:
             fields = cast("Any", item).__dict__
@@ -99,27 +98,6 @@ class OpenAIAdapter:
             pass
         return None
 
-    def decode(self, item: object) -> Sequence[Chunk]:
-        """The chunks of one `ChatCompletionChunk` or event, in order.
-
-        Raises `AdapterError` for an object that is neither or is broken, and `ReportedFailure`
-        where it says that the call failed.
-        """
-        words = self.plain_text(item)
-        if words is not None:
-            return (TextDelta(words),)
-        chunks: list[Chunk] = []
-        try:
-            chunks += self._decode(item)
-        except ReportedFailure as failure:
-            failure.chunks = tuple(chunks)
-            raise
-        except AdapterError:
-            raise
-        except Exception as error:
-            raise AdapterError(f"{name_of(item)} is no readable object of an OpenAI stream: {error!r}") from error
-        return tuple(chunks)
-
     def finish(self) -> Sequence[Chunk]:
         """A call that the end of the stream cut off; see the class. No `TurnFinished`: one that is
         missing stays missing.
@@ -130,7 +108,7 @@ class OpenAIAdapter:
         """The SDK's stream behind a generator of the caller's own, whose `aclose()` does not reach
         it.
         """
-        return held_behind(source, _stream_of)
+        return held_behind(source, stream_of("openai"))
 
     def classify(self, error: BaseException) -> ModelError:
         """Which kind of failure an exception of the SDK, or of a transport under it, is."""
@@ -153,12 +131,3 @@ class OpenAIAdapter:
 
 
 _NOTHING: Final[dict[str, Any]] = {}
-
-
-def _stream_of(held: object) -> object:
-    kind = type(held)
-    return (
-        held
-        if kind.__module__.partition(".")[0] == "openai" and hasattr(kind, "__anext__") and closable(held)
-        else None
-    )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from monitor.adapters.base import adapter_of
 from monitor.conditions import Timeout
 from monitor.context.tokens import sizes_by_source
 from monitor.core.run import RunCore
@@ -48,7 +49,7 @@ async def ask_turn(
         lambda: model.stream(request),
         core,
         clock=clock,
-        adapter=getattr(model, "adapter", None),
+        adapter=adapter_of(model),
         close_grace_s=close_grace_s,
     )
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from monitor.adapters.base import StreamAdapter, responses_behind
+from monitor.adapters.base import FullAdapter, responses_behind
 from monitor.errors import describe
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.wait import AGAIN_S, Asked, LeftBehind, Whose, cancelled_types, current_task, within
@@ -65,7 +65,7 @@ def not_ended(grace_s: float) -> str:
 
 
 async def close_all(
-    closing: Closing, source: Any, *, holder: Any, left: Sequence[Any], adapter: StreamAdapter | None
+    closing: Closing, source: Any, *, holder: Any, left: Sequence[Any], adapter: FullAdapter | None
 ) -> None:
     """Close `source`, and `holder`, the object that it was taken from, if that is another one;
     `closing` says how that went.

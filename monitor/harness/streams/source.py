@@ -24,9 +24,10 @@ import anyio.lowlevel
 
 from monitor.adapters.base import (
     AdapterFactory,
+    FullAdapter,
     ReportedFailure,
-    StreamAdapter,
     comes_from_sdk,
+    complete,
     find_adapter,
     find_adapter_of_source,
     responses_behind,
@@ -120,8 +121,8 @@ class SourceStream(Generic[T]):
         self._clock = clock
         self._now = clock.now
         self._factory = adapter
-        self._adapter: StreamAdapter | None = None
-        self._plain_text: Callable[[object], str | None] = _unknown
+        self._adapter: FullAdapter | None = None
+        self._plain_text: Callable[[object], str | None]  # of the adapter
         self._requests = 1
         self._index = index
         self._listener = listener
@@ -321,8 +322,8 @@ class SourceStream(Generic[T]):
                 f"no adapter knows objects of type {type(item).__module__}.{type(item).__qualname__}; "
                 "pass adapter=, or a stream of str or of monitor chunks"
             )
-        self._adapter = adapter = factory(self._index)
-        self._plain_text = getattr(adapter, "plain_text", _unknown)
+        self._adapter = complete(factory(self._index))
+        self._plain_text = self._adapter.plain_text
         feed: Callable[[Any, float], bool] = self._feed_decoded
         if self._listener is not None:
             feed = self._feed_heard
@@ -374,8 +375,8 @@ class SourceStream(Generic[T]):
         return self._feed_rest(now)
 
     def _count_requests(self) -> None:
-        requests: int = getattr(self._adapter, "requests", 1)
-        while self._requests < requests:
+        assert self._adapter is not None  # noqa: S101 - see `_feed_decoded`
+        while self._requests < self._adapter.requests:
             self._requests += 1
             self._core.continued(self._now())
 
@@ -432,7 +433,7 @@ class SourceStream(Generic[T]):
                 error=self._error if core.stop is None else None,
                 model_error=self._model_error,
                 must_finish=self._needs_finish(),
-                gave=tuple(getattr(self._adapter, "gave", ())),
+                gave=tuple(self._adapter.gave) if self._adapter is not None else (),
             )
         else:
             self._turn = Turn(number=0, stopped=core.stop)
@@ -444,9 +445,9 @@ class SourceStream(Generic[T]):
         adapter = self._known_adapter()
         return adapter is not None and adapter.needs_finish
 
-    def _known_adapter(self) -> StreamAdapter | None:
+    def _known_adapter(self) -> FullAdapter | None:
         """Also of a stream whose first object came too late to be decoded."""
-        return self._adapter or (self._factory(self._index) if self._factory is not None else None)
+        return self._adapter or (complete(self._factory(self._index)) if self._factory is not None else None)
 
     def _settle(self, now: float) -> None:
         """What the end of the source says about the turn, unless the run's end is what ended it."""
@@ -463,14 +464,14 @@ class SourceStream(Generic[T]):
             elif self._finished and self._adapter is not None:
                 for chunk in self._adapter.finish():
                     core.feed(chunk, now)
-                if getattr(self._adapter, "broke_off", False):
+                if self._adapter.broke_off:
                     core.broke_off()
         except Exception as error:  # noqa: BLE001 - an adapter may be the caller's code
             core.fail(error, "adapter", now)
 
-    def _adapter_for(self, error: Exception) -> StreamAdapter:
+    def _adapter_for(self, error: Exception) -> FullAdapter:
         """A stream may fail before its first object: then the error tells whose it is."""
-        return self._adapter or (self._factory or find_adapter(error) or TextAdapter)(self._index)
+        return self._adapter or complete((self._factory or find_adapter(error) or TextAdapter)(self._index))
 
     @property
     def _innermost(self) -> Any:
@@ -541,10 +542,6 @@ class SourceStream(Generic[T]):
 
     async def _close_here(self, closing: Closing) -> None:
         await close_all(closing, self._innermost, holder=self._opened, left=self._left, adapter=self._known_adapter())
-
-
-def _unknown(item: object) -> None:
-    """An adapter that cannot tell plain text quickly."""
 
 
 def _nothing() -> None:

@@ -1,0 +1,98 @@
+"""What adapters have in common: the defaults of the facts that an adapter may leave out, and the
+decoding of one SDK object.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from monitor.chunks import Chunk, TextDelta
+from monitor.errors import AdapterError
+from monitor.models import ModelError
+
+
+class ReportedFailure(AdapterError):
+    """The service says inside its stream that the call failed, and the SDK raises nothing. A run
+    treats the report as if the SDK had raised it.
+
+    Raised by `StreamAdapter.decode`; `model_error` is what `classify` answers for it.
+    """
+
+    def __init__(self, model_error: ModelError, *, last: bool = True) -> None:
+        super().__init__(model_error.message)
+        self.model_error = model_error
+        self.last = last
+        """No later object says more, such as what the failed call has used."""
+        self.chunks: tuple[Chunk, ...] = ()
+        """The chunks of the same object before the failure, e.g. usage."""
+
+    def __reduce__(self) -> tuple[type[ReportedFailure], tuple[ModelError]]:
+        return type(self), (self.model_error,)
+
+
+class AdapterBase:
+    """The facts and methods that an adapter may leave out, with their defaults."""
+
+    needs_finish: bool = False
+    drains: bool = False
+    requests: int = 1
+    """The model calls that the SDK is known to have made inside the stream."""
+    gave: Sequence[str] = ()
+    """The kinds of what came besides text, thinking and the caller's calls, each once."""
+
+    @property
+    def broke_off(self) -> bool:
+        """The source has ended, and the last of several answers in it has not."""
+        return False
+
+    def plain_text(self, item: object) -> str | None:
+        """The text of an object that is one piece of visible text and nothing else. `None`: only
+        `decode` can tell.
+        """
+        return None
+
+    def responses(self, source: object) -> Sequence[Any]:
+        """The SDK's own open responses behind `source`."""
+        return ()
+
+
+class SdkAdapter(AdapterBase, ABC):
+    """Reads the streams of one SDK. A subclass writes `_decode`."""
+
+    needs_finish = True
+    drains = True
+    readable: ClassVar[str]
+    """What an object must be, for the error of one that cannot be read."""
+
+    def decode(self, item: object) -> Sequence[Chunk]:
+        """The chunks of one object of the SDK, in order.
+
+        Raises `AdapterError` for an object that is not the SDK's or is broken, and
+        `ReportedFailure` where the object says that the call failed.
+        """
+        words = self.plain_text(item)
+        if words is not None:
+            return (TextDelta(words),)
+        chunks: list[Chunk] = []
+        try:
+            chunks += self._decode(item)
+        except ReportedFailure as failure:
+            failure.chunks = tuple(chunks)
+            raise
+        except AdapterError:
+            raise
+        except Exception as error:
+            raise AdapterError(f"{name_of(item)} is no readable {self.readable}: {error!r}") from error
+        return tuple(chunks)
+
+    @abstractmethod
+    def _decode(self, item: object) -> Iterable[Chunk]:
+        """The chunks of one object. Any exception is allowed: `decode` names the object."""
+
+
+def name_of(value: object) -> str:
+    """The type of a value, as an error message says it."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
