@@ -56,7 +56,7 @@ class Headroom:
                 raise ConfigError(f"a reserve is a number of tokens, not {tokens!r}")
 
     def usable(self, window: Window) -> int | None:
-        """How many tokens a prompt may have; `None`: the window is not known. Never 0."""
+        """How many tokens a prompt may have. `None`: the window is unknown. Never 0."""
         output = window.max_output_tokens
         answer = self.unknown_reserve_tokens if output is None else output
         reserve = self.reserve_tokens if self.reserve_tokens is not None else answer
@@ -74,10 +74,10 @@ class Headroom:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Trigger:
-    """What must be true before the context is made smaller: all that is named.
+    """What must be true before the context is made smaller: everything that is set.
 
-    `headroom`: the context has come to it. `tokens`, `messages`: there are at least so many. Raises
-    `ConfigError` for one that names nothing, and for what is no positive number.
+    `headroom`: the context has filled it. `tokens`, `messages`: there are at least this many.
+    Raises `ConfigError` if nothing is set, or for a number that is not positive.
     """
 
     headroom: Headroom | None = None
@@ -94,7 +94,7 @@ class Trigger:
                 raise ConfigError(f"Trigger.{name} takes a whole number above 0, not {least!r}")
 
     def met(self, *, tokens: int, messages: int, window: Window) -> bool:
-        """Whether the context of so many tokens and messages is too full for `window`."""
+        """Whether a context of `tokens` and `messages` is too full for `window`."""
         if self.headroom is not None:
             usable = self.headroom.usable(window)
             if usable is None or tokens < usable:
