@@ -41,7 +41,7 @@ RESULT_CHARS = 262_144
 this length.
 """
 EDGE_CHARS = 32_768
-"""So much of each end of it is shown."""
+"""How much of each end of an abridged text is shown."""
 MOST_PARTS = 5_000
 """Arguments of more keys and items than this are abridged."""
 MOST_CHARS = 262_144
@@ -66,7 +66,9 @@ def canonical_json(value: object) -> str:
 
 
 def _plain(value: object, above: tuple[int, ...]) -> Any:
-    """`above`: the ids of the containers that hold `value`, the outermost first."""
+    """`value` in the canonical form. `above`: the ids of the containers around `value`, the
+    outermost first.
+    """
     if value is None or isinstance(value, (bool, str)):
         return _text(value) if isinstance(value, str) else value
     if isinstance(value, (int, float)):
@@ -175,8 +177,8 @@ def _shortened(value: Any) -> tuple[Any, int]:
 
 
 def has_more(value: object, parts: int, chars: int) -> bool:
-    """Whether JSON-like data has more parts, or more text, than that. Looks at no more than so
-    many.
+    """Whether JSON-like data has more than `parts` parts, or more than `chars` characters of text.
+    It stops counting there.
     """
     waiting = [value]
     while waiting:

@@ -64,8 +64,8 @@ class Fullness:
             self.meter.fixed(*fixed)
 
     def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
-        """The history is about to be sent with `instructions` and `tools`. Answers whether the
-        context is full.
+        """The history is about to be sent with `instructions` and `tools`. A `Full` if the context
+        is full now, and was not reported before.
         """
         if self._usable is None:
             return None

@@ -1,14 +1,13 @@
-"""When a context is too full. Failure answered: formulas that turn to 0, after which every answer
+"""When a context is too full. Failure answered: formulas that become 0, after which every answer
 counts as an overflow.
 
-A `Headroom` says how much of a window may be used; a `Trigger` says what must be true before the
-context is made smaller. The formulas are those of known agents; what they get wrong at the edges is
-mended here for all of them:
+A `Headroom` says how much of a window may be used. A `Trigger` says what must be true before the
+context is made smaller. The formulas are those of known agents, with their edge cases corrected:
 
-- a model whose greatest answer is as large as its window (many are) keeps a part of the window for
-  the prompt;
-- a limit of the prompt that is as large as the window leaves room for the answer all the same;
-- a window that is not known is never said to be full: the provider's refusal will tell.
+- If a model's greatest answer is as large as its window, as for many, a part of the window is kept
+  for the prompt.
+- If a limit on the prompt is as large as the window, room is kept for the answer.
+- A window of unknown size is never full; the provider's refusal will tell.
 """
 
 from __future__ import annotations
