@@ -205,7 +205,7 @@ _LATER = {
     "model": "monitor.adapters.models",
     "tool": "monitor.tools",
 }
-"""What not everybody needs: loaded at first use."""
+"""Names that many programs do not need: loaded at first use."""
 
 __getattr__ = lazy_names(__name__, {room: f"monitor.{room}" for room in _ROOMS} | _LATER)
 

@@ -1,4 +1,4 @@
-"""A purse that runs spend from, alone or together."""
+"""A budget of tokens and US dollars that one run, or several together, spend from."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ __all__ = ["Budget"]
 
 
 class Budget:
-    """At most so many tokens (input and output together) and US dollars, over all runs that it is
-    given to.
+    """At most `tokens` (input and output together) and `usd` US dollars, over all runs that use it.
 
-    Whoever is given a budget spends from it: hand the same one to several runs and they share it.
-    `share` makes one for a nested run, with limits of its own if need be, that spends from this one
-    as well. Without a limit it only counts. All its runs belong to one event loop: it takes no
-    lock.
+    Give one budget to several runs, and they share it. `share` makes a budget for a nested run,
+    which spends from this one as well. A budget without a limit only counts. All its runs belong to
+    one event loop: a budget takes no lock.
     """
 
     __slots__ = ("_own_tokens", "_own_usd", "chain", "spent_tokens", "spent_usd", "tokens", "usd")
@@ -36,23 +34,23 @@ class Budget:
         self.spent_tokens = 0
         self.spent_usd = 0.0
         self.chain: tuple[Budget, ...] = (self,)
-        """This budget, the one that it is a share of, and so on."""
+        """This budget, then the budget it is a share of, and so on up to the first."""
         self._own_tokens = 0
         self._own_usd = 0.0
 
     def share(self, *, tokens: int | None = None, usd: float | None = None) -> Budget:
-        """A budget for a nested run, bound by this one as well. Its limits may be larger: the
-        smallest rest in the chain counts.
+        """A budget for a nested run. This budget counts and limits it as well: the smallest rest in
+        the chain counts, so the limits of the share may be larger.
         """
         child = Budget(tokens=tokens, usd=usd)
         child.chain = (child, *self.chain)
         return child
 
     def spend(self, tokens: int = 0, usd: float = 0.0) -> None:
-        """Count what was used, here and in every budget that this is a share of.
+        """Count what was used, here and in every budget that this one is a share of.
 
-        Negative numbers take back what an estimate had counted too much. Raises `ConfigError` if
-        more is taken back than was spent here, and for what are no numbers.
+        Negative numbers take back what an estimate counted too much. Raises `ConfigError` if more
+        is taken back than was spent here, and if `tokens` or `usd` is not a number.
         """
         if not is_whole(tokens) or not is_finite(usd):
             raise ConfigError(
@@ -68,17 +66,17 @@ class Budget:
 
     @property
     def remaining_tokens(self) -> int | None:
-        """Tokens that are left, in the whole chain; `None`: no limit."""
+        """Tokens left in the whole chain. `None`: no limit."""
         return min((max(0, b.tokens - b.spent_tokens) for b in self.chain if b.tokens is not None), default=None)
 
     @property
     def remaining_usd(self) -> float | None:
-        """US dollars that are left, in the whole chain; `None`: no limit."""
+        """US dollars left in the whole chain. `None`: no limit."""
         return min((max(0.0, b.usd - b.spent_usd) for b in self.chain if b.usd is not None), default=None)
 
     def exhausted(self) -> Stop | None:
-        """A `Stop` if more was spent than there is: of this budget first, then of those that it is
-        a share of.
+        """A `Stop` if more was spent than a limit allows: of this budget first, then of those above
+        it in the chain.
         """
         for budget in self.chain:
             if budget.tokens is not None and budget.spent_tokens > budget.tokens:
@@ -122,8 +120,8 @@ class Budget:
 
 
 class Account:
-    """What one run has put on its budgets. It may have several, its own and a share of each of the
-    run above.
+    """What one run has spent from its budgets: its own, and a share of each budget of the run
+    above.
 
     A budget that stands in several of their chains counts the run once.
     """
@@ -140,8 +138,8 @@ class Account:
         self._usd = 0.0
 
     def settle(self, tokens: int, usd: float) -> None:
-        """The run has used so much since it began, by estimate or by report: bring all budgets up
-        to date.
+        """Bring all budgets up to date. `tokens` and `usd`: all that the run has used since it
+        began, by estimate or by report.
         """
         more_tokens, more_usd = tokens - self._tokens, usd - self._usd
         if more_tokens or more_usd:

@@ -1,7 +1,7 @@
-"""What a stream is made of, in nobody's dialect. Adapters turn each SDK's objects into these.
+"""The pieces of a stream, in a form of no provider. Adapters turn each SDK's objects into these.
 
-Text counts in code points. The delta classes are not frozen, because one is made for every chunk
-and freezing costs three times the construction; treat them as values all the same.
+Text is counted in code points. The delta classes are not frozen: one is made for every chunk, and
+freezing makes that three times as slow. Treat them as values all the same.
 """
 
 from __future__ import annotations
@@ -94,19 +94,19 @@ class ToolResult:
     text: str
     is_error: bool = False
     media: tuple[Media, ...] = ()
-    """What the model is shown besides; `text` names it, so that an answer can be told from another
-    one without it.
+    """What the model is shown beside `text`. `text` names each medium, so that two answers can be
+    compared without the media.
     """
     vetoed: bool = field(default=False, compare=False)
-    """The monitor said it in the place of an answer: the call was not carried out, or not to its
-    end. No text tells this.
+    """The monitor wrote `text` in the place of an answer: the call was not carried out, or was
+    stopped. Only this field says so; the text is no proof.
     """
 
 
 @dataclass(slots=True, frozen=True)
 class UsageReport:
-    """Tokens of one model call so far, as the provider counts them: a running total, `None` where
-    not said.
+    """Tokens of one model call so far, as the provider counts them: a running total. `None`: not
+    reported.
 
     `output_tokens` includes the reasoning; `input_tokens` includes what came from a cache.
     """
@@ -142,8 +142,8 @@ class TurnFinished:
 
 @dataclass(slots=True, frozen=True)
 class StreamRetried:
-    """The attempt so far is void and the same request starts again; what it contributed is rolled
-    back.
+    """The attempt so far is void and the same request starts again. The text and the calls of the
+    attempt do not count.
     """
 
     reason: str
@@ -158,20 +158,22 @@ CHUNK_TYPES: tuple[type[Chunk], ...] = get_args(Chunk)
 """The classes of `Chunk`."""
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
-"""What may be cut anywhere."""
+"""The chunks that may be cut into smaller pieces at any place."""
 
 chunk_codec: Codec[Chunk] = Codec(*CHUNK_TYPES)
 """JSON form of a chunk: `chunk_codec.dumps(chunk)`, `chunk_codec.loads(line)`."""
 
 
 PIECE_CHARS = 65_536
-"""A longer delta is looked at in pieces of so many code points, some 10 ms each: so that one in
-which the run ends, by a loop or by its deadline, is not read to its end.
+"""A longer delta is examined in pieces of this many code points, about 10 ms each. If the run ends
+within the delta, by a loop or a deadline, the rest is not examined.
 """
 
 
 def pieces_of(delta: Delta) -> Iterator[Delta]:
-    """`delta` in pieces; the signature of a thought comes with the last."""
+    """`delta` in pieces of at most `PIECE_CHARS`. The signature of a thought comes with the last
+    piece.
+    """
     match delta:
         case TextDelta(text):
             yield from map(TextDelta, _cut(text))
@@ -189,7 +191,7 @@ def _cut(text: str) -> list[str]:
 
 
 def check(chunk: object) -> None:
-    """Raise `AdapterError` if `chunk` is none, or one whose fields are not what its class says."""
+    """Raise `AdapterError` if `chunk` is not a chunk, or if a field has a wrong type."""
     if not isinstance(chunk, CHUNK_TYPES):
         raise AdapterError(f"expected a chunk, got {type(chunk).__name__}")
     for field_name, kinds in _FIELDS[type(chunk)]:
@@ -209,4 +211,4 @@ _FIELDS: dict[type, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
     TurnFinished: (("finish_reason", FinishReason),),
     StreamRetried: (("reason", str),),
 }
-"""What detectors and counters rely on."""
+"""The fields whose types detectors and counters rely on."""

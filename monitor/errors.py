@@ -28,15 +28,15 @@ _KEYS: Final = re.compile(
     r"\b(?:sk|rk|pk|gsk|xai|hf|ghp|gho|ghs|ghu|github_pat|glpat|AIza|ya29|AKIA|ASIA)[-_.A-Za-z0-9]{16,}"
     r"|(?<=[Bb]earer )[-._~+/=A-Za-z0-9]{8,}"
 )
-"""As the services write keys, and whatever stands behind the word `Bearer`."""
+"""Keys in the forms that services give them, and any word behind `Bearer`."""
 _HEADERS: Final = ("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key")
 _LEAST_CHARS: Final = 8
-"""Of a key of a header: `none` and `x`, for servers that ask for none, are words of other messages
-too.
+"""A shorter value of such a header is not taken for a key: servers that need no key get `none` or
+`x`, and other messages contain those words too.
 """
 _CAUSES: Final = 5
 _CLEANED: Final = "_message_without_keys"
-"""An attribute of an exception."""
+"""The attribute of an exception in which its message without keys is kept."""
 
 
 def message_of(error: BaseException) -> str:
@@ -52,8 +52,8 @@ def message_of(error: BaseException) -> str:
 
 
 def forget_keys(error: BaseException, *holders: object) -> None:
-    """From here on `message_of(error)` is without the keys of `holders`, where the exception itself
-    does not say what was sent.
+    """Make `message_of(error)` leave out the keys of `holders`. Needed where the exception itself
+    does not know what was sent.
     """
     said = message_of(error)
     if (clean := without_keys(said, *holders)) != said:
@@ -64,8 +64,8 @@ def without_keys(text: str, *holders: object) -> str:
     """`text` without the keys that were sent with the requests of `holders`, and without anything
     that looks like a key.
 
-    `holders`: exceptions, responses and streams of an SDK. Some services repeat the key that they
-    refuse.
+    `holders`: exceptions, responses and streams of an SDK. Some services repeat a refused key in
+    the error message.
     """
     for key in {key for holder in holders for key in _sent_keys(holder)}:
         text = text.replace(key, REMOVED)
@@ -131,8 +131,8 @@ class AdapterError(MonitorError):
 
 
 class SourceFailed(MonitorError):
-    """A stream raised a cancellation that nobody has asked of the task that reads it, or a
-    `GeneratorExit`; `__cause__` is that.
+    """A stream raised a cancellation that nobody requested of the reading task, or a
+    `GeneratorExit`. `__cause__` is that exception.
     """
 
     def __init__(self, what: str) -> None:
@@ -140,7 +140,7 @@ class SourceFailed(MonitorError):
 
     @classmethod
     def by(cls, cause: BaseException) -> SourceFailed:
-        """For what the stream raised."""
+        """The error for `cause`, which the stream raised."""
         failed = cls(f"the stream raised {describe(cause)}, and nobody has asked for that")
         failed.__cause__ = cause
         return failed

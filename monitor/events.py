@@ -1,6 +1,6 @@
 """What happens in a run, as data for sinks: one tagged union with a JSON form.
 
-Events mark transitions; a chunk by itself is none. `at_s` is seconds since the run began.
+Events mark transitions; a single chunk is not an event. `at_s` is seconds since the run began.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RunStarted:
     at_s: float
     detectors: tuple[str, ...]
     stop_when: str | None
-    """The conditions, by name."""
+    """The name of the condition. `None`: the run has none."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -89,7 +89,7 @@ class FirstChunk:
     at_s: float
     turn: int
     after_s: float
-    """Since the call was made."""
+    """Seconds since the call was made."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -103,8 +103,8 @@ class AttemptRetried:
 
 @dataclass(slots=True, frozen=True)
 class StreamContinued:
-    """The SDK has made another model call inside the running stream, by itself. It counts as
-    one.
+    """The SDK has made another model call inside the running stream, by itself. It counts as a
+    model call.
     """
 
     at_s: float
@@ -114,18 +114,18 @@ class StreamContinued:
 
 @dataclass(slots=True, frozen=True)
 class ResultUnmatched:
-    """A tool result came for a call that the present turn does not have, or that has its result
-    already.
+    """A tool result came for a call that the present turn does not have, or that already has its
+    result.
     """
 
     at_s: float
     call: str | None
-    """The id that was given; `None`: none was, and no call was open."""
+    """The id that was given. `None`: no id was given, and no call was open."""
 
 
 @dataclass(slots=True, frozen=True)
 class DetectionRaised:
-    """A detector saw something repeat. What follows from it is the policy's business."""
+    """A detector saw something repeat. The policy decides what follows."""
 
     at_s: float
     turn: int
@@ -143,7 +143,7 @@ class StreamFailed:
 
 @dataclass(slots=True, frozen=True)
 class ChunkReceived:
-    """A piece of the model's answer. Only `Supervisor.stream` yields these; sinks are spared
+    """A piece of the model's answer. Only `Supervisor.stream` yields these events; sinks do not get
     them.
     """
 
@@ -154,12 +154,12 @@ class ChunkReceived:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RetryScheduled:
-    """The model call failed, and will be made again."""
+    """The model call failed, and will be repeated."""
 
     at_s: float
     turn: int
     attempt: int
-    """Which attempt that will be; the first retry is 2."""
+    """Number of the next attempt; the first retry is 2."""
     after_s: float
     why: str
 
@@ -175,15 +175,15 @@ class ToolStarted:
 
 @dataclass(slots=True, frozen=True)
 class ToolFinished:
-    """It has its result. A call that the run itself answers, such as `emit_value`, has this event
-    only where it was refused.
+    """A call has its result. A call that the run itself answers, such as `emit_value`, has this
+    event only if it was refused.
     """
 
     at_s: float
     turn: int
     result: ToolResult
     after_s: float
-    """Since it was started."""
+    """Seconds since the tool was started."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -194,9 +194,9 @@ class OutputEmitted:
     turn: int
     name: str
     value: Any
-    """As JSON data."""
+    """The value as JSON data."""
     overwritten: bool
-    """It was there before, with this or another value."""
+    """The output had been emitted before, with the same or another value."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -211,7 +211,7 @@ class PlanUpdated:
 
 @dataclass(slots=True, frozen=True)
 class Nudged:
-    """The model has been told something: what it repeats, or what is missing."""
+    """The model got a message from the monitor: what it repeats, or what is missing."""
 
     at_s: float
     turn: int
@@ -226,7 +226,7 @@ class ToolWithdrawn:
     turn: int
     tool: str
     text: str
-    """What the model was told."""
+    """The message to the model."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -235,14 +235,14 @@ class LastTurnStarted:
 
     at_s: float
     reason: TerminateReason
-    """How it ends if that turn does not reach the goal."""
+    """The reason of the run if the last turn does not reach the goal."""
     seconds: float
-    """The time it has."""
+    """Seconds that the last turn may take."""
 
 
 @dataclass(slots=True, frozen=True)
 class JudgeAsked:
-    """A judge is looking at the run, beside it."""
+    """A judge was asked about the run. The run goes on meanwhile."""
 
     at_s: float
     turn: int
@@ -251,11 +251,11 @@ class JudgeAsked:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JudgeAnswered:
-    """What it answered. If it found the run stuck, a `DetectionRaised` follows."""
+    """A judge has answered. If it found the run stuck, a `DetectionRaised` follows."""
 
     at_s: float
     turn: int
-    """The turn that it was asked about."""
+    """The turn at which the judge was asked."""
     judge: str
     fact: Fact
     judgement: Judgement
@@ -264,8 +264,8 @@ class JudgeAnswered:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JudgeFailed:
-    """It gave no answer. The run goes on, and the judge is asked less often; or the run ended
-    first.
+    """A judge gave no answer, or the run ended first. The run goes on, and the judge is asked less
+    often.
     """
 
     at_s: float
@@ -291,37 +291,39 @@ class Resumed:
 
 @dataclass(slots=True, frozen=True)
 class LimitWarning:
-    """A limit is nearly used up. Told once a run for each limit, when the run is next looked at."""
+    """A limit is nearly used up. Emitted once a run for each limit, the next time the run is
+    examined.
+    """
 
     at_s: float
     source: str
-    """The condition by name, or `Budget`; with the kind where there are several:
+    """The condition by name, or `Budget`. Where there are several kinds, with the kind:
     `token_limit.output_tokens`, `Budget.usd`.
     """
     value: float | int
-    """What is used, in the unit of the limit."""
+    """How much is used, in the unit of the limit."""
     limit: float | int
 
 
 @dataclass(slots=True, frozen=True)
 class WindowWarning:
-    """The model's window is small for an agent, or is not known though a compaction was asked for.
-    Told once, before the first model call.
+    """The model's window is small for an agent, or unknown though a compaction was asked for.
+    Emitted once, before the first model call.
 
     A window that is smaller still is refused.
     """
 
     at_s: float
     tokens: int | None
-    """`None`: it is not known."""
+    """Size of the window. `None`: unknown."""
     detail: str
-    """Where the number is from and what to do, for people."""
+    """Where the number comes from and what to do, for people."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ContextFull:
-    """The context has come to what may be used of the model's window. Told once, until it has been
-    made smaller.
+    """The context has reached what may be used of the model's window. Emitted once, until the
+    context has been made smaller.
     """
 
     at_s: float
@@ -329,60 +331,62 @@ class ContextFull:
     tokens: int
     usable_tokens: int
     detail: str
-    """How that is known: by an estimate before a call, by the provider's count after it, by an
+    """How that is known: by an estimate before a call, by the provider's count after it, or by an
     answer that was cut off.
     """
 
 
 @dataclass(slots=True, frozen=True)
 class ContextNearlyFull:
-    """The context will soon be at the mark where it is compacted. Told once, until it has been made
-    smaller.
+    """The context will soon reach the fill level at which it is compacted. Emitted once, until the
+    context has been made smaller.
     """
 
     at_s: float
     turn: int
     tokens: int
     limit_tokens: int
-    """The mark."""
+    """The fill level at which the context will be compacted."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class HistoryReduced:
-    """Old results, arguments or media are shown in short from now on. No model was asked; the
+    """Old results, arguments or media are sent in short form from now on. No model was asked; the
     originals are kept.
     """
 
     at_s: float
     turn: int
     kind: str
-    """What was taken out: `prune`, `truncate`, `media`, joined by `+`."""
+    """What was shortened: `prune`, `truncate`, `media`, joined by `+`."""
     saved_tokens: int
-    """Estimated; every later request is smaller by so many."""
+    """Estimate: how much smaller every later request is."""
     reread_tokens: int
-    """Estimated: what the provider had cached, and reads anew once."""
+    """Estimate: tokens that the provider had cached and must read again once."""
     messages: int
-    """How many were shortened."""
+    """How many messages were shortened."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionStarted:
-    """A summary is being made of old messages. One of `CompactionFinished` and `CompactionFailed`
+    """A summary of old messages is being made. A `CompactionFinished` or a `CompactionFailed`
     follows.
     """
 
     at_s: float
     turn: int
     compaction: int
-    """Which one of the run, from 1."""
+    """Number of the compaction in the run, from 1."""
     reason: CompactionReason
     preset: str
     tokens: int
-    """Of the whole next request, as it is now."""
+    """Size of the whole next request, as it is now."""
     background: bool
-    """The run goes on meanwhile; else it waits."""
+    """The run goes on meanwhile. False: it waits."""
     refill: str | None = None
-    """What filled the context again so soon after the last one, for people; `None`: nothing did."""
+    """What filled the context again soon after the last compaction, for people. `None`: that did
+    not happen.
+    """
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -405,70 +409,73 @@ class CompactionFinished:
     compaction: int
     reason: CompactionReason
     tokens_before: int
-    """Of the whole next request, as `estimator` says."""
+    """Size of the whole next request before the compaction, measured as `estimator` says."""
     tokens_after: int
-    """The same; always estimated, as no provider has counted it yet."""
+    """Size of the whole next request after it. Always an estimate: no provider has counted it yet.
+    """
     estimator: Literal["reported", "estimated"]
-    """Whether `tokens_before` goes by what the provider counted."""
+    """`reported`: `tokens_before` is based on the provider's count."""
     kept_messages: int
-    """How many stand behind the summary as they were."""
+    """How many messages stand unchanged behind the summary."""
     kept_tokens: int
     summarised_by: str
     """The model by name, `extractive`, or `cut`."""
     cost: AskCost
-    """What the summary took."""
+    """Tokens that the summary cost."""
     reread_tokens: int
-    """Estimated: what the provider had cached, and reads anew once."""
+    """Estimate: tokens that the provider had cached and must read again once."""
     replayed: int | None
-    """The message, by its index, that stands once more at the end; `None`: none."""
+    """Index of the message that is repeated at the end. `None`: no message is."""
     after_s: float
-    """Since it was started."""
+    """Seconds since the compaction began."""
     warnings: tuple[str, ...] = ()
-    """What was done instead of what was wanted."""
+    """Where the compaction differs from what was configured, for people."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionSkipped:
-    """A compaction was due, or asked for, and was not begun. The history is as it was."""
+    """A compaction was due, or requested, and was not begun. The history is unchanged."""
 
     at_s: float
     turn: int
     reason: CompactionReason
     why: CompactionFailure
     detail: str
-    """For people."""
+    """Why, for people."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionFailed:
-    """A compaction that was begun came to nothing. The history is as it was."""
+    """A compaction failed. The history is unchanged."""
 
     at_s: float
     turn: int
     compaction: int
     failure: CompactionFailure
     retryable: bool
-    """Another try may get past it as things stand."""
+    """Another attempt may succeed without any change."""
     detail: str
-    """For people."""
+    """Why, for people."""
     cost: AskCost
-    """What it took all the same."""
+    """Tokens that the failed compaction cost."""
     after_s: float
-    """Since it was started."""
+    """Seconds since the compaction began."""
 
 
 @dataclass(slots=True, frozen=True)
 class HistoryRepaired:
-    """The history was not as the provider takes it, and is now: what was given, what an edit left,
-    or what the model said last.
+    """A history broke the provider's rules and was repaired: the given one, one that an edit made,
+    or the model's newest message.
     """
 
     at_s: float
     turn: int
     repairs: tuple[Repair, ...]
-    """What was done, in the order of the messages, which are numbered as they stood before."""
+    """The changes, in the order of the messages. Messages are numbered as they stood before the
+    repair.
+    """
     problems: tuple[str, ...] = ()
-    """For people: what the provider may refuse it for all the same, and no repair knows."""
+    """What the provider may still refuse, and no repair can mend, for people."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -567,7 +574,7 @@ Event: TypeAlias = (
     | SinkFailed
     | RunTerminated
 )
-"""What happened in a run: what sinks are given, and what iterating over a `Run` yields."""
+"""One event of a run. Sinks receive events, and iterating over a `Run` yields them."""
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 """The classes of `Event`."""

@@ -1,7 +1,7 @@
 """Provider-neutral history: user messages, and assistant messages together with the results of
 their calls.
 
-A result has no place but beside its call, so an orphan cannot be expressed.
+A result stands only beside its call, so a result without a call cannot be expressed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ __all__ = [
 ]
 
 NOT_CARRIED_OUT = "The call was not carried out."
-"""The result of a call that has none: no provider takes a history that leaves a call open."""
+"""Stands as the result of a call without one: no provider accepts a history that leaves a call
+open.
+"""
 CUT_OFF = "The call was cut off while its arguments were being written, and was not carried out."
-"""The same, of a call whose arguments are not whole."""
+"""The same, for a call whose arguments are not complete."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,19 +51,19 @@ class Reasoning:
     text: str
     signature: str | None = None
     origin: str | None = field(default=None, compare=False)
-    """Who signed it, e.g. `anthropic:claude-sonnet-4-5`: nobody else is sent the signature. `None`:
-    nobody said, so it is sent.
+    """Who signed it, e.g. `anthropic:claude-sonnet-4-5`. Only that model gets the signature back.
+    `None`: unknown, so every model gets it.
     """
 
 
 @dataclass(slots=True, frozen=True)
 class UserMessage:
-    """What the user, or the monitor as a nudge, said."""
+    """A message of the user, or of the monitor, e.g. a nudge."""
 
     content: tuple[Text | Media, ...]
     synthetic: bool = field(default=False, compare=False)
-    """The monitor said it, not a person: a nudge, a summary, a word to go on. The model is sent the
-    same either way.
+    """The monitor wrote it, not a person: a nudge, a summary, a word to go on. The model receives
+    the same in both cases.
     """
 
 
@@ -73,7 +75,7 @@ class AssistantMessage:
     results: tuple[ToolResult, ...] = ()
     finish_reason: FinishReason | None = None
     synthetic: bool = field(default=False, compare=False)
-    """The monitor put it there, so that roles alternate. The model is sent the same either way."""
+    """The monitor added it, so that roles alternate. The model receives the same in both cases."""
 
 
 Message: TypeAlias = UserMessage | AssistantMessage
@@ -84,59 +86,62 @@ message_codec: Codec[Message] = Codec(UserMessage, AssistantMessage)
 
 
 class RepairKind(StrEnum):
-    """What was done to a history."""
+    """The kinds of changes that a repair makes in a history."""
 
     RESULT_MOVED = "result_moved"
-    """It stood elsewhere, and stands behind its call now."""
+    """A result stood away from its call, and was moved behind it."""
     RESULT_ADDED = "result_added"
-    """The call had none: an error says so."""
+    """A call had no result: an error was added as its result."""
     RESULT_REPLACED = "result_replaced"
-    """A real result came after such an error."""
+    """A real result came after such an error, and replaced it."""
     RESULT_ORPHANED = "result_orphaned"
-    """It answered no call, and was dropped."""
+    """A result without a call was dropped."""
     RESULT_REPEATED = "result_repeated"
-    """The call had been answered: the second answer was dropped."""
+    """A second result of the same call was dropped."""
     CALL_DROPPED = "call_dropped"
-    """Nothing to call, or nothing to call it with, or of an interrupted turn."""
+    """A call was dropped: it had no name or no arguments, or its turn was interrupted."""
     ID_REWRITTEN = "id_rewritten"
-    """It was blank, used before, or none that the provider takes. Of the call and of its result."""
+    """An id was blank, used before, or in a form that the provider refuses. It was rewritten in the
+    call and in its result.
+    """
     NAME_REWRITTEN = "name_rewritten"
-    """The provider takes no such name of a tool."""
+    """The name of a tool was rewritten, because the provider refuses such a name."""
     ARGUMENTS_READ = "arguments_read"
-    """They were JSON in a string, or there were none where the call was answered all the same."""
+    """Arguments were JSON in a string and were read, or were missing in a call that has a result.
+    """
     MESSAGE_DROPPED = "message_dropped"
-    """It said nothing, or nothing of it was left."""
+    """A message was dropped: it was empty, or nothing of it was left."""
     PART_DROPPED = "part_dropped"
-    """It has no form in which it could be sent."""
+    """A part was dropped, because it cannot be sent in any form."""
     SYSTEM_MOVED = "system_moved"
-    """A system message in the middle: the user says it now."""
+    """A system message in the middle of the history became a user message."""
     USER_ADDED = "user_added"
-    """The history began with the model."""
+    """The history began with an assistant message; a user message was put before it."""
 
 
 @dataclass(slots=True, frozen=True)
 class Repair:
-    """One thing that was done."""
+    """One change in a history."""
 
     kind: RepairKind
     index: int
-    """Of the message, as it was given."""
+    """Index of the message, in the history as it was given."""
     note: str
     """For people: which call, which part."""
 
 
 @dataclass(slots=True, frozen=True)
 class RepairReport:
-    """All that was done. False if nothing was."""
+    """All changes of one repair. False if nothing was changed."""
 
     repairs: tuple[Repair, ...] = ()
     instructions: str | None = None
-    """The system messages at the head, which are no part of a neutral history."""
+    """The system messages at the head, which are not part of a neutral history."""
 
     def __bool__(self) -> bool:
         return bool(self.repairs)
 
     @property
     def counts(self) -> Mapping[RepairKind, int]:
-        """How often each was done."""
+        """How often each kind of change was made."""
         return Counter(one.kind for one in self.repairs)

@@ -1,4 +1,4 @@
-"""What the supervisor, a judge and compaction need of a model, and how a model fails."""
+"""What the supervisor, judges and compaction need from a model, and how a model call fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ToolChoice: TypeAlias = Literal["auto", "required", "none"]
 
 
 class ErrorKind(StrEnum):
-    """One table of failures for all providers."""
+    """What kind of failure it was; the same kinds for all providers."""
 
     OVERFLOW = "overflow"
     """The prompt does not fit the model's window."""
@@ -31,7 +31,7 @@ class ErrorKind(StrEnum):
     NETWORK = "network"
     """The connection could not be made, or broke, or timed out."""
     MALFORMED = "malformed"
-    """What arrived is no valid stream."""
+    """The data that arrived is not a valid stream."""
     BLOCKED = "blocked"
     UNKNOWN = "unknown"
 
@@ -59,13 +59,13 @@ class ModelError:
 
     @property
     def reason(self) -> TerminateReason:
-        """How a run ends that ends by this error."""
+        """The reason of a run that ends by this error."""
         return _REASONS.get(self.kind, TerminateReason.ERROR)
 
 
 @dataclass(slots=True, frozen=True)
 class ToolSpec:
-    """A tool as the model is told about it."""
+    """A tool as it is described to the model."""
 
     name: str
     description: str
@@ -84,18 +84,19 @@ class ModelRequest:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Passed to the provider as they are: temperature, output limit, thinking."""
     reply_schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer, where the answer is to be JSON. A provider that cannot be held to
-    it is only asked.
+    """JSON schema of the answer, if the answer is to be JSON. Some providers cannot enforce it;
+    their models are only asked.
     """
 
 
 class Model(Protocol):
     """Anything that answers a request with a stream.
 
-    A model whose stream can not be told by its objects has an attribute `adapter` besides: what
-    makes the stream's adapter, as `monitor.watch(adapter=...)` takes it. One that sends the history
-    in a known form says so in an attribute `form`: `gemini`, `openai-chat`, `openai-responses` or
-    `anthropic`; the history is then kept to the rules of that one, else to those that all take.
+    Two attributes are optional. `adapter` makes the stream's adapter, as
+    `monitor.watch(adapter=...)` takes it; a model needs it if its stream cannot be recognised by
+    its objects. `form` names the form of history that the model sends: `gemini`, `openai-chat`,
+    `openai-responses` or `anthropic`. The history then keeps to the rules of that form, without it
+    to the rules that all forms share.
     """
 
     @property
@@ -105,30 +106,29 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Any] | Awaitable[AsyncIterator[Any]]:
         """The stream that answers `request`: of chunks, or of the SDK's own objects. Nothing is
-        sent before it is opened.
+        sent before the stream is opened.
 
-        A failed call is raised from opening or iterating the stream, as the SDK raises it; the
-        adapter says what kind of failure that is. Raises `ConfigError` for a request that makes no
-        sense.
+        A failed call is raised as the SDK raises it, from opening or iterating the stream. The
+        adapter classifies the failure. Raises `ConfigError` for a request that makes no sense.
         """
         ...
 
 
 PASSING = frozenset({ErrorKind.RATE_LIMITED, ErrorKind.SERVER, ErrorKind.NETWORK, ErrorKind.MALFORMED})
-"""Failures that another attempt may well get past. A refusal, a wrong key or a prompt that does not
-fit stays what it is.
+"""Failures after which another attempt may succeed. A refusal, a wrong key or a prompt that does
+not fit will fail again.
 """
 
 
 @dataclass(slots=True, frozen=True)
 class Retries:
-    """A failed call is made again at most `attempts` times for one turn; then the run ends with its
+    """A failed call is repeated at most `attempts` times for one turn; then the run ends with its
     reason.
 
-    An answer that is no answer (without an end, unreadable, empty) is asked for again at once. A
-    provider that fails is given `first_delay_s`, then twice as long each time, at most
-    `max_delay_s`; or as long as it asks for, and if that is longer than `max_delay_s`, the run ends
-    instead of waiting. A block by a safety filter is never tried again.
+    An answer that cannot be used (without an end, unreadable, empty) is requested again at once.
+    After a provider's failure the wait is `first_delay_s`, doubled each time, at most
+    `max_delay_s`. If the provider asks for a wait, that one counts; if it is longer than
+    `max_delay_s`, the run ends. A block by a safety filter is never retried.
     """
 
     attempts: int = 3
@@ -140,8 +140,8 @@ class Retries:
             raise ConfigError(f"{self}: attempts and delays cannot be negative; Retries(0) tries nothing again")
 
     def delay_s(self, failures: int, error: ModelError | None) -> float | None:
-        """How long to wait after the failure number `failures` (from 1) of a turn; `None`: give up.
-        `error`: of the call, if it failed.
+        """Seconds to wait after failure number `failures` (from 1) of a turn. `None`: give up.
+        `error`: the error of the call, if the call failed.
         """
         if failures > self.attempts:
             return None

@@ -20,7 +20,7 @@ __all__ = ["Outcome", "RunFailed", "Turn", "outcome_codec", "turn_codec"]
 
 
 class RunFailed(MonitorError):
-    """A run did not succeed. Raised by `Outcome.raise_for_reason()`; `outcome` says the rest."""
+    """A run did not succeed. Raised by `Outcome.raise_for_reason()`; details are in `outcome`."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(f"{outcome.reason.value}: {outcome.detail}")
@@ -52,13 +52,13 @@ class Turn:
     text: str = ""
     """The visible text, all of it; of a very long one its first `keep_text_chars` code points."""
     text_chars: int = 0
-    """Code points of visible text that came, kept or not."""
+    """Code points of visible text that came, whether kept or not."""
     text_truncated: bool = False
     """More came than `text` holds."""
     tool_calls: tuple[ToolCall, ...] = ()
     gave: tuple[str, ...] = ()
-    """What came besides, by its kind: `image/png`, `audio`, `mcp_approval_request`. It stands in
-    the SDK's objects only.
+    """The kinds of other parts that came, e.g. `image/png`, `audio`, `mcp_approval_request`. The
+    parts themselves stand only in the SDK's objects.
     """
     usage: Usage = field(default_factory=Usage)
     usage_estimated: bool = False
@@ -66,11 +66,11 @@ class Turn:
     """`None`: the stream stopped before the model closed its turn."""
     raw_finish_reason: str | None = None
     stopped: Stop | None = None
-    """Why the turn is not a good one, or why the run ended in it; `None`: it ended well."""
+    """Why the turn failed, or why the run ended in it. `None`: the turn ended well."""
     loop_offset: int | None = None
-    """Where in the visible text the copies of a loop begin, in code points: `text[:loop_offset]` is
-    fit for the history, while a model that reads its own loop goes on with it. `None`: no loop was
-    seen in the text.
+    """Where in the visible text the copies of a loop begin, in code points. `None`: no loop was
+    seen in the text. Put only `text[:loop_offset]` into the history: a model that reads its own
+    loop continues it.
     """
     model_error: ModelError | None = None
     """The failed call, classed, if the stream failed."""
@@ -80,31 +80,30 @@ class Turn:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended. Always set, whatever happened; an ending is not an exception."""
+    """How a run ended. Every run has one, even after an exception."""
 
     ok: bool
-    """The goal was reached, the model terminated with success, or the stream came to its good
-    end.
+    """Success: the goal was reached, the model terminated with success, or the stream ended well.
     """
     reason: TerminateReason
     detail: str
     """One sentence for people."""
     source: str
-    """Who decided it: a condition, detector or judge by name, `provider`, `caller`, `abort`,
+    """What decided it: a condition, detector or judge by name, or `provider`, `caller`, `abort`,
     `guard`.
     """
     limit: float | int | str | None = None
     value: float | int | str | None = None
     evidence: Detection | Met | None = None
-    """The detection that ended the run, or, for a composed condition, the tree of what was true."""
+    """The detection that ended the run. For a composed condition: which of its parts were true."""
     output: Any = None
     """The declared outputs: an instance of the declared model, or a dict; `None` unless all are
     there.
     """
     emitted: dict[str, Any] = field(default_factory=dict)
-    """The outputs that were emitted, by name; also where the run failed."""
+    """The outputs that were emitted, by name. Also set if the run failed."""
     missing: list[str] = field(default_factory=list)
-    """Declared outputs that were not."""
+    """Declared outputs that were not emitted."""
     text: str = ""
     """The visible text of the last turn, all of it; of a very long one its first `keep_text_chars`
     code points.
@@ -115,39 +114,37 @@ class Outcome:
     usage_estimated: bool = False
     """Part of `usage` is an estimate, because the provider did not report it."""
     judge_usage: Usage = field(default_factory=Usage)
-    """Tokens that judges have used; part of `usage` only where a judge `counts`."""
+    """Tokens that judges have used. They are part of `usage` only for a judge with `counts`."""
     judge_usage_estimated: bool = False
     """Part of `judge_usage` is an estimate, because the provider did not report it."""
     compaction_usage: Usage = field(default_factory=Usage)
     """Tokens that summaries of the history have used; part of `usage`."""
     cost_usd: float = 0.0
-    """What `usage` costs by the prices that were given, in US dollars; 0 without any."""
+    """What `usage` costs in US dollars, by the given prices. 0 without prices."""
     turns: int = 0
     elapsed_s: float = 0.0
     recovered_from: TerminateReason | None = None
-    """The run was about to end for this, and a last turn reached the goal."""
+    """The run was about to end for this reason, and a last turn reached the goal."""
     closed: bool = True
-    """The source of the last stream is known to be closed (or ended by itself)."""
+    """The source of the last stream is known to be closed, or ended by itself."""
     chunks_after_decision: int = 0
-    """Chunks that the SDK had already buffered when the end was decided, read and thrown away while
-    closing.
+    """Chunks that the SDK had already buffered when the end was decided. They were read and dropped
+    while closing.
     """
     closed_after_s: float | None = None
-    """From the decision to the closed source; `None` where nothing had to be closed."""
+    """Seconds from the decision to the closed source. `None`: nothing had to be closed."""
     error: RecordableError = None
     """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's."""
 
     def raise_for_reason(self) -> Outcome:
-        """Raise `RunFailed` (from `error`, if there is one) unless `ok`; else return this
-        outcome.
-        """
+        """Return this outcome if `ok`; else raise `RunFailed`, from `error` if there is one."""
         if not self.ok:
             raise RunFailed(self) from self.error
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data; `Outcome.from_dict` is the inverse (an exception comes back as
-        `RecordedError`).
+        """Plain JSON data. `Outcome.from_dict` is the inverse; an exception comes back as
+        `RecordedError`.
         """
         return outcome_codec.to_dict(self)
 
@@ -164,5 +161,5 @@ turn_codec: Codec[Turn] = Codec(Turn)
 
 
 def succeeded(reason: TerminateReason) -> bool:
-    """Whether a run that ended for `reason` did well, as far as the reason alone tells."""
+    """Whether `reason` alone means success."""
     return reason in SUCCESSES

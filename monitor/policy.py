@@ -1,7 +1,7 @@
 """Policies: from findings to a verdict.
 
-A policy is pure and may keep state (strikes, a watch list); guard and supervisor only perform what
-it says. It sees nothing but findings and the ends of turns, so the same run gives the same verdicts
+A policy is pure and may keep state (strikes, a watch list); guard and supervisor only perform its
+verdicts. A policy sees only findings and the ends of turns, so the same run gives the same verdicts
 in guard, supervisor and `scan`.
 """
 
@@ -13,25 +13,23 @@ from typing import Any, Protocol, runtime_checkable
 from monitor._util.quoting import quoted
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
-from monitor.verdicts import VETO, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 __all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]
 
 JUDGE_PATIENCE = 3
-"""A judge looks only now and then, every 5 or 6 turns where it is sure: its findings are forgiven
-after so many times `clean_turns`.
+"""A judge's finding is forgiven after this many times `clean_turns`: even a judge that is sure
+looks only every 5 or 6 turns.
 """
 WATCHED = 32
-"""Loops on the watch list, the newest ones; a run that has more is stopped by the number of
-nudges.
-"""
+"""The newest loops that are watched. A run with more loops is stopped by the number of nudges."""
 
 
 class Policy(Protocol):
     """Decides what follows from a detection."""
 
     def decide(self, detection: Detection) -> Verdict:
-        """The verdict on one detection, in the order in which they were raised."""
+        """The verdict on one detection. Detections come in the order in which they were raised."""
         ...
 
     def reset(self) -> None:
@@ -49,17 +47,17 @@ class Policy(Protocol):
 
 @runtime_checkable
 class TurnPolicy(Protocol):
-    """A policy that also wants to know when turns begin."""
+    """A policy that is also informed when a turn begins."""
 
     def turn_started(self) -> None:
-        """The model is about to answer again, and has been told what was decided before. Not called
-        for another attempt at a turn.
+        """The model is about to answer again, and has received all verdicts so far. Not called for
+        another attempt at a turn.
         """
         ...
 
 
 class StopAtFirstLoop:
-    """A suspicion is an event, a sure loop ends the run. The guard's default."""
+    """A suspicion is only an event; a loop ends the run. The guard's default."""
 
     def decide(self, detection: Detection) -> Verdict:
         """`Stop` for a loop, `Continue` for a suspicion."""
@@ -69,7 +67,6 @@ class StopAtFirstLoop:
         """Nothing to forget."""
 
     def snapshot(self) -> dict[str, Any]:
-        """No state."""
         return {"version": 1}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -87,7 +84,6 @@ class ObserveOnly:
         """Nothing to forget."""
 
     def snapshot(self) -> dict[str, Any]:
-        """No state."""
         return {"version": 1}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -109,22 +105,22 @@ def stop_for(detection: Detection) -> Stop:
 class Ladder:
     """One step at a time: observe, nudge, withdraw the tool, one last turn, stop.
 
-    - a suspicion is answered with a nudge, and the loop goes on the watch list; a sure loop too,
-      for nobody has told the model yet. The nudge has the evidence and one different thing to try;
-    - the same loop again takes the next step: its tool is withdrawn, then comes one last turn with
-      `final_tools`, then the stop. A suspicion never ends a run: it goes as far as the tool. After
-      the last turn was given, any loop is the stop;
-    - calls climb one step a turn, because the model must have read a nudge to heed it. Text climbs
-      with every finding, because a stream that loops is still being written; also where its
-      evidence looks different each time, as that of a plan with a counter does. But a loop that was
-      only suspected before in the same turn has been told nobody yet: it is one warning, made
-      surer;
-    - a loop that was not seen before starts at the bottom, as long as there are nudges left
-      (`max_nudges` in a run);
-    - `clean_turns` turns without any finding forgive everything, but what a judge found, which
-      takes three times as many;
-    - what has come `give_up` times as often as it takes to be sure ends the run whatever the step:
-      a flood within one turn.
+    - A suspicion, or a loop, that was not seen before is answered with a nudge, and goes on the
+      watch list. The nudge shows the evidence and suggests one different thing to try.
+    - The same loop again takes the next step: its tool is withdrawn, then comes one last turn with
+      `final_tools`, then the stop. A suspicion goes no further than the withdrawn tool and never
+      ends a run. After the last turn, any loop is the stop.
+    - Repeated calls climb one step a turn, because the model must have read a nudge before it can
+      follow it.
+    - Repeated text climbs one step with every finding, because the stream is still being written.
+      That holds also if its evidence differs each time, as in a plan with a counter.
+    - A loop in text that was only suspected earlier in the same turn stays on its step: the model
+      has not read the first nudge yet.
+    - A new loop starts at the first step while nudges are left (`max_nudges` in a run).
+    - `clean_turns` turns without a finding forgive everything. A judge's findings take three times
+      as many.
+    - A loop that was counted `give_up` times its threshold ends the run on any step: a flood within
+      one turn.
     """
 
     __slots__ = (
@@ -148,8 +144,8 @@ class Ladder:
         final_tools: tuple[str, ...] = (),
         give_up: int | None = 4,
     ) -> None:
-        """By default three nudges (DESIGN 7) and four times the threshold: 20 identical calls,
-        where OpenClaw is critical.
+        """By default three nudges, and four times the threshold: 20 identical calls, which OpenClaw
+        calls critical.
         """
         if max_nudges < 0:
             raise ConfigError(f"Ladder(max_nudges={max_nudges}): give 0 or more")
@@ -170,10 +166,9 @@ class Ladder:
         self._clean = -1
         self._acted = False
         self._last_given = False
-        self._suspected = False  # in this turn's text; the nudge for that has not been read
+        self._suspected = False  # in the text of this turn; the model has not read the nudge yet
 
     def decide(self, detection: Detection) -> Verdict:
-        """The next step for this loop."""
         self._clean = -1  # this turn is not clean
         written = detection.channel not in ("tools", "messages")  # text that is still being written
         if detection.level == "loop":
@@ -193,8 +188,8 @@ class Ladder:
         return verdict
 
     def turn_started(self) -> None:
-        """What was said has been read. A turn without a finding, up to the results of its calls,
-        counts towards forgiveness.
+        """The model has read the messages so far. A turn without a finding, up to the results of
+        its calls, counts towards forgiveness.
         """
         self._acted = self._suspected = False
         self._clean += 1
@@ -240,7 +235,6 @@ class Ladder:
             del self._strikes[next(iter(self._strikes))]
 
     def snapshot(self) -> dict[str, Any]:
-        """Strikes by loop, nudges, clean turns."""
         return {
             "version": 2,
             "strikes": dict(self._strikes),
@@ -252,7 +246,6 @@ class Ladder:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on as if never interrupted."""
         if state.get("version") != 2:  # noqa: PLR2004 - the one that `snapshot` writes
             raise ValueError(f"Ladder: cannot restore version {state.get('version')!r}, only 2")
         self._strikes = {str(signature): int(taken) for signature, taken in state["strikes"].items()}
@@ -269,16 +262,17 @@ def _signature(detection: Detection) -> str:
 
 
 def tool_of(detection: Detection) -> str | None:
-    """The tool that is called again and again; of a cycle, one of them."""
+    """The tool that is called repeatedly; for a cycle, one of its tools. `None`: the loop is not in
+    calls.
+    """
     return detection.evidence.excerpt.partition("(")[0] if detection.channel == "tools" else None
 
 
 def nudge_text(detection: Detection) -> str:
-    """What the model is told about its loop: what was seen, and one different thing to try."""
+    """The message to the model about its loop: the evidence, and one different thing to try."""
     excerpt = detection.evidence.excerpt
     if detection.kind == "judge":
-        # It was written after reading what tools answered: the agent gets it as a quotation, not as
-        # an instruction.
+        # The judge has read the tools' answers, which may contain instructions: its note is quoted.
         return (
             f"A reviewer of this run sees no progress. Its note, quoted: {quoted(excerpt)}\n{_another_way(detection)}"
         )
@@ -286,13 +280,6 @@ def nudge_text(detection: Detection) -> str:
         f"You are repeating yourself: {detection.message}.\nWhat was repeated:"
         f" {quoted(excerpt)}\n{_another_way(detection)}"
     )
-
-
-def veto_text(detection: Detection) -> str:
-    """What stands in place of a tool's answer where a call was not let through. Detectors know that
-    it is no answer.
-    """
-    return f"{VETO} This call was not made: {detection.message}. {_another_way(detection)}"
 
 
 _ANOTHER_WAY = {

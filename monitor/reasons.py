@@ -1,6 +1,4 @@
-"""The two words for "why it ended": a model turn has a finish reason, a run has a terminate
-reason.
-"""
+"""Why something ended: a model turn has a finish reason, a run has a terminate reason."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ class FinishReason(StrEnum):
 
 
 REPETITION_WORDS = frozenset({"repetition", "repetition_detected"})
-"""What servers say whose own check has stopped the model: vLLM's `finish_reason` and `stop_reason`,
-and those compatible with it.
+"""The words of servers whose own check has stopped the model: `finish_reason` and `stop_reason` of
+vLLM and compatible servers.
 """
 
 
@@ -66,8 +64,8 @@ class TerminateReason(StrEnum):
     BLOCKED = "blocked"
     """A safety, licence or policy filter refused the prompt or the answer."""
     INVALID_STREAM = "invalid_stream"
-    """The provider said that its model wrote something unreadable, or sent what is no valid
-    stream.
+    """The provider said that its model wrote something unreadable, or what the provider sent is not
+    a valid stream.
     """
     TRUNCATED = "truncated"
     """The stream stopped before the model had finished: no finish reason came, or the output limit
@@ -76,73 +74,74 @@ class TerminateReason(StrEnum):
     ABORTED = "aborted"
     """Somebody called `abort()`."""
     CANCELLED = "cancelled"
-    """A cancellation from outside went through the run, and goes on."""
+    """A cancellation from outside ended the run, and is raised further."""
     CLOSED_BY_CALLER = "closed_by_caller"
     """The caller left early, by `break` or by leaving the block."""
     ERROR = "error"
-    """An exception: the provider's, a detector's, or the caller's own (which goes on)."""
+    """An exception: the provider's, a detector's, or the caller's own (which is raised further)."""
 
 
 SUCCESSES = frozenset({TerminateReason.GOAL, TerminateReason.STREAM_ENDED})
-"""Reasons that are a success by themselves; `terminated` is one or not by what the model said."""
+"""Reasons that always mean success. For `terminated` it depends on what the model said."""
 
 
 class CompactionReason(StrEnum):
     """Why the history is made smaller."""
 
     HIGH_WATER = "high_water"
-    """The context has come to the mark: it is done beside the run, which goes on."""
+    """The context has reached the fill level at which it is compacted. The run goes on meanwhile.
+    """
     CEILING = "ceiling"
-    """There is no room left to go on meanwhile: the run waits."""
+    """No room is left to go on meanwhile: the run waits."""
     OVERFLOW = "overflow"
     """The provider has refused the request."""
     SILENT_OVERFLOW = "silent_overflow"
-    """It has answered, and not read all of it, or had no room for the answer."""
+    """The provider answered, but did not read all of the request, or had no room for the answer."""
     MANUAL = "manual"
     """Somebody asked for it."""
 
 
 PRESSING = frozenset({CompactionReason.CEILING, CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW})
-"""The run cannot go on without it: where the summary fails, less is kept rather than nothing
-done.
+"""Reasons for which the run cannot go on without a compaction. If the summary fails, less of the
+history is kept.
 """
 
 
 class CompactionFailure(StrEnum):
-    """What became of a compaction that was none. The history is then as it was."""
+    """Why a compaction failed. The history is then unchanged."""
 
     NOTHING_TO_COMPACT = "nothing_to_compact"
     INEFFECTIVE = "ineffective"
-    """The next request would not be small enough."""
+    """The next request would still be too large."""
     STALE = "stale"
-    """Another edit has changed what it covers."""
+    """Another edit has changed the messages that the summary covers."""
     CANCELLED = "cancelled"
-    """A hook did not want it."""
+    """A hook refused the compaction."""
     ABORTED = "aborted"
     """The run ended, or was aborted, meanwhile."""
     TIMEOUT = "timeout"
     EMPTY = "empty"
-    """The model said nothing that can be read, twice."""
+    """The model twice gave no readable answer."""
     TRUNCATED = "truncated"
     """The summary was cut off at the output limit."""
     TOOL_CALL = "tool_call"
     """The model wanted to go on with the work instead of summarising it."""
     REJECTED = "rejected"
-    """The summary lacks sections, also after it was sent back once."""
+    """The summary lacks sections, even after it was sent back once."""
     TOO_LONG = "too_long"
-    """The request for the summary does not fit its own model."""
+    """The request for the summary does not fit the window of its own model."""
     PROVIDER = "provider"
     """The call failed for another reason."""
     CRASHED = "crashed"
     """The caller's code, or the store, raised something."""
     INVALID = "invalid"
-    """What it would put in place is nothing that a provider takes."""
+    """No provider would accept the messages that the compaction made."""
 
 
 RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.STALE})
-"""Failures that another try may get past as things stand. So may some of a `PROVIDER`: those that
-pass.
+"""Failures after which another attempt may succeed without any change. A `PROVIDER` failure is not
+listed: only some kinds pass.
 """
 
 SKIPPED = frozenset({CompactionFailure.NOTHING_TO_COMPACT, CompactionFailure.CANCELLED})
-"""Not failures of the compaction: it was not begun."""
+"""Reasons for which a compaction was not begun."""

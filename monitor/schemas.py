@@ -1,5 +1,5 @@
-"""How a tool is told to a model: a JSON schema that every provider takes, the same in words, and
-each SDK's form of it.
+"""How a tool is described to a model: a JSON schema that every provider accepts, the schema in
+words, and each SDK's form.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ONES = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
 _DROPPED = ("$defs", "definitions", "$schema", "$id", "title", "discriminator")
-"""Not understood everywhere, or words that pydantic makes of the field's name."""
+"""Keywords that some provider does not understand, and titles that pydantic makes of field names.
+"""
 
 
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """`schema` (JSON schema as pydantic writes it) without what some provider refuses: no `$ref`,
     `oneOf`, `const`, `discriminator`.
 
-    Definitions are put where they are used. One that holds itself ends at its second occurrence,
-    where only its type is said: what the model then sends is still validated in full.
+    Definitions are inlined. One that contains itself ends at its second occurrence, of which only
+    the type is given: the model's values are still validated in full.
     """
     definitions = {
         f"#/{place}/{name}": definition
@@ -99,12 +100,12 @@ def _inlined(schema: Any, definitions: Mapping[str, Any], open_: tuple[str, ...]
 # --- in words
 
 MAX_WORDS_DEPTH = 3
-"""Deeper objects are only called an object: the declaration holds the whole schema."""
+"""Deeper objects are only called `object`: the declaration holds the whole schema."""
 MAX_CHOICES = 20
-"""Of an enumeration, as many are listed."""
+"""At most this many values of an enumeration are listed."""
 
 MAX_PATTERN = 40
-"""A longer pattern is no help to a reader."""
+"""A longer pattern is left out: it does not help a reader."""
 
 _BOUNDS = {
     "format": "{}",
@@ -122,7 +123,7 @@ _BOUNDS = {
 
 
 def in_words(schema: Any, depth: int = MAX_WORDS_DEPTH) -> str:
-    """A portable schema for a sentence: `number (>= 0)`; `array of string`; `"low" or "high"`;
+    """A portable schema in words, e.g. `number (>= 0)`, `array of string`, `"low" or "high"`,
     `object {title: string, note?: string}`.
     """
     if not isinstance(schema, Mapping):

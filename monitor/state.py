@@ -1,4 +1,4 @@
-"""The run as numbers: what conditions and policies look at."""
+"""The run as numbers: what conditions and policies examine."""
 
 from __future__ import annotations
 
@@ -19,57 +19,55 @@ class RunState:
 
     elapsed_s: float = 0.0
     phase: Phase = "before_call"
-    """`before_call`: the next model call would start now; `streaming`; `after_call`: tools may be
-    running.
+    """`before_call`: the next model call would start now. `streaming`: a stream is being read.
+    `after_call`: tools may be running.
     """
     turns: int = 0
-    """Turns started. One whose stream failed does not count until its retry has started: it is the
-    same turn.
-    """
+    """Turns started. A turn whose stream failed counts again only when its retry has started."""
     model_calls: int = 0
     """Streams opened."""
     tool_calls: int = 0
     """Tool calls that the model has completed writing."""
     consecutive_errors: int = 0
-    """Turns in a row, and attempts at one, in which the model call failed, or a tool did and none
+    """Turns and attempts in a row that failed: the model call failed, or a tool did and none
     succeeded.
     """
     usage: Usage = field(default_factory=Usage)
-    """All turns together; of the running one by its latest report plus an estimate of what came
-    since.
+    """Tokens of all turns together. The running turn counts by its latest report plus an estimate
+    of what came since.
     """
     usage_estimated: bool = False
     """Part of `usage` is an estimate, because the provider has not reported it (yet)."""
     stream_started_s: float | None = None
-    """When the running stream was first asked for something; `None` while none runs."""
+    """When the running stream was first read. `None`: no stream is running."""
     first_chunk_seen: bool = False
     """The running stream has delivered something."""
     waiting_since_s: float | None = None
-    """Since when the provider owes the next chunk; `None` while the caller is at work."""
+    """When the pending read of the stream began. `None`: no read is pending."""
     cost_usd: float = 0.0
-    """What `usage` costs by the price table of the run; 0 without one."""
+    """What `usage` costs by the price table of the run. 0 without a table."""
     paused_s: float = 0.0
-    """Seconds that the run stood still while a person was asked, the running pause included."""
+    """Seconds during which a person was asked, including a pause that is not over."""
     paused: bool = False
-    """A person is being asked just now."""
+    """A person is being asked now."""
     retry_delay_s: float = 0.0
     """Seconds spent waiting before another attempt, because a provider failed or asked for it."""
     tools_called: tuple[str, ...] = ()
     """Names of the tools that have answered, each once."""
     missing_outputs: tuple[str, ...] | None = None
-    """Declared outputs that are not emitted yet; `None`: none are declared."""
+    """Declared outputs that are not emitted yet. `None`: no outputs are declared."""
     plan_done: bool | None = None
-    """No step of the plan is left to do; `None`: there is no plan."""
+    """No step of the plan is left to do. `None`: there is no plan."""
     task_done: bool | None = None
-    """What the judge said last; `None`: it was not asked yet."""
+    """The judge's latest answer. `None`: the judge has not answered yet."""
 
 
 _Draft: Any = make_dataclass("_Draft", [(field.name, field.type) for field in fields(RunState)], slots=True)
 
 
 def moment(**values: Any) -> RunState:
-    """A `RunState` of which every field is given, in a third of the time: frozen when it is
-    complete, and not field by field.
+    """A `RunState` from all of its fields, in a third of the time of its constructor: it is frozen
+    once, when complete.
     """
     draft = _Draft(**values)
     draft.__class__ = RunState  # both have the same slots

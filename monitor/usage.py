@@ -1,6 +1,4 @@
-"""What was used and what it costs: tokens of a turn or a run, tokens asked for beside it,
-prices.
-"""
+"""Tokens that were used, and what they cost."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ __all__ = ["AskCost", "Price", "Usage"]
 
 @dataclass(slots=True, frozen=True)
 class Usage:
-    """Tokens of a turn or of a run. Output includes reasoning; input includes what came from a
-    cache.
+    """Tokens of a turn or of a run. Output includes reasoning; input includes tokens that came from
+    a cache.
     """
 
     input_tokens: int = 0
@@ -37,8 +35,8 @@ class Usage:
         )
 
     def merged(self, report: UsageReport) -> Usage:
-        """This running total brought up to date by a later report of the same call; what it does
-        not say stays.
+        """This running total, updated by a later report of the same call. Numbers that the report
+        does not contain stay.
         """
 
         def later(new: int | None, old: int) -> int:
@@ -57,13 +55,13 @@ class Usage:
 
 @dataclass(slots=True, frozen=True)
 class AskCost:
-    """The tokens that it took to ask a model something beside the run, also where it gave no
-    answer: a judge, a summary.
+    """The tokens of questions beside the run, to a judge or for a summary. They count even if no
+    answer came.
     """
 
     usage: Usage = field(default_factory=Usage)
     estimated: bool = False
-    """Part of it is an estimate, because a provider did not report it."""
+    """Part of `usage` is an estimate, because a provider did not report it."""
 
     def __add__(self, other: AskCost) -> AskCost:
         return AskCost(self.usage + other.usage, self.estimated or other.estimated)
@@ -71,13 +69,13 @@ class AskCost:
 
 @dataclass(slots=True, frozen=True)
 class Price:
-    """US dollars per million tokens. `cached`: of input that came from the provider's cache;
-    `None`: the same as other input.
+    """US dollars per million tokens. `cached`: price of input from the provider's cache. `None`:
+    the same as other input.
     """
 
     input: float
     output: float
-    """Reasoning included."""
+    """Price of output, reasoning included."""
     cached: float | None = None
 
     def __post_init__(self) -> None:
@@ -88,8 +86,8 @@ class Price:
                 )
 
     def cost(self, usage: Usage) -> float:
-        """What `usage` costs, in US dollars. Tokens that are in its total alone (of tool prompts)
-        are input.
+        """What `usage` costs, in US dollars. Tokens that only its total contains (of tool prompts)
+        count as input.
         """
         cached = self.input if self.cached is None else self.cached
         neither = max(0, usage.total_tokens - max(usage.input_tokens, usage.cached_tokens) - usage.output_tokens)
@@ -98,10 +96,10 @@ class Price:
 
 
 def price_of(prices: Mapping[str, Price] | Price | None, model_name: str | None) -> Price | None:
-    """The price of a model: by its exact name, or by its name without the provider ("google:x" ->
-    "x"); `None`: not known.
+    """The price of a model, found by its exact name or by its name without the provider ("google:x"
+    -> "x"). `None`: unknown.
 
-    One `Price` is that of every model. Raises `ConfigError` for what is no price table.
+    A single `Price` applies to every model. Raises `ConfigError` if `prices` is not a price table.
     """
     if prices is None or isinstance(prices, Price):
         return prices

@@ -1,7 +1,7 @@
-"""Findings (facts with evidence) and verdicts (what to do about them). Three things, kept apart:
+"""Findings (facts with evidence) and verdicts (what to do about them).
 
-a `Detection` or a `Stop` is a fact; the policy turns facts into a `Verdict`; guard and supervisor
-perform it.
+A `Detection` or a `Stop` is a fact; the policy turns facts into a `Verdict`; guard and supervisor
+perform the verdict.
 """
 
 from __future__ import annotations
@@ -43,13 +43,11 @@ class Judgement:
     analysis: str
     """Its reasons, in its own words."""
     confidence: float
-    """How sure it is of what it was asked for, 0 to 1: that the run is stuck, or that the task is
-    done.
-    """
+    """How sure the judge is that the run is stuck, or that the task is done: 0 to 1."""
     found: bool
-    """Sure enough, by the judge's own threshold and its second opinion."""
+    """The judge is sure enough, by its own threshold and its second opinion."""
     judged_by: str
-    """The model whose word counted."""
+    """The model whose answer counted."""
 
 
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
@@ -58,9 +56,9 @@ Level: TypeAlias = Literal["suspect", "loop"]
 """How sure a detection is: `suspect` may be chance, `loop` is not."""
 
 VETO = "[agent-monitor]"
-"""How a text of ours begins that stands where somebody else would speak: for the model, and for
-people. Nothing is decided by it; what the monitor said is known by a field (`ToolResult.vetoed`,
-`UserMessage.synthetic`).
+"""Prefix of a text by the monitor in a place where others speak, for the model and for people.
+Nothing is decided by the prefix. What the monitor said is known by a field: `ToolResult.vetoed`,
+`UserMessage.synthetic`.
 """
 
 
@@ -91,17 +89,21 @@ class Detection:
     """Which rule of the detector, e.g. `chant`, `identical_calls`."""
     channel: Channel
     level: Level
-    """How sure it is, not what to do: "suspect" often recovers by itself, "loop" does not."""
+    """How sure the detector is, not what to do. A `suspect` often recovers by itself, a `loop` does
+    not.
+    """
     count: int
     """Repetitions counted."""
     threshold: int
-    """Repetitions that made it a finding of this level."""
+    """The number of repetitions from which on it is a finding of this level."""
     start_offset: int
-    """Where the first counted repetition starts: code points in the channel since the run began;
-    call index for tools.
+    """Where the first counted repetition starts, in code points of the channel since the run began.
+    For tools: the index of the call.
     """
     offset: int
-    """Where the last one ends: one past its last code point; for tools the index of the call."""
+    """Where the last counted repetition ends: one past its last code point. For tools: the index of
+    the call.
+    """
     evidence: Evidence
     message: str
     """One sentence for people."""
@@ -113,8 +115,8 @@ class Detection:
 
 @dataclass(slots=True, frozen=True)
 class Met:
-    """A condition and whether it was true; for a composition, with its parts. The tree of a
-    `Stop`.
+    """A condition and whether it was true, with its parts if it is composed: a node of the tree in
+    a `Stop`.
     """
 
     condition: str
@@ -126,7 +128,7 @@ class Met:
 
 @dataclass(slots=True, frozen=True)
 class Stop:
-    """The run must end, and why. Conditions answer with it; as a verdict it is the last rung."""
+    """The run must end, and why. Conditions return it; as a verdict it is the last step."""
 
     reason: TerminateReason
     detail: str
@@ -136,7 +138,7 @@ class Stop:
     limit: float | int | str | None = None
     value: float | int | str | None = None
     evidence: Detection | Met | None = None
-    """The detection that decided it, or the tree of what was true."""
+    """The detection that decided it. For a composed condition: which of its parts were true."""
 
     if TYPE_CHECKING:  # the reason may be given as a text
 
@@ -162,14 +164,14 @@ class Continue:
 
 @dataclass(slots=True, frozen=True)
 class Nudge:
-    """Say `text` to the model as one user message, then go on."""
+    """Send `text` to the model as one user message, then go on."""
 
     text: str
 
 
 @dataclass(slots=True, frozen=True)
 class WithdrawTool:
-    """Do not offer tool `name` any more, and say `text` to the model."""
+    """Offer tool `name` no longer, and send `text` to the model."""
 
     name: str
     text: str
@@ -177,7 +179,7 @@ class WithdrawTool:
 
 @dataclass(slots=True, frozen=True)
 class Compact:
-    """Shrink the history before the next model call."""
+    """Compact the history before the next model call."""
 
     why: str
 
@@ -189,8 +191,8 @@ WORTH_A_LAST_TURN = (
     TerminateReason.TOOL_CALL_LIMIT,
     TerminateReason.MISSING_OUTPUTS,
 )
-"""Endings after which a model may still say what it has. Spent money is spent, an abort is an
-abort, and a provider that is silent will be silent again.
+"""Endings after which the model may get a last turn. Not among them: spent tokens or money, an
+abort, a silent provider.
 """
 
 
@@ -198,16 +200,16 @@ abort, and a provider that is silent will be silent again.
 class LastTurn:
     """One more turn, with `text` as the user message and only `tools` offered.
 
-    As an option, `LastTurn(60)`: what a run gets that is about to end without its goal, with its
-    own time in seconds.
+    As an option, e.g. `LastTurn(60)`: a run that is about to end without its goal gets a last turn
+    of that many seconds.
     """
 
     text: str
     tools: tuple[str, ...]
-    """Names; empty: the run's own tools."""
+    """Names of the tools. Empty: all tools of the run."""
     seconds: float
     after: tuple[TerminateReason, ...]
-    """The endings that get one; only of the option."""
+    """The endings that get a last turn. Used only by the option."""
 
     def __init__(
         self,
@@ -217,7 +219,7 @@ class LastTurn:
         seconds: float = 60.0,
         after: Sequence[TerminateReason | str] = WORTH_A_LAST_TURN,
     ) -> None:
-        """A number in the place of the text is `seconds`; 60 is Gemini CLI's."""
+        """A number as `text` means `seconds`. The default of 60 is Gemini CLI's."""
         object.__setattr__(self, "text", text if isinstance(text, str) else "")
         object.__setattr__(self, "tools", tuple(tools))
         object.__setattr__(self, "seconds", seconds if isinstance(text, str) else text)
@@ -225,7 +227,7 @@ class LastTurn:
 
 
 Verdict: TypeAlias = Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop
-"""What the policy answers to what was found: the run goes on, is helped, or ends."""
+"""What the policy answers to a finding: the run goes on, is helped, or ends."""
 
 detection_codec: Codec[Detection] = Codec(Detection)
 """JSON form of a detection."""

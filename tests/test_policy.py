@@ -12,10 +12,10 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.errors import ConfigError
-from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop, stop_for, veto_text
+from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop, stop_for
 from monitor.reasons import TerminateReason
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
-from monitor.verdicts import VETO, Channel, Continue, Detection, Evidence, LastTurn, Level, Nudge, Stop, WithdrawTool
+from monitor.verdicts import Channel, Continue, Detection, Evidence, LastTurn, Level, Nudge, Stop, WithdrawTool
 
 
 def detection(level: Level, count: int = 10) -> Detection:
@@ -233,11 +233,6 @@ def test_ladders_that_mean_nothing_are_refused(options: dict[str, Any]):
 def test_a_state_of_another_version_is_refused():
     with pytest.raises(ValueError, match="version None"):
         Ladder().restore({})
-
-
-def test_the_text_of_a_veto_is_known_to_the_detectors():
-    assert veto_text(call()).startswith(VETO)
-    assert "Do not make this call again" in veto_text(call())
 
 
 DETECTIONS = st.one_of(

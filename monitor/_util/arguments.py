@@ -14,16 +14,16 @@ from typing import Any
 from monitor._util.codec import text_of
 
 SHOWN_CHARS = 80
-"""As much of a wrong value is shown to the model again: enough to know it by."""
+"""How much of a wrong value is shown to the model."""
 COMPARED_CHARS = 100
-"""As much of a name is compared with the known ones: a model that loops may send a very long
-one.
+"""How much of a name is compared with the known ones: a model that loops may send a very
+long one.
 """
 
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What one of the monitor's own tools says to the model."""
+    """The answer of one of the monitor's own tools."""
 
     text: str
     is_error: bool = False
@@ -75,8 +75,8 @@ def shown(value: object) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Nothing of `text` can be seen: only space, and characters without a width. Of a long text
-    only its beginning is looked at.
+    """Whether `text` shows nothing: only space, and characters without a width. Only the beginning
+    of a long text is checked.
     """
     return _SEEN.search(text) is None
 
@@ -86,7 +86,7 @@ _SEEN = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff\u00ad]")
 
 def closest(name: object, names: Iterable[str]) -> str | None:
     """The one of `names` that was probably meant: equal but for case, spaces and punctuation, else
-    similar; `None`: no idea.
+    similar. `None`: no name is similar.
     """
     if not isinstance(name, str):
         return None

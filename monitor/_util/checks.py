@@ -1,4 +1,4 @@
-"""What a caller gives, checked where it is given and not where it first fails."""
+"""Checks of arguments, at the place where the caller gives them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ cent a million.
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """A whole number; `True` is none."""
+    """Whether `value` is a whole number. `True` is not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """A number that a float can hold, neither infinite nor NaN."""
+    """Whether `value` is a number that a float can hold, neither infinite nor NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
-    """A list of detectors or sinks, checked where it is given and not where it first fails."""
+    """`given` as a list of detectors or sinks, checked where it is given."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
     for part in given:
@@ -34,9 +34,7 @@ def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
 
 
 def check_part(name: str, part: object, method: str) -> None:
-    """Raise `ConfigError` for a class in place of an object, and for an object that cannot do its
-    part.
-    """
+    """Raise `ConfigError` for a class in place of an object, and for an object without `method`."""
     if isinstance(part, type):
         raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
     if not callable(getattr(part, method, None)):

@@ -48,12 +48,12 @@ MAX_INT_BITS = 14_000
 
 
 def to_plain(value: Any) -> Any:
-    """`value` as data that any JSON can hold: dataclasses become objects, tuples and sets lists, a
-    date or a path the text that pydantic makes of it, an integer that Python refuses to write its
-    hexadecimal digits, anything else its `repr`. Never raises: what breaks while it is read is
-    named in its place.
+    """`value` as data that any JSON can hold.
 
-    Not left to pydantic, which takes neither a lone surrogate in a key nor deep nesting.
+    Dataclasses become objects, tuples and sets lists. A date or a path becomes its text as pydantic
+    writes it. An integer that Python refuses to write becomes hexadecimal digits, anything else its
+    `repr`. Never raises: an error while reading a value is named in its place. pydantic is not used
+    for all of this: it accepts neither a lone surrogate in a key nor deep nesting.
     """
     try:
         return _plain(value, MAX_DEPTH)

@@ -47,7 +47,9 @@ def canonical_json(value: object) -> str:
 
 
 def _plain(value: object, above: tuple[int, ...]) -> Any:
-    """`above`: the ids of the containers that hold `value`, the outermost first."""
+    """`value` in the canonical form. `above`: the ids of the containers around `value`, the
+    outermost first.
+    """
     if value is None or isinstance(value, (bool, str)):
         return _text(value) if isinstance(value, str) else value
     if isinstance(value, (int, float)):

@@ -1,21 +1,20 @@
 """What a condition is, and how conditions combine.
 
-A condition reads a `RunState` and keeps nothing itself, so it can be shared by any number of runs.
-The questions:
+A condition reads a `RunState` and keeps no state, so any number of runs can share it. Its methods:
 
-- `evaluate(state)`: is it true now? Then a `Stop` with reason, limit, value and source.
-- `deadline(state)`: when would it become true if nothing else happened? The harness sleeps until
-  the earliest.
-- `token_headroom(state)`, `cost_headroom(state)`: how many more tokens could come, how many more
-  dollars be spent, before it might become true? The core counts both down.
-- `progress(state)`: how far each limit is used up. The core warns before one is reached.
+- `evaluate(state)`: a `Stop` with reason, limit, value and source if the condition is true now.
+- `deadline(state)`: when it would become true if nothing else happened. The harness sleeps until
+  the earliest deadline.
+- `token_headroom(state)`, `cost_headroom(state)`: how many more tokens or dollars may be used
+  before it can become true. The core counts both down.
+- `progress(state)`: how far each limit is used up. The core warns before a limit is reached.
 
-`a | b` is true when one is, `a & b` when all are (the first gives the reason), `~a` when `a` is
-not. Every `Stop` of a composition carries the tree.
+`a | b` is true when one of them is. `a & b` is true when all are, and the first gives the reason.
+`~a` is true when `a` is not. Every `Stop` of a composition contains the tree of its parts.
 
-When several things are true at the same look, the user's abort wins, then loops, then limits. Among
-the parts of `a | b` the one that became true first gives the reason: a timed one became true at its
-deadline, any other one now. In doubt it is the one written first.
+When several things are true at the same look, the user's abort wins, then loops, then limits. In `a
+| b` the part that became true first gives the reason. A timed part became true at its deadline, any
+other part now. If two are equal, the part that is written first wins.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from monitor.state import RunState
 from monitor.verdicts import Met, Stop
 
 _KNOWN: dict[str, type[Condition]] = {}
-"""Every condition class by its tag, the caller's own ones too."""
+"""Every condition class by its tag, the caller's own classes included."""
 
 
 class Condition(ABC):
@@ -43,45 +42,45 @@ class Condition(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         known = _KNOWN.get(tag_of(cls))
-        # a stranger of the same name does not take over the JSON form
+        # A class of the same name elsewhere must not replace the JSON form of the first.
         if known is None or known.__module__ == cls.__module__:
             _KNOWN[tag_of(cls)] = cls
 
     @property
     def name(self) -> str:
-        """Stands as `source` in reasons."""
+        """The name that stands as `source` in reasons."""
         return tag_of(type(self))
 
     @abstractmethod
     def evaluate(self, state: RunState) -> Stop | None:
-        """A `Stop` if the condition is true of `state`."""
+        """A `Stop` if the condition is true of `state`, else `None`."""
 
     def deadline(self, state: RunState) -> float | None:
-        """The earliest moment, in seconds since the run began, at which it becomes true without any
-        event; `None`: none.
+        """The earliest moment, in seconds since the run began, at which the condition can become
+        true by time alone. `None`: never.
         """
         return None
 
     def token_headroom(self, state: RunState) -> int | None:
-        """Tokens that can still come before it might become true; `None`: it does not depend on
-        tokens.
+        """Tokens that may still come before the condition can become true. `None`: it does not
+        depend on tokens.
         """
         return None
 
     def cost_headroom(self, state: RunState) -> float | None:
-        """US dollars that can still be spent before it might become true; `None`: it does not
-        depend on the cost.
+        """US dollars that may still be spent before the condition can become true. `None`: it does
+        not depend on the cost.
         """
         return None
 
     def progress(self, state: RunState) -> Sequence[Met]:
-        """How far each limit is used up, `value` of `limit`: always the same limits in the same
-        order. Empty: nothing to warn of.
+        """How far each limit is used up, as `value` of `limit`: always the same limits in the same
+        order. Empty: there is nothing to warn of.
         """
         return ()
 
     def met(self, state: RunState) -> Met:
-        """Whether it is true, as a node of the tree in a `Stop`."""
+        """Whether the condition is true, as a node of the tree in a `Stop`."""
         stop = self.evaluate(state)
         return Met(
             self.name, met=stop is not None, value=stop.value if stop else None, limit=stop.limit if stop else None
@@ -112,7 +111,7 @@ class Condition(ABC):
 
 
 def leaves(condition: Condition) -> list[Condition]:
-    """The conditions that a composition is made of."""
+    """The simple conditions of which `condition` is composed."""
     match condition:
         case _Composition():
             return [leaf for part in condition.parts for leaf in leaves(part)]
@@ -123,7 +122,9 @@ def leaves(condition: Condition) -> list[Condition]:
 
 
 def parts_of(condition: Condition, kind: type[AnyOf | AllOf]) -> tuple[Condition, ...]:
-    """`a | b | c` is one composition of three."""
+    """The parts of `condition` if it is a composition of `kind`: `a | b | c` is one composition of
+    three.
+    """
     return condition.parts if isinstance(condition, kind) else (condition,)
 
 
@@ -170,7 +171,7 @@ class AnyOf(_Composition):
                 first, first_at = stop, since
         return None if first is None else self._with_tree(first, state, first.source)
 
-    # Asked at every look, so loops and no generators.
+    # This runs at every look: loops are faster than generators.
 
     def deadline(self, state: RunState) -> float | None:
         earliest: float | None = None
@@ -244,8 +245,8 @@ class AllOf(_Composition):
 
 @dataclass(frozen=True)
 class Not(Condition):
-    """`~a`. It has no deadline, and nothing of it is counted down: it is looked at when something
-    happens.
+    """`~a`. It has no deadline and no headroom: it is evaluated only when something happens in the
+    run.
     """
 
     part: Condition

@@ -16,12 +16,14 @@ from monitor.state import RunState
 from monitor.verdicts import Met, Stop
 
 ROUNDING_S = 1e-6
-"""Times are differences of large floats: a deadline is met within a microsecond."""
+"""Tolerance: a deadline counts as reached within a microsecond, because times are differences of
+large floats.
+"""
 
 
 @dataclass(frozen=True)
 class _Timed(Condition):
-    """True from `_due(state)` on. While a person is asked the clock stands still: no deadline comes
+    """True from `_due(state)` on. While a person is asked, time stands still and no deadline comes
     closer.
     """
 
@@ -37,7 +39,9 @@ class _Timed(Condition):
 
     @abstractmethod
     def _due(self, state: RunState) -> float | None:
-        """When it becomes true, in seconds since the run began; `None`: its clock does not run."""
+        """When the condition becomes true, in seconds since the run began. `None`: its time does
+        not run.
+        """
 
     @abstractmethod
     def _stop(self, state: RunState) -> Stop: ...
@@ -52,10 +56,11 @@ class _Timed(Condition):
 
 @dataclass(frozen=True)
 class Timeout(_Timed):
-    """The whole run, in seconds: opening, streaming, tools and the caller's own time between turns.
+    """Limit on the whole run, in seconds: opening, streaming, tools and the caller's own time
+    between turns.
 
-    Time in which a person is asked does not count. `exclude_retry_delays`: nor does what is spent
-    waiting before another attempt, because a provider failed or asked for it.
+    Time in which a person is asked does not count. `exclude_retry_delays`: waits before another
+    attempt do not count either.
     """
 
     exclude_retry_delays: bool = field(default=False, kw_only=True)
@@ -116,8 +121,8 @@ class FirstChunkTimeout(_Timed):
 
 
 def silence_limits(condition: Condition | None) -> Condition | None:
-    """The part of `condition` that is true of a silent provider only: `IdleTimeout`,
-    `FirstChunkTimeout`, and what is joined to one by `&`; `None`: there is no such part.
+    """The part of `condition` that limits silence: `IdleTimeout`, `FirstChunkTimeout`, and
+    conditions joined to one of them by `&`. `None`: there is no such part.
     """
     match condition:
         case IdleTimeout() | FirstChunkTimeout():

@@ -26,8 +26,8 @@ def _checked(reason: object, whose: str) -> TerminateReason:
 
 @dataclass(frozen=True)
 class Predicate(Condition):
-    """The caller's own question. Asked at the transitions of a run (turns, tool calls, results,
-    usage), not at every chunk.
+    """The caller's own function of the `RunState`. Called at the transitions of a run (turns, tool
+    calls, results, usage), not at every chunk.
 
     It has no JSON form, and is picklable only if `fn` is.
     """
@@ -64,7 +64,7 @@ class Predicate(Condition):
 
 @dataclass(frozen=True)
 class ToolCalled(Condition):
-    """The tool of this name has answered, well or not: checked after its result."""
+    """The tool `tool` has answered, with or without an error. Checked after each result."""
 
     tool: str
     reason: TerminateReason = field(default=TerminateReason.CONDITION_MET, kw_only=True)
@@ -104,7 +104,7 @@ class PlanComplete(Condition):
 
 @dataclass(frozen=True)
 class TaskDone(Condition):
-    """The judge said that the task is done. Never true of a run without a judge."""
+    """A judge said that the task is done. Never true of a run without a judge."""
 
     def evaluate(self, state: RunState) -> Stop | None:
         return (

@@ -1,6 +1,4 @@
-"""Limits on what a run may use. All of them mean "at most n": the one that would exceed it ends the
-run.
-"""
+"""Limits on what a run may use. Each means "at most n": whatever would exceed n ends the run."""
 
 from __future__ import annotations
 
@@ -83,11 +81,12 @@ class MaxToolCalls(Condition):
 
 @dataclass(frozen=True)
 class MaxConsecutiveErrors(Condition):
-    """At most this many errors in a row, of the model call or of tools; the next one ends the run,
-    a success starts anew.
+    """At most this many errors in a row, of the model call or of tools. One more ends the run; a
+    success starts the count anew.
 
-    Siblings that fail together are one error, and none if one of them succeeded: nobody has told
-    the model yet. (3 is what the field takes, Microsoft's agent framework among others.)
+    Tools of one turn that fail together are one error, because the model has not read about the
+    first yet. If one of them succeeds, they are none. The default of 3 is common, e.g. in
+    Microsoft's agent framework.
     """
 
     errors: int = 3
@@ -106,8 +105,8 @@ class MaxConsecutiveErrors(Condition):
 class TokenLimit(Condition):
     """At most this many tokens over the run, in total, of input, or of output (reasoning included).
 
-    While a stream runs, what the provider has not reported yet counts by estimate; its report makes
-    it exact.
+    While a stream runs, unreported tokens count by an estimate; the provider's report makes the
+    number exact.
     """
 
     total_tokens: int | None = None
@@ -153,11 +152,11 @@ class TokenLimit(Condition):
 
 @dataclass(frozen=True)
 class CostLimit(Condition):
-    """At most so many US dollars over the run, by the price table of the run; without one nothing
-    is known to cost anything.
+    """At most `usd` US dollars over the run, by the price table of the run. Without prices nothing
+    costs anything.
 
-    While a stream runs, what the provider has not reported yet counts by estimate; its report makes
-    it exact.
+    While a stream runs, unreported tokens count by an estimate; the provider's report makes the
+    number exact.
     """
 
     usd: float

@@ -37,7 +37,7 @@ class PairedTurn:
 
     @property
     def open(self) -> bool:
-        """The next record may be more of it."""
+        """Whether the next record may be part of this turn."""
         return self.partial and not self.interrupted
 
 
@@ -51,7 +51,7 @@ class PairedCall:
 
 
 class Open:
-    """Calls that wait for a result, by whatever a result may know of them; those of the newest turn
+    """Calls that wait for a result, found by a key of the result. Calls of the newest turn come
     first, in call order.
     """
 
@@ -65,7 +65,9 @@ class Open:
         groups[-1].append(slot)
 
     def first(self, key: Hashable) -> Slot | None:
-        """The one that a result with this key answers; it waits no more once it has its result."""
+        """The call that a result with this key answers. It waits no longer once it has
+        its result.
+        """
         groups = self._groups.get(key, [])
         while groups:
             group = groups[-1]

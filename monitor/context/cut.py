@@ -1,8 +1,7 @@
-"""Where a history may be cut in two: what comes before is summarised, what comes after stays as it
-is.
+"""Where a history may be cut in two: the part before is summarised, the part after stays unchanged.
 
-A cut stands between messages, so a call and its result are on the same side. It never stands behind
-thinking that the next message goes on.
+A cut stands between messages, so a call and its result are on the same side. It never separates
+thinking from the message that continues it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from monitor.messages import AssistantMessage, Message, Reasoning, UserMessage
 KEEP_RECENT_TOKENS: Final = 20_000
 """Source: pi, OpenClaw."""
 SUMMARISED_SHARE: Final = 0.7
-"""Of the size, so that 30 % stay. Source: Gemini CLI."""
+"""Share of the size that is summarised; 30 % stay. Source: Gemini CLI."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,22 +30,22 @@ class Cut:
     """The messages from `index` on stay; those between the head and it are summarised."""
 
     index: int
-    """The first message that stays; the number of messages where none does."""
+    """Index of the first message that stays; the number of messages if none stays."""
     turn_start: int | None
-    """The user turn that is split begins there; `None` where no turn is. What stands between it and
-    `index` is that turn's beginning, and may deserve a summary of its own.
+    """Where the user turn begins that the cut splits; `None`: it splits none. The messages between
+    it and `index` may need a summary of their own.
     """
     kept_tokens: int
-    """Estimated, of what stays."""
+    """Estimated tokens of the messages that stay."""
 
     def edit(self, base_version: int, summary: Messages, *, start: int = 0, note: str = "") -> HistoryEdit:
-        """`summary` in the place of everything up to the cut, of a history that was at
-        `base_version` when the cut was made.
+        """The edit that puts `summary` in the place of everything up to the cut. `base_version`: of
+        the history when the cut was made.
 
-        `start`: so many messages stay before it, e.g. rules that the program put there; by default
-        the summary takes the place of an earlier one, too. Raises `ConfigError` where nothing would
-        be replaced, and for a split turn that nothing precedes: no provider takes a history that
-        begins with the model.
+        `start`: how many messages stay before the summary, e.g. rules of the program. By default
+        the summary also replaces an earlier one. Raises `ConfigError` if nothing would be replaced.
+        Raises it too if a split turn would begin the history with the model, which no provider
+        takes.
         """
         if not is_whole(start) or not 0 <= start < self.index:
             raise ConfigError(f"the cut at message {self.index} leaves nothing to replace from message {start!r} on")
@@ -69,12 +68,11 @@ def cut_by_turns(
     head: int = 0,
     tokens: MessageTokens = message_tokens,
 ) -> Cut | None:
-    """Keep of the newest `tail_turns` user turns (`None`: of all) what fits into `budget_tokens`;
-    of a turn that does not fit, its end.
+    """Keep as much of the newest `tail_turns` user turns (`None`: of all) as fits into
+    `budget_tokens`. Of a turn that does not fit, its end stays.
 
-    No tail, so that all is summarised: for `tail_turns` <= 0, where not even the last message fits,
-    and where the tail would leave nothing to summarise. `None`: there is nothing behind the head.
-    Source: opencode.
+    All is summarised in three cases: `tail_turns` <= 0, not even the last message fits, or nothing
+    else would be left to summarise. `None`: there is nothing behind the head. Source: opencode.
     """
     check_number("budget_tokens", budget_tokens, 0)
     _check_head(head, messages)
@@ -101,10 +99,10 @@ def cut_by_tokens(
     head: int = 0,
     tokens: MessageTokens = message_tokens,
 ) -> Cut | None:
-    """Keep the newest messages up to and with the one that fills `keep_recent_tokens`. `None`: they
-    all stay, there is nothing to cut.
+    """Keep the newest messages, up to and including the one that fills `keep_recent_tokens`.
+    `None`: all stay.
 
-    `whole_turns`: keep from the next beginning of a user turn on; where none comes, the newest turn
+    `whole_turns`: keep from the next beginning of a user turn on. If none follows, the newest turn
     stays whole, however large it is. Source: pi.
     """
     check_number("keep_recent_tokens", keep_recent_tokens, 0)
@@ -131,10 +129,10 @@ def cut_by_share(
     head: int = 0,
     tokens: MessageTokens = message_tokens,
 ) -> Cut | None:
-    """Summarise at least `share` of the size: cut before the first user message behind so much.
+    """Summarise at least `share` of the size: cut before the first user message behind that share.
 
-    Where there is none, all is summarised if the model has said the last word, else the cut is
-    before the last user message. `None`: there is nothing before that. Raises `ConfigError` for a
+    Without such a message, all is summarised if the model said the last word; else the cut is
+    before the last user message. `None`: there is nothing before it. Raises `ConfigError` for a
     share that is not between 0 and 1. Source: Gemini CLI.
     """
     if not is_finite(share) or not 0 < share < 1:
@@ -155,7 +153,9 @@ def cut_by_share(
 
 
 def cut_at(messages: Sequence[Message], index: int, *, head: int = 0, tokens: MessageTokens = message_tokens) -> Cut:
-    """Keep everything from `index` on, and before it what no cut may tear from it."""
+    """Keep everything from `index` on, and the messages before it that must not be separated from
+    it.
+    """
     while head < index < len(messages) and _goes_on(messages[index - 1], messages[index]):
         index -= 1
     return _cut(messages, index, head, sum(map(tokens, messages[index:])))
@@ -176,7 +176,7 @@ def _cut(messages: Sequence[Message], index: int, head: int, kept: int) -> Cut:
 
 
 def _allowed(messages: Sequence[Message], index: int, kept: int, tokens: MessageTokens) -> tuple[int, int]:
-    """`index`, or the next place where no thinking is torn from what it led to."""
+    """`index`, or the next index that separates no thinking from the message that continues it."""
     while 0 < index < len(messages) and _goes_on(messages[index - 1], messages[index]):
         kept -= tokens(messages[index])
         index += 1
@@ -184,7 +184,7 @@ def _allowed(messages: Sequence[Message], index: int, kept: int, tokens: Message
 
 
 def _goes_on(before: Message, after: Message) -> bool:
-    """The service takes thinking and what it led to as one."""
+    """Whether `after` continues the thinking of `before`: the provider takes both as one."""
     thinking = (
         isinstance(before, AssistantMessage) and bool(before.content) and isinstance(before.content[-1], Reasoning)
     )

@@ -1,8 +1,8 @@
-"""Whether a conversation has come to what may be used of its window: before each call, and when an
-answer has come.
+"""Whether a conversation has filled the usable part of its window: checked before each call and
+after each answer.
 
-Failure answered: a provider that refuses the request, or cuts off the answer, or reads only a part
-of the prompt and says nothing.
+Failure answered: a provider that refuses the request, cuts off the answer, or silently reads only a
+part of the prompt.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from monitor.usage import Usage
 
 @dataclass(slots=True, frozen=True)
 class Full:
-    """The context has come to what may be used of the window, or beyond."""
+    """The context has filled the usable part of the window, or more."""
 
     tokens: int
     usable_tokens: int
     detail: str
-    """For people: how that is known."""
+    """How that is known, for people."""
     overflow: OverflowKind | None = None
-    """The provider itself has met the end of the window, and said nothing."""
+    """How the provider met the end of the window without reporting an error. `None`: it did not."""
 
 
 class Fullness:
-    """Watches one conversation with one model. In a window that is not known nothing is ever full,
-    and nothing is measured: until the provider refuses a request and says how much it takes.
+    """Watches how full the context of one conversation with one model is.
 
-    The same is told once: again when the context has been made smaller in between. What a call
-    costs here does not grow with the history.
+    A window of unknown size is never full and is not measured, until the provider refuses a request
+    and states its limit. A full context is reported once, and again only after it was made smaller.
+    The cost of a call here does not grow with the history.
     """
 
     def __init__(self, history: History, window: Window, headroom: Headroom = DEFAULT) -> None:
         self.window = window
-        """What is known of it by now: the provider's own error may state that it is smaller."""
+        """The window as known by now: the provider's error may state that it is smaller."""
         self._headroom = headroom
         self._usable = headroom.usable(window)
         self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
@@ -53,18 +53,20 @@ class Fullness:
 
     @property
     def full(self) -> bool:
-        """By the last look."""
+        """Whether the context was full at the last check."""
         return self._told
 
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
-        """What every request carries besides the history. It is measured when it changes."""
+        """Set what every request carries beside the history."""
         fixed = (instructions, tuple(tools))
         if fixed != self._fixed:
             self._fixed = fixed
             self.meter.fixed(*fixed)
 
     def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
-        """The history is about to be sent as it stands, with these."""
+        """The history is about to be sent with `instructions` and `tools`. A `Full` if the context
+        is full now, and was not reported before.
+        """
         if self._usable is None:
             return None
         self.fixed(instructions, tools)
@@ -82,8 +84,8 @@ class Fullness:
         finish_reason: FinishReason | None = None,
         raw_finish_reason: str | None = None,
     ) -> Full | None:
-        """The answer has come. `usage`: of this one call, as the provider counts it. `well`: it is
-        complete, and no error.
+        """The answer has come. `usage`: of this one call, as the provider counts it. `well`: the
+        answer is complete, and no error.
         """
         overflow = read_answer(
             usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason
@@ -104,8 +106,8 @@ class Fullness:
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
 
     def after_turn(self, turn: Turn) -> Full | None:
-        """The same of a turn that was one call, whatever its answer was; a refusal that states the
-        limit lowers it from now on.
+        """As `after_call`, for a turn that was one call, with any answer. A refusal that states the
+        limit makes the window smaller from now on.
         """
         if turn.model_error is not None:
             self._learn(turn.model_error)

@@ -1,9 +1,8 @@
-"""The one owner of a conversation. Whoever wants to change it proposes an edit against the version
-that it has seen.
+"""The one owner of a conversation. To change it, propose an edit against the version that you have
+seen.
 
-Failures answered: a summary that comes late and overwrites what was said meanwhile, two reductions
-at once of which one undoes the other, and originals that are gone once something has been
-shortened.
+Failures answered: a late summary that overwrites newer messages; two reductions at once, one of
+which undoes the other; originals that are lost once something has been shortened.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from monitor.messages import AssistantMessage, Message, UserMessage
 
 @dataclass(slots=True, frozen=True)
 class HistoryEdit:
-    """The messages from `start` to `stop` (exclusive) of the history as it was at `base_version`
-    become `replacement`.
+    """The messages from `start` to `stop` (exclusive) of the history at `base_version` become
+    `replacement`.
 
-    Everything before `start` stays as the provider has cached it. Nothing is changed until a
-    `History` commits it.
+    Everything before `start` stays as the provider has cached it. Nothing changes until a `History`
+    commits the edit.
     """
 
     base_version: int
@@ -33,13 +32,13 @@ class HistoryEdit:
     stop: int
     replacement: tuple[Message, ...]
     kind: str
-    """What made it, in one word: `prune`, `compaction`."""
+    """What made the edit, in one word: `prune`, `compaction`."""
     note: str = ""
-    """What it does and why, for people."""
+    """What the edit does and why, for people."""
 
     def applied_to(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """What `messages`, those of `base_version` and perhaps later ones behind them, would
-        become.
+        """`messages` with the edit applied: those of `base_version`, and perhaps later ones behind
+        them.
         """
         return (*messages[: self.start], *self.replacement, *messages[self.stop :])
 
@@ -50,45 +49,43 @@ class Committed:
 
     edit: HistoryEdit
     version: int
-    """Of the history with it."""
+    """The version of the history with the edit."""
     start: int
-    """Where it stands: `edit.start`, moved by what earlier edits had made shorter or longer before
-    it.
-    """
+    """Where the replacement stands: `edit.start`, moved by the edits committed before it."""
     replaced: tuple[Message, ...]
-    """What stood there."""
+    """The messages that were replaced."""
 
     @property
     def stop(self) -> int:
-        """The end of what it replaced (exclusive), in the history before it."""
+        """The end (exclusive) of the replaced messages, in the history before the edit."""
         return self.start + len(self.replaced)
 
 
 @dataclass(slots=True, frozen=True)
 class Stale:
-    """An edit that was refused, because the messages that it replaces are no longer those that it
-    was made for.
+    """An edit that was refused, because the messages that it replaces have changed since it was
+    made.
     """
 
     edit: HistoryEdit
     by: Committed
-    """What has changed them since."""
+    """The edit that changed them."""
 
 
 class History:
-    """Messages in order, to which messages are added and edits are committed. Every change makes a
-    new `version`, counted from 0.
+    """Messages in order, to which messages are added and edits are committed.
 
-    An edit changes what the model is shown. What was said stays readable: `originals`, `behind`.
+    Every change makes a new `version`, counted from 0. An edit changes what the model receives. The
+    original messages stay readable: `originals`, `behind`.
     """
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
         self._origins: list[tuple[int, int]] = []
-        """By message: the originals that it stands for, from and to (exclusive)."""
+        """For each message, the originals that it stands for: from and to (exclusive)."""
         self._originals: list[Message] = []
         self._lengths = [0]
-        """By version: how many messages there were."""
+        """For each version, how many messages there were."""
         self._edits: list[Committed] = []
         self._shown: tuple[Message, ...] | None = ()
         for message in messages:
@@ -97,7 +94,7 @@ class History:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the model is shown. The same object until something changes."""
+        """The messages that the model receives. The same object until something changes."""
         if self._shown is None:
             self._shown = tuple(self._messages)
         return self._shown
@@ -116,21 +113,21 @@ class History:
         return len(self._messages)
 
     def append(self, message: Message) -> None:
-        """Add what was said last. Raises `ConfigError` for what is no message, and for a result
-        without its call.
+        """Append `message`. Raises `ConfigError` if it is not a message, and for a result without
+        its call.
         """
         self._add(message)
         self._lengths.append(len(self._messages))
 
     @property
     def originals(self) -> tuple[Message, ...]:
-        """Every message as it was appended, whatever became of it."""
+        """Every message as it was appended, unchanged by later edits."""
         return tuple(self._originals)
 
     def behind(self, start: int, stop: int) -> tuple[Message, ...]:
-        """The originals that the messages shown from `start` to `stop` (exclusive) stand for.
+        """The originals of the present messages from `start` to `stop` (exclusive).
 
-        Where an edit put as many messages as it took, each stands for its own; else all of them
+        If an edit replaced messages by the same number, each stands for its own original; else all
         stand for all.
         """
         origins = self._origins[start:stop]
@@ -139,15 +136,15 @@ class History:
         return tuple(self._originals[min(first for first, _ in origins) : max(last for _, last in origins)])
 
     def originals_before(self, index: int) -> int:
-        """How many originals the first `index` messages shown stand for."""
+        """How many originals the first `index` present messages stand for."""
         return self._origins[index - 1][1] if index else 0
 
     def commit(self, edit: HistoryEdit) -> Committed | Stale:
-        """Apply `edit`, wherever its messages stand by now; or refuse it, if another edit has
-        changed any of them since.
+        """Apply `edit` where its messages stand by now, or refuse it if another edit has changed
+        one of them.
 
-        Messages that were appended since stay behind it. Raises `ConfigError` for an edit of
-        messages that there were none of.
+        Messages appended since stay behind it. Raises `ConfigError` for an edit of messages that
+        never existed.
         """
         placed = self._placed(edit)
         if isinstance(placed, Committed):
@@ -155,14 +152,14 @@ class History:
         return self._apply(edit, *placed)
 
     def refuses(self, edit: HistoryEdit) -> Stale | None:
-        """What `commit` would refuse it for; `None`: it would apply it. Raises what `commit`
-        raises.
+        """The refusal that `commit` would answer with. `None`: it would apply the edit. Raises what
+        `commit` raises.
         """
         placed = self._placed(edit)
         return Stale(edit, placed) if isinstance(placed, Committed) else None
 
     def _placed(self, edit: HistoryEdit) -> tuple[int, int] | Committed:
-        """Where the messages of the edit stand by now; or what has changed them since."""
+        """Where the messages of the edit stand by now; or the edit that has changed them."""
         if not 0 <= edit.base_version <= self.version:
             raise ConfigError(f"the edit is of version {edit.base_version}; the history is at version {self.version}")
         length = self._lengths[edit.base_version]

@@ -1,4 +1,4 @@
-"""How much of a conversation is sent at all, by the kind of session. For conversations that never
+"""How many turns of a conversation are sent, by the kind of session. For conversations that never
 end: a chat, a channel.
 """
 
@@ -13,7 +13,7 @@ from monitor.context.turns import user_turns
 from monitor.errors import ConfigError
 
 SessionKind: TypeAlias = Literal["direct", "channel", "group"]
-"""Whom a session talks with: that decides how many turns are kept."""
+"""Whom a session talks with. It decides how many turns are kept."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -21,9 +21,9 @@ class KeepTurns:
     """The newest user turns with all that belongs to them. Older ones are not sent; the history
     keeps them as originals.
 
-    They go in batches of half of `turns`, when there are more than one and a half times as many, so
-    that the head of the request, and with it the provider's cache, stays the same for many turns;
-    both where each edit is committed, and where the whole history is cut anew for every request.
+    Turns are dropped in batches of half of `turns`, once there are more than one and a half times
+    as many. So the head of the request, and the provider's cache of it, stays the same for many
+    turns. That holds for committed edits, and if the whole history is cut anew for every request.
     Source: OpenClaw.
     """
 
@@ -53,7 +53,7 @@ class HistoryLimits:
     channel: int | None = None
     group: int | None = None
     users: Mapping[str, int | None] = field(default_factory=dict)
-    """Direct sessions with these users, by their id, go by this instead of by `direct`."""
+    """Limits for direct sessions with single users, by their id; they replace `direct`."""
 
     def __post_init__(self) -> None:
         named = {"direct": self.direct, "channel": self.channel, "group": self.group}

@@ -1,8 +1,8 @@
-"""What the services say when a request does not fit, as data. Failure answered: every adapter knows
-two or three of these sentences.
+"""What services say when a request does not fit, as data. Failure answered: each adapter knows two
+or three of these messages.
 
-One table for all providers: first what sounds like it and is something else, then the sentences
-with their numbers, then codes and bare statuses. A row of your own goes first:
+One table for all providers. Messages that sound similar and mean something else come first, then
+those with numbers, then codes and bare statuses. Put a row of your own first:
 `read_failure(message, rows=(mine, *OVERFLOW_ROWS))`.
 """
 
@@ -24,7 +24,7 @@ MOST_WINDOW_TOKENS: Final = 100_000_000
 something else is wrong.
 """
 MAX_MESSAGE_CHARS: Final = 2000
-"""Of a message, so much is read: some services send the whole prompt back."""
+"""How much of a message is read: some services send the whole prompt back."""
 
 
 class OverflowKind(StrEnum):
@@ -49,11 +49,11 @@ class OverflowKind(StrEnum):
     SILENT = "silent"
     """No error, but the provider counts more than the window, or had no room left for an answer."""
     OTHER = "other"
-    """It sounds like one of these and is none: a quota, a bill, a wrong setting."""
+    """It resembles one of these and is something else: a quota, a bill, a wrong setting."""
 
 
 TOO_LONG: Final = frozenset({OverflowKind.OVERFLOW, OverflowKind.BYTES})
-"""The refusals that a shorter request answers."""
+"""The refusals after which a shorter request may succeed."""
 
 _OF_THE_WINDOW: Final = frozenset({OverflowKind.OVERFLOW, OverflowKind.OUTPUT_TRUNCATED, OverflowKind.SILENT})
 
@@ -113,15 +113,15 @@ class OverflowRow:
 
 @dataclass(slots=True, frozen=True)
 class Overflow:
-    """What became known of a request that did not fit."""
+    """What is known about a request that did not fit."""
 
     kind: OverflowKind
     provider: str
     """Whose sentence it was; `any` where several say the same."""
     used_tokens: int | None = None
-    """How many the provider counted, where it says."""
+    """How many tokens the provider counted. `None`: not stated."""
     limit_tokens: int | None = None
-    """How many it takes, where it says."""
+    """How many tokens the provider takes. `None`: not stated."""
 
     @property
     def window_tokens(self) -> int | None:

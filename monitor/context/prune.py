@@ -1,6 +1,4 @@
-"""What was read long ago and need not be read again: old tool results, and old large arguments of
-calls.
-"""
+"""Shortens old tool results, and old large arguments of calls."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from monitor.messages import AssistantMessage, Message
 
 _CLEARED: Final = re.compile(r"\[Old tool result cleared: \d+ characters\]")
 _CLEARED_CHARS: Final = 80
-"""The marker is no longer."""
+"""The greatest length of the marker."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,24 +23,27 @@ class PruneResults:
     """Old tool results become a marker that says how long they were. The newest ones stay, and so
     do errors, which keep the model from trying again.
 
-    Looks backwards, past the newest turns and past results that the model has not answered to yet.
-    The newest `protect_tokens` of results behind them stay, older ones go. It stops at the head and
-    at what was pruned before; so a second time it does nothing. The defaults are those of opencode.
+    The search goes backwards, past the newest turns and the results that the model has not answered
+    yet. Behind them the newest `protect_tokens` of results stay, older ones go. It ends at the head
+    and at results that were pruned before, so a second pass changes nothing. The defaults are those
+    of opencode.
     """
 
     name: ClassVar[str] = "prune"
 
     _: KW_ONLY
     protect_turns: int = 2
-    """The newest user turns, the running one included."""
+    """How many of the newest user turns stay, the running one included."""
     protect_messages: int = 0
-    """The newest messages, whatever their turn."""
+    """How many of the newest messages stay, whatever their turn."""
     protect_tokens: int = 40_000
-    """The result that exceeds them goes."""
+    """Tokens of results that stay; the result that exceeds them goes."""
     more_than_tokens: int = 20_000
-    """Nothing is done for less: each pass costs the provider's cache."""
+    """The least saving for which results are pruned: each pass costs the provider's cache."""
     keep_chars: int = 0
-    """So much of each result stays, half from its beginning and half from its end."""
+    """How many characters of each pruned result stay, half from its beginning and half from its
+    end.
+    """
     protected_tools: frozenset[str] = frozenset({"skill"})
     tokens: TextTokens = field(default=estimate_tokens, repr=False)
 
@@ -112,24 +113,23 @@ def _with(message: Message, texts: Mapping[int, str]) -> Message:
 
 @dataclass(slots=True, frozen=True)
 class PruneArguments:
-    """Long texts among the arguments of old, answered calls become their beginning and a marker:
-    the file that was written is on the disk.
+    """Long texts in the arguments of old, answered calls become their beginning and a marker: a
+    written file is on the disk.
 
-    Only texts that are arguments themselves, not what is nested deeper. The defaults are those of
-    deepagents.
+    Only direct arguments are shortened, not nested texts. The defaults are those of deepagents.
     """
 
     name: ClassVar[str] = "prune_arguments"
 
     _: KW_ONLY
     tools: frozenset[str] | None = frozenset({"write_file", "edit_file"})
-    """Of these tools; `None`: of all."""
+    """The tools whose arguments are shortened. `None`: all tools."""
     max_chars: int = 2_000
-    """Longer texts go."""
+    """Longer texts are shortened."""
     keep_chars: int = 20
-    """So much of their beginning stays."""
+    """How many characters of their beginning stay."""
     protect_messages: int = 20
-    """The newest messages."""
+    """How many of the newest messages stay as they are."""
 
     def __post_init__(self) -> None:
         check_number("keep_chars", self.keep_chars, 0)

@@ -1,9 +1,9 @@
-"""Making a history smaller without a model: several reducers, one edit, and what it gains.
+"""Makes a history smaller without a model: several reducers give one edit, with its gain and its
+price.
 
-Failure answered: a reduction that saves 5,000 tokens and makes the provider read 130,000 anew,
-because it changed an early message and with it everything that the provider had cached behind it.
-So all reducers of a pass make one edit, which breaks the cached prefix once, and its price stands
-beside its gain.
+Failure answered: a reduction that saves 5,000 tokens but changes an early message, so that the
+provider reads 130,000 cached tokens anew. So all reducers of a pass make one edit, which breaks the
+cached prefix once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ class Reducer(Protocol):
         ...
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
-        """`messages` with less in them, or the same object where nothing is to be done; so is every
-        message that is not changed.
+        """`messages` made smaller, or the same object if there is nothing to do.
 
-        The first `head` messages are not touched. Calls keep their results, messages their order,
-        and nothing gets larger.
+        An unchanged message stays the same object, and the first `head` messages stay unchanged.
+        Calls keep their results, messages their order, and nothing gets larger.
         """
         ...
 
@@ -48,25 +47,23 @@ class Reduction:
 
     edit: HistoryEdit
     saved_tokens: int
-    """Estimated; every later request is smaller by so many."""
+    """Estimate: how much smaller every later request is."""
     reread_tokens: int
-    """Estimated; what stands behind `breaks_at` then, and is read once without the provider's
-    cache.
-    """
+    """Estimate: the tokens behind `breaks_at`, which are read once without the provider's cache."""
     changed: int
     """Messages that were shortened or taken out."""
 
     @property
     def breaks_at(self) -> int:
-        """The first message that the provider has not cached as it will be sent; also where a
-        branch beside the originals begins.
+        """Index of the first message that differs from what the provider has cached. A branch
+        beside the originals begins there too.
         """
         return self.edit.start
 
 
 def reduced(messages: Messages, *reducers: Reducer, head: int = 0) -> Messages:
-    """`messages` after all `reducers`, in order; the same object where none had anything to do. For
-    a request that is about to be sent.
+    """`messages` after all `reducers`, in order; the same object if nothing was changed. For a
+    request that is about to be sent.
     """
     for reducer in reducers:
         messages = reducer.reduce(messages, head=head)
@@ -80,12 +77,13 @@ def propose_edit(
     at_least_tokens: int = 1,
     tokens: MessageTokens = message_tokens,
 ) -> Reduction | None:
-    """What `reducers` would make of `history`, as one edit; `None` if that saves less than
+    """What `reducers` would make of `history`, as one edit. `None`: it would save less than
     `at_least_tokens`.
 
-    `head`: so many messages are not touched; by default what the newest compaction put there.
-    `tokens` says how large a message is. Linear in the number of messages, and in the size of those
-    from the first changed one on. Raises `ConfigError` for a head that the history does not have.
+    `head`: how many messages at the beginning stay unchanged; by default those of the newest
+    compaction. `tokens` measures a message. Linear in the number of messages, and in the size of
+    those from the first changed one on. Raises `ConfigError` for a head that the history does not
+    have.
     """
     return propose_for(
         history.messages,
@@ -105,7 +103,7 @@ def propose_for(
     at_least_tokens: int = 1,
     tokens: MessageTokens = message_tokens,
 ) -> Reduction | None:
-    """The same for what a history was at `version`, also in another thread."""
+    """As `propose_edit`, for the messages of a history at `version`; also in another thread."""
     if not is_whole(head) or not 0 <= head <= len(messages):
         raise ConfigError(f"head is {head!r}; the history has {len(messages)} messages")
     new, names = messages, []
@@ -135,7 +133,7 @@ def propose_for(
 
 
 def _sizes(tokens: MessageTokens) -> MessageTokens:
-    """`tokens`, asked once for every object."""
+    """`tokens`, called once for every object."""
     known: dict[int, int] = {}
 
     def size(message: Message) -> int:
@@ -148,7 +146,7 @@ def _sizes(tokens: MessageTokens) -> MessageTokens:
 
 
 def difference(old: Messages, new: Messages) -> tuple[int, int]:
-    """From where to where (exclusive, in `old`) they are not the same objects."""
+    """The range (end exclusive, in `old`) in which the two do not have the same objects."""
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and old[start] is new[start]:
@@ -160,6 +158,6 @@ def difference(old: Messages, new: Messages) -> tuple[int, int]:
 
 
 def check_number(name: str, value: object, least: int) -> None:
-    """Raise `ConfigError` if `value` is no whole number of at least `least`."""
+    """Raise `ConfigError` unless `value` is a whole number of at least `least`."""
     if not is_whole(value) or value < least:
         raise ConfigError(f"{name} is {value!r}; it must be a whole number, {least} or more")

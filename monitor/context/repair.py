@@ -38,12 +38,10 @@ from monitor.messages import (
 )
 
 BEGINNING: Final = "(What was said before is not part of this conversation.)"
-"""What the user says where a history begins with the model: no provider takes that."""
+"""User message at the beginning of a history that begins with the model: no provider takes that."""
 
 NAMELESS: Final = "unnamed"
-"""What a call without a name is called in the message that the model is about to read its error
-in.
-"""
+"""Name for a call without one, in the message in which the model will read its error."""
 
 _SYNTHETIC: Final = frozenset(f"{prefix}{text}" for prefix in ("", "Error: ") for text in (NOT_CARRIED_OUT, CUT_OFF))
 
@@ -119,13 +117,13 @@ class _Repair:
         self._known: set[str] = set()
         """Ids of calls so far."""
         self._early: list[tuple[int, ToolResult]] = []
-        """Results whose call may still come."""
+        """Results whose call may come later."""
         self._answering = False
         """The newest turn has been answered in part, so that what follows of the assistant is
         another turn.
         """
         self._ids: set[str] = set() if ids is None else ids
-        """Those that the calls have now: of the history where the provider wants them unique, else
+        """The ids that calls have now: of the whole history if the provider wants them unique, else
         of the turn.
         """
         self._copies: Counter[str] = Counter()
@@ -133,7 +131,7 @@ class _Repair:
     # --- reading
 
     def take(self, index: int, message: object) -> None:
-        """The next message."""
+        """Take in the next message."""
         match message:
             case UserMessage(content=content):
                 _check(index, content, (Text, Media))
@@ -250,7 +248,7 @@ class _Repair:
             self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)}")
 
     def _newest(self) -> PairedTurn | None:
-        """The turn that a result here answers without having to be moved."""
+        """The turn that a result here answers without being moved."""
         last = self._line[-1] if self._line else None
         return last if isinstance(last, PairedTurn) else None
 
@@ -266,7 +264,7 @@ class _Repair:
     # --- writing
 
     def messages(self) -> tuple[Message, ...]:
-        """All of it, when everything has been taken."""
+        """All messages, when everything has been taken in."""
         messages = list(self.taken())
         if messages and isinstance(messages[0], AssistantMessage):
             self._note(RepairKind.USER_ADDED, 0, "the history began with the model")
@@ -274,7 +272,7 @@ class _Repair:
         return tuple(messages)
 
     def taken(self) -> list[Message]:
-        """The same, where others stand before it."""
+        """All messages, if others stand before them."""
         for index, result in self._early:
             slot = self._waiting(result) if result.id else None
             if slot is None:
@@ -395,8 +393,8 @@ class _Repair:
         return read
 
     def _fresh_id(self, turn: PairedTurn, call: ToolCall, name: str, arguments: Any) -> str:
-        """An id by what the call says: the same each time that the history is told, whatever came
-        after it.
+        """An id made from the content of the call: the same for the same history, whatever follows
+        the call.
         """
         wanted = call.id if call.id.strip() else f"call_{identity(canonical_json([name, arguments]))}"
         if not self._rules.call_id.fullmatch(wanted):
@@ -425,7 +423,7 @@ class _Repair:
 
 
 def _says_something(part: Text | Reasoning | ToolCall) -> bool:
-    """Thinking without a signature is shown to nobody, unless something else comes with it."""
+    """Whether `part` alone makes a message worth sending. Thinking without a signature does not."""
     if isinstance(part, Reasoning):
         return part.signature is not None
     return isinstance(part, ToolCall) or bool(part.text.strip())

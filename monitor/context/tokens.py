@@ -29,7 +29,7 @@ from monitor.models import ModelRequest, ToolSpec
 from monitor.usage import Usage
 
 MESSAGE_TOKENS: Final = 4
-"""What a message, a call or a result costs beside what it says: the marks around it. OpenAI's
+"""Tokens of a message, a call or a result beside its text, for the marks around it. OpenAI's
 cookbook counts 3 to 7.
 """
 IMAGE_TOKENS: Final = 1_600
@@ -40,7 +40,7 @@ PAGE_TOKENS: Final = 2_000
 """A page of a document: Anthropic says 1,500 to 3,000; Gemini counts 258."""
 PAGE_BYTES: Final = 50_000
 MOST_DOCUMENT_TOKENS: Final = 25_800
-"""What Gemini CLI takes any PDF for; also one that is only an address."""
+"""Gemini CLI's number for any PDF, also for one that is only an address."""
 BYTES_PER_TOKEN: Final[Mapping[str, int]] = {"audio": 500, "video": 1_000}
 """Gemini counts 32 tokens a second of sound (16 kB at 128 kbit/s) and about 300 of video (at 2.4
 Mbit/s).
@@ -48,20 +48,22 @@ Mbit/s).
 LONG_MEDIA_TOKENS: Final = 20_000
 """Sound or video that is only an address: about ten minutes of sound, or one of video."""
 HIDDEN_BYTES: Final = 650
-"""What encrypted thinking holds besides the thinking. Codex's number."""
+"""Bytes of encrypted thinking that are not thinking. Codex's number."""
 
 ERROR: Final = 0.35
-"""Share by which 19 of 20 estimates of ASCII text are off at most, before the first report:
+"""19 of 20 estimates of ASCII text are off by at most this share, before the first report:
 `monitor._util.tokens.weigh`.
 """
 WIDE_ERROR: Final = 1.0
-"""The same, of other scripts and of media."""
+"""As `ERROR`, for other scripts and for media."""
 CALIBRATED: Final = 15 / 35
 """What is left of the error once the provider has reported a prompt: 15 % of ASCII text, measured
 on the second halves of the same runs.
 """
 LEAST_TO_LEARN_TOKENS: Final = 500
-"""A shorter prompt says more of the provider's own additions than of its vocabulary."""
+"""A shorter prompt is not used to correct the estimates: the provider's own additions weigh too
+much in it.
+"""
 SCALE_BOUNDS: Final = (0.5, 2.0)
 LEAST_BELIEVED: Final = 0.25
 """A report of less than this share of the estimate counts something else: a prompt cut off in
@@ -71,7 +73,7 @@ silence, or only what was not cached.
 
 @dataclass(slots=True, frozen=True)
 class Size:
-    """An estimate, in eighths of a token, by how far it can be trusted: text in ASCII, other
+    """An estimate in eighths of a token, in three parts of different accuracy: ASCII text, other
     scripts, media.
     """
 
@@ -93,7 +95,7 @@ class Size:
 
 @dataclass(slots=True, frozen=True)
 class TokenCount:
-    """Tokens of a request: the best guess, and between what bounds 19 of 20 lie."""
+    """Tokens of a request: the best guess, and bounds that hold for 19 of 20 requests."""
 
     tokens: int
     low: int
@@ -166,8 +168,8 @@ def size_of_tools(tools: Iterable[ToolSpec]) -> Size:
 
 
 def sizes_by_source(request: ModelRequest) -> dict[str, Size]:
-    """What a request is made of: system, tools, user, assistant, reasoning, calls, results, media.
-    Linear in its size.
+    """The sizes of the parts of a request: system, tools, user, assistant, reasoning, calls,
+    results, media. Linear in its size.
     """
     sizes = dict.fromkeys(("system", "tools", "user", "assistant", "reasoning", "calls", "results", "media"), Size())
     sizes["system"] = size_of_text(request.instructions or "")
@@ -203,15 +205,15 @@ def _size_of_part(part: Text | Reasoning | ToolCall | Media) -> Size:
 
 @dataclass(slots=True, frozen=True)
 class _Sent:
-    """The request that is on its way, or that was answered last."""
+    """The request that was sent last."""
 
     messages: int
-    """How many it had."""
+    """How many messages it had."""
     edits: int
     """How many edits the history had had by then."""
     fixed: Size
     prompt: Size
-    """Instructions and tools included."""
+    """Its size, instructions and tools included."""
     usage: Usage = field(default_factory=Usage)
 
     @property
@@ -223,15 +225,15 @@ class _Sent:
 
 
 class ContextMeter:
-    """Tokens of the next request of one conversation, brought up to date at the cost of what is new
-    in `history`.
+    """Counts the tokens of the next request of one conversation. An update costs only as much as is
+    new in `history`.
     """
 
     def __init__(self, history: History, *, instructions: str | None = None, tools: Sequence[ToolSpec] = ()) -> None:
         self._history = history
         self._fixed = Size()
         self._totals = [Size()]
-        """Before each message, and behind the last: everything up to there."""
+        """Sums of all sizes before each message, and behind the last."""
         self._edits = len(history.edits)
         self._sent: _Sent | None = None
         self._answered: _Sent | None = None
@@ -239,39 +241,37 @@ class ContextMeter:
         self.fixed(instructions, tools)
 
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec] = ()) -> None:
-        """What every request carries besides the history. Again when it changes."""
+        """Set what every request carries beside the history. Call it again when that changes."""
         self._fixed = size_of_text(instructions or "") + size_of_tools(tools)
 
     @property
     def scale(self) -> float:
-        """By how much the provider's count was above the estimate, the last time that it reported;
-        1 before that.
-        """
+        """The provider's last count divided by the estimate; 1 before the first report."""
         return 1.0 if self._scale is None else self._scale
 
     def forget(self) -> None:
-        """Another model goes on with the conversation: reports of this one say nothing of how that
+        """Another model continues the conversation: this model's reports say nothing about how that
         one counts.
         """
         self._sent = self._answered = self._scale = None
 
     def sent(self) -> None:
-        """The history as it stands now is sent. Also for every further attempt: what was reported
-        of one that failed is void.
+        """The history is sent as it stands now. Call it for every attempt: reports of a failed
+        attempt are void.
         """
         self._catch_up()
         self._sent = _Sent(len(self._totals) - 1, self._edits, self._fixed, self._fixed + self._totals[-1])
 
     def reported(self, report: UsageReport) -> None:
-        """What the provider says of the call that was sent; running totals. Not of several calls
-        together.
+        """Take in the provider's running totals of the call that was sent. Reports that add up
+        several calls do not fit.
         """
         if self._sent is not None:
             self._sent = replace(self._sent, usage=self._sent.usage.merged(report))
 
     def answered(self) -> None:
-        """The call that was sent ended well. Not for one that failed or was aborted: then the
-        report before it goes on counting.
+        """The call that was sent ended well. Do not call it for a failed or aborted call: the
+        report before it then stays in use.
         """
         sent, self._sent = self._sent, None
         if sent is None or sent.prompt_tokens <= LEAST_BELIEVED * sent.prompt.tokens:
@@ -282,10 +282,10 @@ class ContextMeter:
             self._scale = min(most, max(least, sent.prompt_tokens / sent.prompt.tokens))
 
     def count(self, pending: Sequence[Message] = ()) -> TokenCount:
-        """Of the request that would be sent now, with `pending` behind the history.
+        """Tokens of the request that would be sent now, with `pending` behind the history.
 
-        By the newest report of a call that ended well, if no message that it counted has been
-        rewritten since; what came after it, or everything, is estimated.
+        The count starts from the newest report of a call that ended well, unless a message in it
+        was rewritten since. What came after it, or everything, is estimated.
         """
         self._catch_up()
         estimated = sum(map(size_of_message, pending), Size())
@@ -314,9 +314,7 @@ class ContextMeter:
         return TokenCount(tokens, max(0, tokens - error), tokens + error, min(reported, tokens))
 
     def _catch_up(self) -> None:
-        """Weigh what is new. An edit has changed nothing before its start; what stands behind is
-        weighed again.
-        """
+        """Estimate what is new. After an edit, everything from its start on is estimated again."""
         edits = self._history.edits
         if len(edits) > self._edits:
             unchanged = min(edit.start for edit in edits[self._edits :])

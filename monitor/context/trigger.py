@@ -1,14 +1,13 @@
-"""When a context is too full. Failure answered: formulas that turn to 0, after which every answer
+"""When a context is too full. Failure answered: formulas that become 0, after which every answer
 counts as an overflow.
 
-A `Headroom` says how much of a window may be used; a `Trigger` says what must be true before the
-context is made smaller. The formulas are those of known agents; what they get wrong at the edges is
-mended here for all of them:
+A `Headroom` says how much of a window may be used. A `Trigger` says what must be true before the
+context is made smaller. The formulas are those of known agents, with their edge cases corrected:
 
-- a model whose greatest answer is as large as its window (many are) keeps a part of the window for
-  the prompt;
-- a limit of the prompt that is as large as the window leaves room for the answer all the same;
-- a window that is not known is never said to be full: the provider's refusal will tell.
+- If a model's greatest answer is as large as its window, as for many, a part of the window is kept
+  for the prompt.
+- If a limit on the prompt is as large as the window, room is kept for the answer.
+- A window of unknown size is never full; the provider's refusal will tell.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Headroom:
                 raise ConfigError(f"a reserve is a number of tokens, not {tokens!r}")
 
     def usable(self, window: Window) -> int | None:
-        """How many tokens a prompt may have; `None`: the window is not known. Never 0."""
+        """How many tokens a prompt may have. `None`: the window is unknown. Never 0."""
         output = window.max_output_tokens
         answer = self.unknown_reserve_tokens if output is None else output
         reserve = self.reserve_tokens if self.reserve_tokens is not None else answer
@@ -74,10 +73,10 @@ class Headroom:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Trigger:
-    """What must be true before the context is made smaller: all that is named.
+    """What must be true before the context is made smaller: everything that is set.
 
-    `headroom`: the context has come to it. `tokens`, `messages`: there are at least so many. Raises
-    `ConfigError` for one that names nothing, and for what is no positive number.
+    `headroom`: the context has filled it. `tokens`, `messages`: there are at least this many.
+    Raises `ConfigError` if nothing is set, or for a number that is not positive.
     """
 
     headroom: Headroom | None = None
@@ -94,7 +93,7 @@ class Trigger:
                 raise ConfigError(f"Trigger.{name} takes a whole number above 0, not {least!r}")
 
     def met(self, *, tokens: int, messages: int, window: Window) -> bool:
-        """Whether the context of so many tokens and messages is too full for `window`."""
+        """Whether a context of `tokens` and `messages` is too full for `window`."""
         if self.headroom is not None:
             usable = self.headroom.usable(window)
             if usable is None or tokens < usable:

@@ -15,13 +15,13 @@ from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message
 
 SUMMARY_RESULT_CHARS: Final = 2_000
-"""As much of a result does a summariser read. Source: opencode, pi."""
+"""How much of a result a summariser reads. Source: opencode, pi."""
 MIN_KEPT_CHARS: Final = 2_000
-"""A result keeps at least so much. Source: OpenClaw."""
+"""How much of a result is kept at least. Source: OpenClaw."""
 MAX_RESULT_CHARS: Final = 400_000
 """No result is longer, whatever the window. Source: OpenClaw."""
 WINDOW_SHARE: Final = 0.3
-"""Of the window, for one result. Source: OpenClaw."""
+"""The share of the window that one result may fill. Source: OpenClaw."""
 CHARS_PER_TOKEN: Final = 4
 """To turn the window into characters. Source: OpenClaw."""
 NEWLINE_SHARE: Final = 0.2
@@ -30,7 +30,7 @@ OpenClaw.
 """
 ENDING_SHARE: Final = 0.3
 ENDING_CHARS: Final = 4_000
-"""So much of the end is kept, at most, where it says how it ended. Source: OpenClaw."""
+"""How much of the end is kept at most, if the end says how something ended. Source: OpenClaw."""
 ADVICE: Final = "ask for a smaller part if you need more"
 """For a model that has the tool at hand."""
 

@@ -15,7 +15,7 @@ from monitor.context.history import History
 from monitor.messages import AssistantMessage, Message, UserMessage
 
 COMPACTION: Final = "compaction"
-"""The kind of an edit that puts a summary in the place of what it summarises."""
+"""The kind of an edit that replaces messages by a summary."""
 
 
 def head_of(history: History) -> int:

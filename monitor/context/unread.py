@@ -20,20 +20,20 @@ from monitor.messages import AssistantMessage, Message
 NAME: Final = "share"
 """The kind of an edit that makes unread results share the room."""
 LEAST_CHARS: Final = 80
-"""Less of a result says nothing: then a sentence says that it was left out."""
+"""A shorter piece of a result is useless: a sentence then says that the result was left out."""
 LONGEST_ARGUMENT_CHARS: Final = 200
-"""Of the calls of a turn that does not fit even without the text of its results."""
+"""Longest argument of a call in a turn that does not fit even without the text of its results."""
 _NOTE_CHARS: Final = 120
-"""About as long is the note of `clip`."""
+"""About the length of `clip`'s note."""
 
 
 def left_out(chars: int) -> str:
-    """What stands in the place of a result for which there is no room at all."""
+    """Stands in the place of a result for which there is no room."""
     return f"[all {chars} characters of this result were left out, because there is no room for them; {ADVICE}]"
 
 
 def shares(sizes: Sequence[int], room: int) -> list[int]:
-    """How much of `room` each gets: a small one as much as it wants, the others the same each."""
+    """How much of `room` each text gets: a short one its full size, the others equal shares."""
     given, left = [0] * len(sizes), max(0, room)
     smallest_first = sorted(range(len(sizes)), key=sizes.__getitem__)
     for rank, place in enumerate(smallest_first):
@@ -97,7 +97,7 @@ class Sparing:
 
     @property
     def name(self) -> str:
-        """Of the reducer."""
+        """The name of the reducer inside."""
         return self.reducer.name
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:

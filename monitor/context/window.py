@@ -35,7 +35,7 @@ class WindowSource(StrEnum):
     """Who said how large the window is."""
 
     CONFIG = "config"
-    """The caller."""
+    """The caller's configuration."""
     MODEL = "model"
     """The table of known models."""
     AGENT_CAP = "agent_cap"
@@ -43,7 +43,7 @@ class WindowSource(StrEnum):
     LEARNED = "learned"
     """The provider, when it refused a request."""
     DEFAULT = "default"
-    """Nobody: it is what models of this kind have."""
+    """A default for models of this kind."""
     UNKNOWN = "unknown"
 
 
@@ -55,13 +55,13 @@ class Window:
     """
 
     context_tokens: int | None
-    """Prompt and answer together."""
+    """Limit on prompt and answer together."""
     max_output_tokens: int | None = None
     input_tokens: int | None = None
-    """The prompt alone, where the provider has a limit for it."""
+    """Limit on the prompt alone, if the provider has one."""
     source: WindowSource = WindowSource.CONFIG
     note: str = ""
-    """Where the number is from, for people."""
+    """Where the number comes from, for people."""
 
     def __post_init__(self) -> None:
         for name in ("context_tokens", "max_output_tokens", "input_tokens"):
@@ -76,14 +76,14 @@ class Window:
 
     @property
     def problem(self) -> str | None:
-        """Why no run should begin; `None`: nothing stands against it."""
+        """Why no run should begin. `None`: there is no problem."""
         if self.tokens is None or self.tokens >= TOO_SMALL_TOKENS:
             return None
         return f"the window is {self._described()}, and an agent needs at least {TOO_SMALL_TOKENS:,}; {self._remedy()}"
 
     @property
     def warning(self) -> str | None:
-        """What the user should know before a run begins."""
+        """What the user should know before a run begins. `None`: nothing."""
         if self.tokens is None or not TOO_SMALL_TOKENS <= self.tokens < SMALL_TOKENS:
             return None
         return (
@@ -122,13 +122,13 @@ UNKNOWN: Final = Window(
     source=WindowSource.UNKNOWN,
     note="no table knows the model; give its window to have the context kept inside it",
 )
-"""Of a model that nobody knows: only the provider's refusal tells that the context is full."""
+"""The window of an unknown model: only the provider's refusal tells that the context is full."""
 
 
 NEVER_FULL: Final = (
     "nothing is called full, and nothing is compacted before the provider refuses a request; give window=, in tokens"
 )
-"""What a window that is not known comes to."""
+"""The numbers of a window of unknown size."""
 
 
 def window_of(

@@ -1,4 +1,4 @@
-"""The core decides and performs nothing: chunks, results and times go in; verdicts and events come
+"""The core decides but performs nothing: chunks, results and times go in; verdicts and events come
 out.
 """
 

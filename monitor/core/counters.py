@@ -1,4 +1,4 @@
-"""What a run has done so far, counted; and how that looks at one moment, as a `RunState`."""
+"""What a run has done so far, as counters; and the counters at one moment, as a `RunState`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitor.state import Phase, RunState, moment
 
 
 class Pauses:
-    """Pauses nest; time stands still while any is open."""
+    """The pauses of one run. Pauses nest; the run's time stands still while any is open."""
 
     __slots__ = ("_count", "_done_s", "_since")
 
@@ -18,18 +18,20 @@ class Pauses:
 
     @property
     def running(self) -> bool:
-        """Time stands still."""
+        """Whether a pause is open."""
         return self._count > 0
 
     def begin(self, now: float) -> bool:
-        """True: time stands still from now on, and did not before."""
+        """Open a pause. True: it is the outermost one."""
         self._count += 1
         if self._count == 1:
             self._since = now
         return self._count == 1
 
     def end(self, now: float) -> float | None:
-        """How long time stood still, in seconds, if it goes on now."""
+        """Close a pause. If it was the outermost, answers how long it lasted, in seconds; else
+        `None`.
+        """
         self._count -= 1
         if self._count:
             return None
@@ -37,13 +39,13 @@ class Pauses:
         return now - self._since
 
     def total_s(self, now: float) -> float:
-        """How long time stood still up to now, in seconds."""
+        """The length of all pauses up to `now`, in seconds."""
         return self._done_s + (now - self._since if self.running else 0.0)
 
 
 class ErrorStreak:
-    """Turns in a row that failed: the model call did, or a tool did and none succeeded. Siblings
-    that fail together are one error.
+    """Counts the turns in a row that failed: the model call failed, or a tool did and none
+    succeeded. Tools of one turn that fail together are one error.
     """
 
     __slots__ = ("_failed", "_succeeded", "count")
@@ -53,8 +55,8 @@ class ErrorStreak:
         self._failed = self._succeeded = False
 
     def turn_started(self) -> None:
-        """Another turn, or another attempt at one. If nothing failed in the one before, it was a
-        success.
+        """Another turn, or another attempt at one. If nothing failed in the one before, the streak
+        is over.
         """
         if not self._failed:
             self.count = 0
@@ -69,7 +71,7 @@ class ErrorStreak:
 
 
 class Counters:
-    """The numbers of one run, changed in place by whoever sees something happen."""
+    """The counters of one run. `RunCore` changes them in place."""
 
     __slots__ = (
         "began",
@@ -86,7 +88,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.began = 0.0
-        """In the harness's clock."""
+        """When the run began, in the harness's clock."""
         self.phase: Phase = "before_call"
         self.turns = 0
         self.model_calls = 0
@@ -102,7 +104,7 @@ class Counters:
         return now - self.began
 
     def tool_answered(self, name: str) -> None:
-        """A tool of this name has."""
+        """The tool `name` has answered."""
         if name not in self.tools_called:
             self.tools_called += (name,)
 
@@ -117,7 +119,8 @@ class Counters:
         waiting_since: float | None,
     ) -> RunState:
         """The run at `now`. `tally`: of the present turn. `void`: the last stream was a failed
-        attempt at it. `waiting_since`: a read is pending.
+        attempt at that turn. `waiting_since`: when the pending read began; `None`: no read is
+        pending.
         """
         streaming = self.phase == "streaming"
         usage, cost_usd = spending.total(tally.usage if streaming else NOTHING)

@@ -1,5 +1,5 @@
-"""How a stream ended, whether a last turn comes instead of the end, and how the run ends: its one
-reason and its outcome.
+"""How a stream ended, whether a last turn replaces the end, and how the run ends: its one reason
+and its outcome.
 """
 
 from __future__ import annotations
@@ -29,18 +29,17 @@ class StreamEnd:
     """How the last stream ended."""
 
     failure: Stop | None = None
-    """Why that was no good end."""
+    """Why the stream did not end well. `None`: it did."""
     error: BaseException | None = None
-    """The exception behind it."""
+    """The exception behind `failure`."""
     void: bool = False
-    """The attempt failed as such: the next stream is the same turn again, and what this one
-    contributed does not count.
+    """The attempt failed: the next stream is the same turn again, and nothing of this one counts.
     """
     left: bool = False
-    """The caller left it before its end."""
+    """The caller left the stream before its end."""
     may_go_on: bool = False
-    """It is no good end of a run, but the model may well be asked to go on: its output limit, or
-    its loop, cut it off.
+    """The run cannot end here, but the model may be asked to go on: its output limit, or its loop,
+    cut the answer off.
     """
 
 
@@ -54,8 +53,8 @@ def stream_end(
     must_finish: bool,
     blank: bool,
 ) -> StreamEnd:
-    """How a stream ended of which `tally` came. `finished`: by itself; else it failed, or was left,
-    perhaps for the loop `cut`.
+    """How a stream ended. `tally`: what came of it. `finished`: it ended by itself; else it failed,
+    or was left, perhaps because of the loop `cut`.
     """
     if model_error is not None:
         return failed(error, model_error)
@@ -65,14 +64,14 @@ def stream_end(
 
 
 def failed(error: BaseException | None, model_error: ModelError) -> StreamEnd:
-    """The model call failed."""
+    """The end of a stream whose model call failed."""
     wait = f"; it asks to wait {model_error.retry_after_s:g} s" if model_error.retry_after_s is not None else ""
     said = model_error.code or model_error.status
     return StreamEnd(Stop(model_error.reason, model_error.message + wait, "provider", value=said), error, void=True)
 
 
 def left(cut: Detection | None) -> StreamEnd:
-    """It was left before its end: for the loop in it, or by the caller."""
+    """The end of a stream that was left early: because of the loop `cut`, or by the caller."""
     if cut is not None:
         return StreamEnd(stop_for(cut), may_go_on=True)
     return StreamEnd(
@@ -81,8 +80,8 @@ def left(cut: Detection | None) -> StreamEnd:
 
 
 def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
-    """It came to its own end. `must_finish`: it should have said why. `blank`: nothing can be seen
-    of the answer that is owed.
+    """The end of a stream that ended by itself. `must_finish`: it should have given a finish
+    reason. `blank`: an answer was expected, and nothing in it is visible.
     """
     finish = tally.finish
     if finish is None and must_finish:
@@ -112,13 +111,13 @@ _OWN_WORD = frozenset(
         TerminateReason.ERROR,
     }
 )
-"""Endings of a last turn that are the run's; after any other, and a failure of its model, the run
-ends as it would have without it.
+"""Reasons of a last turn that become the reason of the run. After any other, and after a failed
+model call, the run ends for the reason it had before its last turn.
 """
 
 
 class LastChance:
-    """The last turn of one run. `rule`: when there is one; `None`: never."""
+    """The last turn of one run. `rule`: which endings get one. `None`: no ending does."""
 
     __slots__ = ("_goal", "_rule", "cause")
 
@@ -126,26 +125,32 @@ class LastChance:
         self._rule = rule
         self._goal = goal
         self.cause: Stop | None = None
-        """How the run ends if its last turn does not reach the goal; `None`: it is not in its last
-        turn.
+        """The reason of the run if its last turn does not reach the goal. `None`: it is not in its
+        last turn.
         """
 
     def instead_of(self, stop: Stop) -> LastTurn | None:
-        """The last turn that comes before this end, once, where the rule has one for it."""
+        """The last turn that the run gets before it ends by `stop`. `None`: none, because it had
+        one or the rule gives none for this reason.
+        """
         rule, goal = self._rule, self._goal
         if rule is None or goal is None or self.cause is not None or stop.reason not in rule.after:
             return None
         return replace(rule, text=goal.last_words(stop))
 
     def by_policy(self, verdict: LastTurn, loop: Stop) -> LastTurn | Stop:
-        """A policy's last turn is like any other: as long as the run gives one, or none at all."""
+        """A policy's last turn, with the time that the run's own rule gives. Without a rule the run
+        gets no last turn: `loop`.
+        """
         if self._rule is None:
             return loop
         ways_out = [self._goal.how_to_end()] if self._goal is not None and not verdict.tools else []
         return replace(verdict, text=" ".join([verdict.text, *ways_out]), seconds=self._rule.seconds)
 
     def judged(self, verdict: Verdict, cause: Stop) -> Stop:
-        """The last turn is over: the goal, or `cause`, what was to be the end without it."""
+        """How the run ends after its last turn: by the goal if `verdict` says that it was reached,
+        else by `cause`, the end that the last turn delayed.
+        """
         if isinstance(verdict, Stop):
             if verdict.reason is TerminateReason.TERMINATED and verdict.value == "success":
                 return replace(verdict, reason=TerminateReason.GOAL)
@@ -154,7 +159,7 @@ class LastChance:
         return cause
 
     def ending(self, stop: Stop, failure: Stop | None) -> Stop:
-        """How the run ends that would end by `stop`. `failure`: of the last stream."""
+        """How a run ends that would end by `stop`. `failure`: the failure of its last stream."""
         hidden = stop.reason not in _OWN_WORD or stop is failure
         return self.cause if self.cause is not None and hidden else stop
 
@@ -170,14 +175,15 @@ LIMITS = frozenset(
         TerminateReason.COST_LIMIT,
     }
 )
-"""Endings that say nothing against what the model has handed over in the same turn."""
+"""Limits. Outputs that the model has emitted in the turn that exceeds one still count."""
 
 
 def undecided_end(last: StreamEnd | None, reached: str | None, *, goal: Goal | None) -> Stop:
-    """The reason of a run that nothing has ended: its last stream, or whoever left it.
+    """The reason of a run that nothing has ended: it follows from its last stream, or from the
+    caller who left.
 
-    `reached`: what the caller says was reached. It makes no success of a last stream that failed,
-    and none of missing outputs.
+    `reached`: the caller says that this was reached. It does not turn a failed last stream, or
+    missing outputs, into a success.
     """
     if last is not None and not last.left and last.failure is not None:
         return last.failure
@@ -207,7 +213,7 @@ def outcome_of(
     closing: StreamClosed | None,
 ) -> Outcome:
     """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end
-    that a last turn came instead of.
+    that a last turn replaced.
     """
     ok = succeeded(stop.reason) or (stop.reason is TerminateReason.TERMINATED and stop.value == "success")
     usage, cost_usd = spending.total()

@@ -1,4 +1,6 @@
-"""The detectors of a run and its policy: who is fed what, what follows, and whose crash it was."""
+"""The detectors of a run and its policy: which chunk goes to which detector, which verdict follows,
+and which part crashed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ and what it does.
 
 
 class PartCrash(Exception):
-    """The detector or policy `name` raised `error`, or answered something of the wrong type."""
+    """The detector or policy `name` raised `error`, or returned a value of the wrong type."""
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(name)
@@ -38,8 +40,8 @@ class PartCrash(Exception):
 
 
 class DetectorBank:
-    """Detectors of characters are fed text directly; of the others, only those that want deltas are
-    shown them.
+    """The detectors of one run. Detectors of characters get text directly; of the others, only
+    those that want deltas get deltas.
 
     All methods raise `PartCrash` for the first detector that fails.
     """
@@ -76,21 +78,21 @@ class DetectorBank:
         return need
 
     def text(self, text: str) -> Sequence[Detection]:
-        """Visible text, cut in whatever way."""
+        """Pass on visible text, in pieces of any size."""
         return self._fed_to(self._text_feeds, text)
 
     def reasoning(self, delta: ReasoningDelta) -> Sequence[Detection]:
-        """A piece of the model's thinking."""
+        """Pass on a piece of the model's thinking."""
         if self._reasoning_feeds is None:  # made at first use: most runs have none
             self._reasoning_feeds = self._feeds("reasoning")
         return (*self._fed_to(self._reasoning_feeds, delta.text), *self._shown_to(self._of_deltas, delta))
 
     def arguments(self, delta: ToolCallDelta) -> Sequence[Detection]:
-        """A piece of a call's arguments."""
+        """Pass on a piece of a call's arguments."""
         return self._shown_to([*self._of_characters, *self._of_deltas], delta)
 
     def fact(self, chunk: Chunk) -> Sequence[Detection]:
-        """A call, a result, a report, the end of a turn, a retry."""
+        """Pass on a call, a result, a report, the end of a turn, or a retry."""
         return self._shown_to(self._all, chunk)
 
     def _fed_to(self, feeds: Sequence[tuple[str, TextFeed]], text: str) -> Sequence[Detection]:
@@ -118,7 +120,7 @@ class DetectorBank:
 
 
 class _DeltaFeed:
-    """Shows a detector each piece of text as the delta that it came in."""
+    """Gives a detector each piece of text as a `TextDelta`."""
 
     need = 1
 
@@ -130,9 +132,7 @@ class _DeltaFeed:
 
 
 def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
-    """What a detector answered, if it is what it should. (One that forgot to return anything found
-    nothing.)
-    """
+    """What a detector returned. Raises `TypeError` if any of it is not a detection."""
     if not all(isinstance(detection, Detection) for detection in found):
         raise TypeError(f"expected detections, got {found!r}")
     return found
@@ -177,10 +177,9 @@ def _shortened(value: Any) -> tuple[Any, int]:
 
 
 class VerdictQueue:
-    """The policy of one run, and those of its verdicts that the harness has not performed yet,
-    oldest first.
+    """The policy of one run, and its verdicts that the harness has not performed yet, oldest first.
 
-    All methods that ask the policy raise `PartCrash`.
+    All methods that call the policy raise `PartCrash` if it fails.
     """
 
     __slots__ = ("_before", "_policy", "_turn_policy", "_waiting", "loop")
@@ -191,9 +190,11 @@ class VerdictQueue:
         self._turn_policy = cast("TurnPolicy", policy) if callable(getattr(policy, "turn_started", None)) else None
         self._waiting: list[tuple[Verdict, Detection | None]] = []
         self._before: tuple[Mapping[str, Any] | None, int] | None = None
-        """The policy, and how many verdicts waited, before the turn's first finding."""
+        """The policy's snapshot, and how many verdicts were waiting, before the turn's first
+        finding.
+        """
         self.loop: Stop | None = None
-        """How the run would end by the loop behind the latest verdict."""
+        """The stop for the loop behind the latest verdict."""
 
     def reset(self) -> None:
         """A new run begins."""
@@ -203,7 +204,7 @@ class VerdictQueue:
             raise PartCrash(type(self._policy).__name__, error) from error
 
     def turn_started(self) -> None:
-        """The model answers again, and has been told what was decided before."""
+        """The model answers again, and has received all verdicts so far."""
         self._before = None
         if self._turn_policy is not None:
             try:
@@ -212,7 +213,7 @@ class VerdictQueue:
                 raise PartCrash(type(self._policy).__name__, error) from error
 
     def verdict_on(self, detection: Detection) -> Verdict:
-        """What the policy makes of a finding."""
+        """The policy's verdict on a finding."""
         try:
             if self._before is None:
                 snapshot = getattr(self._policy, "snapshot", None)  # a small policy of the caller's may do without
@@ -225,8 +226,9 @@ class VerdictQueue:
         return verdict
 
     def add(self, verdict: Verdict, detection: Detection | None = None) -> None:
-        """To be performed between turns. `detection`: what it follows from, if it was the policy's.
-        What is sure now need not be told as a suspicion as well.
+        """Keep `verdict` to be performed between turns. `detection`: the finding it follows from,
+        if it is the policy's. A loop removes a waiting nudge about a mere suspicion in the same
+        text.
         """
         if detection is not None:
             self.loop = stop_for(detection)
@@ -235,16 +237,16 @@ class VerdictQueue:
         self._waiting.append((verdict, detection))
 
     def pop(self) -> Verdict:
-        """The next one to perform; `Continue`: there is none."""
+        """Remove and return the next verdict to perform. `Continue`: there is none."""
         return self._waiting.pop(0)[0] if self._waiting else Continue()
 
     def clear(self) -> None:
-        """Nothing of it is to be performed any more."""
+        """Drop all waiting verdicts."""
         self._waiting.clear()
 
     def take_back(self) -> None:
-        """What was to follow from the findings of an attempt that is void does not: the model has
-        never seen what it would be told of.
+        """The attempt is void: drop the verdicts on its findings, and restore the policy's state.
+        The model never saw the text that they are about.
         """
         if self._before is not None:
             state, waiting = self._before

@@ -1,4 +1,4 @@
-"""The limits of a run: what it has used, when to look again, what is nearly used up, what is
+"""The limits of a run: how much is used, when to check again, what is nearly used up, what is
 exceeded.
 """
 
@@ -22,11 +22,11 @@ _NONE: tuple[Usage, float] = (NOTHING, 0.0)
 
 
 class Spending:
-    """`price`: what the model's tokens cost; without one, they cost nothing. `budgets`: what the
-    run spends from.
+    """What one run has used. `price`: of the model's tokens; without a price they cost nothing.
+    `budgets`: the budgets that the run spends from.
 
-    A nested run spends from its own budgets, and from those of this one if it was given a share:
-    here it is only added up.
+    A nested run spends from its own budgets, and from those of this run only through a share. Here
+    its usage is only added up.
     """
 
     __slots__ = ("_account", "_closed", "_open", "_own", "_price", "budgets", "estimated")
@@ -34,7 +34,7 @@ class Spending:
     def __init__(self, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
         self.budgets = tuple(budgets)
         self.estimated = False
-        """Part of it is an estimate."""
+        """Part of the usage is an estimate."""
         self._price = price
         self._account = Account(budgets)
         self._own = NOTHING
@@ -42,21 +42,21 @@ class Spending:
         self._open: dict[int, tuple[Usage, float]] = {}
 
     def settle(self, usage: Usage, *, estimated: bool) -> None:
-        """A turn is over."""
+        """Add `usage` of a turn, or of a question to a model, that is over."""
         self._own += usage
         self.estimated |= estimated
 
     def nested(self, run: int, usage: Usage, usd: float) -> None:
-        """All that a nested run has used so far."""
+        """Note all that the nested run `run` has used so far."""
         self._open[run] = (usage, usd)
 
     def nested_ended(self, run: int) -> None:
-        """It will use no more."""
+        """The nested run `run` has ended and will use no more."""
         usage, usd = self._open.pop(run, _NONE)
         self._closed = (self._closed[0] + usage, self._closed[1] + usd)
 
     def total(self, running: Usage = NOTHING) -> tuple[Usage, float]:
-        """Tokens and US dollars up to now. `running`: of the turn that is not over."""
+        """Tokens and US dollars up to now. `running`: usage of the turn that is not over."""
         usage = self._own if running is NOTHING else self._own + running
         usd = self._cost(usage)
         if self._closed is not _NONE or self._open:
@@ -66,7 +66,9 @@ class Spending:
         return usage, usd
 
     def post(self, running: Usage = NOTHING) -> Stop | None:
-        """Tell the budgets what this run itself has used by now; which of them is exhausted?"""
+        """Update the budgets with what this run itself has used by now. Answers the stop of the
+        first exhausted one.
+        """
         if not self.budgets:
             return None
         usage = self._own + running
@@ -78,14 +80,14 @@ class Spending:
 
 
 BUDGET_LOOK_TOKENS = 256
-"""Others may spend from the same budget meanwhile, so it is looked at at least this often. n runs
-overdraw it together by at most n times as much; a look costs a few microseconds, and 256 tokens are
+"""Others may spend from the same budget, so it is checked at least once in this many tokens.
+Together n runs exceed a budget by at most n times this. A check costs microseconds; 256 tokens are
 seconds of a stream.
 """
 
 
 class Schedule:
-    """The next look at a condition and at budgets."""
+    """When the condition and the budgets must be checked again."""
 
     __slots__ = (
         "_budgets",
@@ -104,16 +106,16 @@ class Schedule:
         *,
         nested: bool = False,
     ) -> None:
-        """`nested`: what this run uses counts for a run above as well, whose limits are looked at
-        when this one looks.
+        """`nested`: this run's usage also counts for a run above, whose limits are checked whenever
+        this run checks its own.
         """
         self.deadline_s = math.inf
-        """Before it, in seconds since the run began, the condition cannot have become true by time
-        alone.
+        """Until this moment, in seconds since the run began, the condition cannot become true by
+        time alone.
         """
         self.price = price
-        """Of the model that streams: what turns dollars into tokens. Without one no cost is counted
-        down.
+        """Price of the running model, which converts dollars into tokens. Without a price, cost
+        limits cause no check.
         """
         self._condition = condition
         self._budgets = tuple(budgets)
@@ -121,9 +123,7 @@ class Schedule:
         self._headroom_eighths: int | None = None
 
     def plan(self, state: RunState) -> None:
-        """Work the next look out anew. What `state` has used must be counted in the budgets
-        already.
-        """
+        """Plan the next check from `state`, whose usage the budgets must already contain."""
         if self._condition is None and not self._budgets and not self._nested:
             return
         headrooms: list[int | None] = [BUDGET_LOOK_TOKENS] if self._nested else []
@@ -141,16 +141,14 @@ class Schedule:
         self._headroom_eighths = None if headroom is None else 8 * headroom
 
     def _tokens_for(self, usd: float | None) -> int | None:
-        """Output tokens that so many dollars buy: a stream writes output."""
+        """How many output tokens `usd` buys: a stream writes output."""
         if usd is None or self.price is None or self.price.output <= 0:
             return None
         tokens = usd / self.price.output * 1_000_000
         return math.floor(tokens) if tokens < sys.maxsize else None
 
     def spend(self, eighths: int) -> bool:
-        """So many eighths of a token have come since the last call. True: a limit may have been
-        passed.
-        """
+        """Count `eighths` of a token that have come. True: a limit may have been passed."""
         if self._headroom_eighths is None:
             return False
         self._headroom_eighths -= eighths
@@ -158,22 +156,20 @@ class Schedule:
 
     @property
     def free_chars(self) -> int:
-        """Characters that may come before the text must be looked at, so that no limit is overrun
-        unseen.
-        """
+        """How many characters may still come before the limits must be checked."""
         if self._headroom_eighths is None:
             return sys.maxsize
         return max(0, self._headroom_eighths // MOST_EIGHTHS_PER_CHAR)
 
 
 WARN_AT = 0.8
-"""A warning is early enough to finish in order, and late enough to be news: of 30 turns six are
-left.
+"""The share of a limit at which a warning is given: of 30 turns, six are then left to finish in
+order.
 """
 
 
 class Warner:
-    """The warnings of one run."""
+    """Gives the limit warnings of one run, each once."""
 
     __slots__ = ("_told",)
 
@@ -181,8 +177,8 @@ class Warner:
         self._told: set[tuple[int, int]] = set()
 
     def look(self, condition: Condition | None, budgets: Sequence[Budget], state: RunState) -> list[LimitWarning]:
-        """The limits that have come to `WARN_AT` since the last look. To be asked when nothing ends
-        the run.
+        """The limits that have reached `WARN_AT` since the last call. Call it when nothing ends the
+        run.
         """
         sources = [
             condition.progress(state) if condition is not None else (),
@@ -205,16 +201,17 @@ def _warning(met: Met, state: RunState) -> LimitWarning | None:
 
 
 ASK_AGAIN_S = 0.001
-"""A condition of the caller's may name a deadline at which it is not true: so it is asked no more
-often than this, in seconds.
+"""Seconds between two checks of a condition that is not true at its own deadline, as a caller's
+condition may be.
 """
 
 
 class Limits:
-    """Condition and budgets of one run. `nested`: it is the tool of another one, whose limits count
-    as well.
+    """Condition and budgets of one run. `nested`: the run is a tool of another run, whose limits
+    count as well.
 
-    A condition may be the caller's code: whatever it raises goes on, and `name` says whose it was.
+    A condition may be the caller's code. What it raises is raised here too, and `name` says which
+    part raised.
     """
 
     __slots__ = ("_condition", "_nested", "_price", "_schedule", "_warner", "spending")
@@ -234,43 +231,42 @@ class Limits:
         self.replace(condition)
 
     def replace(self, condition: Condition | None) -> None:
-        """Another condition from now on. Budgets stay."""
+        """Use another condition from now on. Budgets stay."""
         self._condition = condition
         self._schedule = Schedule(condition, self._price, self.spending.budgets, nested=self._nested)
 
     def only(self, timeout: Timeout) -> None:
-        """From now on only `timeout`, and the condition's limits on silence. Budgets stay."""
+        """Use only `timeout` from now on, and the condition's limits on silence. Budgets stay."""
         silence = silence_limits(self._condition)
         self.replace(timeout if silence is None else timeout | silence)
 
     def __bool__(self) -> bool:
-        """There is anything to look at."""
+        """Whether there is anything to check."""
         return self._condition is not None or self._nested or bool(self.spending.budgets)
 
     @property
     def name(self) -> str:
-        """Who is to blame for an exception."""
+        """The name of the part that is checked, for errors that it raises."""
         return self.condition_name or "budget"
 
     @property
     def condition_name(self) -> str | None:
-        """Of the condition, if there is one."""
+        """The condition's name. `None`: there is no condition."""
         return self._condition.name if self._condition is not None else None
 
     @property
     def timed(self) -> bool:
-        """Something of it may become true by time alone."""
+        """Whether a limit may be exceeded by time alone."""
         return self._condition is not None
 
     def look(self, state: RunState, overspent: Stop | None) -> Stop | None:
-        """Is a limit exceeded? `overspent`: what the budgets say. If not, the next look is planned.
-        `state` must be the caller's alone.
+        """Check the limits. `overspent`: the stop of the budgets. If no limit is exceeded, the next
+        check is planned. `state` may be changed.
         """
         stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
         if stop is None:
             if state.phase == "streaming" and state.waiting_since_s is None:
-                # The next read can begin now at the earliest: planning for that gives the lower
-                # bound that a deadline promises.
+                # The next read begins now at the earliest: planning from now gives a lower bound.
                 object.__setattr__(state, "waiting_since_s", state.elapsed_s)  # a copy would cost as much as a look
             self._schedule.plan(state)
         elif not isinstance(stop, Stop):
@@ -279,13 +275,13 @@ class Limits:
 
     @property
     def deadline_s(self) -> float:
-        """Before it, in seconds since the run began, no limit can have been exceeded by time
+        """Until this moment, in seconds since the run began, no limit can be exceeded by time
         alone.
         """
         return self._schedule.deadline_s
 
     def exact_deadline_s(self, state: RunState) -> float:
-        """The same, made exact for the read that `state` waits for. Never raises."""
+        """`deadline_s`, exact for the read that `state` waits for. Never raises."""
         try:
             self._schedule.plan(state)
             due_s = self._schedule.deadline_s
@@ -296,16 +292,14 @@ class Limits:
         return due_s
 
     def warnings(self, state: RunState) -> Sequence[LimitWarning]:
-        """Which limits are nearly used up, each told once."""
+        """Warnings for limits that are nearly used up, each given once."""
         return self._warner.look(self._condition, self.spending.budgets, state)
 
     def spend(self, eighths: int) -> bool:
-        """So many eighths of an output token have come. True: a limit may have been passed."""
+        """Count `eighths` of an output token that have come. True: a limit may have been passed."""
         return self._schedule.spend(eighths)
 
     @property
     def free_chars(self) -> int:
-        """Characters that may come before the text must be looked at, so that no limit is overrun
-        unseen.
-        """
+        """How many characters may still come before the limits must be checked."""
         return self._schedule.free_chars

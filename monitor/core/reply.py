@@ -1,4 +1,4 @@
-"""What the model says in one turn, as the parts of an assistant message, in the order in which they
+"""The model's answer in one turn, as the parts of an assistant message, in the order in which they
 came.
 """
 
@@ -13,24 +13,24 @@ from monitor.messages import Reasoning, Text
 from monitor.verdicts import Channel, Detection
 
 LoopedText: TypeAlias = Literal["keep", "trim", "discard"]
-"""What becomes of text that looped, before it goes back into the history: a model that reads its
-own loop goes on with it.
+"""What happens to repeated text before it goes back into the history. A model that reads its own
+loop continues it.
 """
 
 Part: TypeAlias = Text | Reasoning | ToolCall
 
 
 def loop_start(loop: Detection, began: int) -> int:
-    """Where the copies of the looped text begin, in code points since `began`. The first one is
-    what the model wanted to say.
+    """Where the copies of the looped text begin, in code points since `began`. The first occurrence
+    is no copy, and is kept.
     """
     offsets = loop.evidence.offsets
     return max(0, offsets[1] if len(offsets) > 1 else loop.start_offset) - began if loop.start_offset >= began else 0
 
 
 class MessageBuilder:
-    """Puts the pieces of a stream together. `offsets`: what the channels had delivered before this
-    turn began.
+    """Builds the parts of a message from the pieces of a stream. `offsets`: how much each channel
+    had delivered before this turn.
     """
 
     __slots__ = ("_began", "_open", "_origin", "_parts", "_pieces", "_signature")
@@ -40,7 +40,7 @@ class MessageBuilder:
         self.restart()
 
     def restart(self) -> None:
-        """The attempt so far is void."""
+        """Drop everything: the attempt so far is void."""
         self._parts: list[Part] = []
         self._open: type[Text | Reasoning] | None = None
         self._pieces: list[str] = []
@@ -48,14 +48,14 @@ class MessageBuilder:
         self._origin: str | None = None
 
     def add_text(self, text: str) -> None:
-        """A piece of the visible answer."""
+        """Add a piece of the visible answer."""
         if text:
             self._begin(Text)
             self._pieces.append(text)
 
     def add_reasoning(self, delta: ReasoningDelta) -> None:
-        """A piece of the thinking. A signature closes it; one without a text is a part of its own,
-        for what follows it.
+        """Add a piece of the thinking. A signature closes the part. A signature without text is a
+        part of its own, and belongs to what follows.
         """
         if delta.text:
             self._begin(Reasoning)
@@ -69,21 +69,21 @@ class MessageBuilder:
             self._close()
 
     def add_call(self, call: ToolCall) -> None:
-        """A complete call."""
+        """Add a complete call."""
         self._close()
         self._parts.append(call)
 
     @property
     def blank(self) -> bool:
-        """Nothing can be seen of it: no call, and only space and characters without a width."""
+        """Whether nothing is visible: no call, and only space and characters without a width."""
         self._close()
         return all(
             isinstance(part, Reasoning) or (isinstance(part, Text) and is_blank(part.text)) for part in self._parts
         )
 
     def parts(self, *, loop: Detection | None = None, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """What came so far. `loop`: the repetition in it, of which the copies are cut off, if
-        `looped` says so.
+        """The parts so far. `loop`: the repetition in them; its copies are cut off as `looped`
+        says.
         """
         self._close()
         if loop is None or looped == "keep" or loop.channel not in ("text", "reasoning"):
@@ -130,7 +130,7 @@ def _cut_off(parts: list[Part], kind: type[Text | Reasoning], start: int) -> tup
 
 
 def marker(gone: str) -> str:
-    """What stands where repeated text was cut off: neutral, so that it is no example to follow, and
-    enough to find the original by.
+    """Stands in the place of repeated text that was cut off. It gives no example to follow, and its
+    hash identifies the original.
     """
     return f"[{len(gone):,} repeated characters removed, xxh3 {identity(gone)}]"

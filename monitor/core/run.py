@@ -1,21 +1,23 @@
 """RunCore: one run, decided without I/O.
 
-Facts go in (chunks, tool results, time as a number), decisions and events come out. It never reads
-a clock and never awaits, so guard, supervisor, `scan` and a replay all run the same code and mean
-the same thing.
+Facts go in (chunks, tool results, time as a number), decisions and events come out. RunCore never
+reads a clock and never awaits, so guard, supervisor, `scan` and a replay run the same code.
 
 The rules of this file:
 
-1. One ending. `stop` is set once; `terminate` answers once. When several things are true at the
-   same look, the user's abort wins, then loops, then limits; over a limit wins a goal that is
-   reached in the same turn.
-2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work; a `RunState`
+1. One ending. `stop` is set once, and `terminate` always returns the same outcome. When several
+   things are true at the same look, the user's abort wins, then loops, then limits. A goal that is
+   reached in the same turn wins over a limit.
+
+2. Cheap per chunk. A delta costs a few integer operations and the detectors' own work. A `RunState`
    is built only at transitions, and `deadline` says when the next look is due.
-3. A stream may be over before the run is: `ends_stream` is set with `stop`, and where a policy that
-   nudges met text that loops.
-4. `deadline` is a lower bound in the harness's clock: before it, no condition can have become true
-   by time alone. After it, `must_stop(now)` looks for real and either ends the run or moves
-   `deadline` on. An abort sets it to minus infinity.
+
+3. A stream may end before the run does. `ends_stream` is set with `stop`, and also when text loops
+   and a policy answers with a nudge.
+
+4. `deadline` is a lower bound in the harness's clock: before it, no condition can become true by
+   time alone. After it, `must_stop(now)` evaluates the conditions, and either ends the run or moves
+   `deadline` on. An abort sets `deadline` to minus infinity.
 """
 
 from __future__ import annotations
@@ -68,16 +70,16 @@ from monitor.verdicts import Channel, Continue, Detection, Judgement, LastTurn, 
 T = TypeVar("T")
 
 HOLD_CHARS = 256
-"""Visible text is held back no longer than this, so that little is held: the pieces of a delta
-stream weigh ten times their text.
+"""Visible text is collected up to this length before detectors get it. Holding more would cost
+memory: pieces of a delta stream weigh ten times their text.
 """
 
 SAME_MOMENT_S = 0.001
-"""Looks with nothing between them, and no more time than this, in seconds, are one."""
+"""Two looks count as one if nothing but this much time, in seconds, lies between them."""
 
 
 class Companion(Protocol):
-    """What works beside a run, such as its judges and its compactions. A harness adds it to
+    """Work beside a run, e.g. its judges and its compactions. A harness adds it to
     `RunCore.companions`.
     """
 
@@ -85,17 +87,17 @@ class Companion(Protocol):
         """A model call is about to be made."""
 
     def busy_with(self) -> str | None:
-        """What is at work now, for people: "a compaction was at work". `None`: nothing is.
+        """What is at work now, for people, e.g. "a compaction was at work". `None`: nothing is.
 
-        It is added to the detail of a run that ran out of time.
+        It is added to the detail of a timeout.
         """
 
     def cancel(self) -> None:
-        """It is decided that the run ends: no answer and no summary is wanted any more."""
+        """The run will end: cancel open questions and summaries."""
 
 
 class RunCore:
-    """The state of one run and every decision about it. `emit` receives the events, in order."""
+    """The state of one run and all decisions about it. `emit` receives the events, in order."""
 
     def __init__(
         self,
@@ -116,33 +118,35 @@ class RunCore:
         task: str | None = None,
         window: Window | None = None,
     ) -> None:
-        """`cuts`: there is somebody to act on a verdict, so a stream in which text loops is left
-        although the run goes on. `supervised`: the harness makes the model calls itself, so replies
-        are put together, and an empty one is a failed attempt. `parent`: the run whose tool this
-        one is. `task`: the user's request, for the judges. `window`: of the model that is asked.
+        """`cuts`: a stream in which text loops is left although the run goes on, because the
+        harness acts on the verdict. `supervised`: the harness makes the model calls itself, so
+        replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
+        run is. `task`: the user's request, for the judges. `window`: of the model.
         """
         self.deadline = math.inf
-        """When to look again, in the harness's clock."""
+        """When the next look is due, in the harness's clock."""
         self.waiting_since = 0.0
-        """When the pending read began, in the harness's clock; the harness sets it before every
+        """When the pending read began, in the harness's clock. The harness sets it before every
         read.
         """
         self.stop: Stop | None = None
-        """Why the run ends, once that is decided."""
+        """Why the run ends. `None`: not decided yet."""
         self.ends_stream = False
-        """The running stream is to be left: the run ends, or the turn is cut."""
+        """The running stream must be left: the run ends, or the turn is cut."""
         self.turn: Turn | None = None
         """The last turn that ended."""
         self.replanned: Callable[[], None] = _nothing
-        """Called when `deadline` may have come closer. Whoever waits sets it, to move its alarm."""
+        """Called when `deadline` may have come closer. A harness that waits sets it, to move its
+        alarm.
+        """
         self.companions: list[Companion] = []
-        """What works beside the run."""
+        """The work beside the run."""
         self.piecewise = False
-        """Whoever feeds looks at the clock between the pieces of a huge delta, and calls `catch_up`
-        while there are any `left`.
+        """The harness checks the clock between the pieces of a huge delta, and calls `catch_up`
+        until `left` is empty. False: a huge delta is examined at once.
         """
         self.left: list[Delta] = []
-        """Pieces of the last delta that have not been looked at, the last first."""
+        """Pieces of the last delta that are not examined yet, the last piece first."""
 
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
@@ -162,7 +166,7 @@ class RunCore:
         self._running = self._another_turn({"text": 0, "reasoning": 0}, 0.0)
         self._free_chars = 0
         self._last: StreamEnd | None = None
-        self._unweighed: Turn | None = None  # the goal has not seen it yet
+        self._unweighed: Turn | None = None  # a turn that the goal has not examined yet
         self._looked_at = -math.inf
         self._reached: str | None = None
         self._abort_why: str | None = None
@@ -175,7 +179,7 @@ class RunCore:
     # ------------------------------------------------------------------ the run
 
     def begin(self, now: float) -> None:
-        """The run starts; all times in events and reasons count from here."""
+        """The run starts. All times in events and reasons count from `now`."""
         self._counters.began = now
         self._emit(events.RunStarted(0.0, self._bank.names, self._limits.condition_name))
         self._tell(self._verdicts.reset, now)
@@ -183,7 +187,9 @@ class RunCore:
         self._measure(now)
 
     def _measure(self, now: float) -> None:
-        """A window in which no agent can work is refused before the first model call."""
+        """End the run before its first model call if its window is too small for any agent; warn if
+        it is small.
+        """
         window = self._window
         if window is None or window.tokens is None or self.stop is not None:
             return
@@ -194,7 +200,7 @@ class RunCore:
             self._emit(events.WindowWarning(self.at(now), window.tokens, window.warning))
 
     def begin_turn(self, now: float) -> bool:
-        """A stream is about to be opened. False: the run is over, do not open it."""
+        """A stream is about to be opened. False: the run is over, do not open the stream."""
         counters = self._counters
         looked = counters.phase == "before_call" and now - self._looked_at < SAME_MOMENT_S and now < self.deadline
         counters.phase = "before_call"
@@ -202,6 +208,7 @@ class RunCore:
             self._look(now, waiting=False)
         if self.stop is not None:
             return False
+        # The stream is another attempt at the same turn, or the first one of a new turn.
         before, self._last = self._last, None
         self._closing = None
         self.ends_stream = False
@@ -215,6 +222,7 @@ class RunCore:
             counters.turns += 1
             offsets = self._running.next_offsets if before is not None else self._running.offsets
             self._tell(self._verdicts.turn_started, now)
+        # From here on the turn is running.
         counters.model_calls += 1
         counters.errors.turn_started()
         counters.phase = "streaming"
@@ -232,15 +240,15 @@ class RunCore:
         return RunningTurn(tally, offsets, keeps_message=self._supervised)
 
     def begin_last_turn(self, last: LastTurn, now: float) -> None:
-        """One more turn for a run that is about to end: conditions are off, but for the last turn's
-        own time and for limits on silence. Budgets and an abort still count.
+        """Begin one more turn of a run that is about to end. Only the last turn's own time and
+        limits on silence count, and budgets and an abort.
         """
         cause = self.stop or self._verdicts.loop
         assert cause is not None  # noqa: S101 - `check` has answered with a LastTurn
         self._recovery.cause = cause
         self.stop, self.ends_stream = None, False
         if self._last is not None:
-            # it may have failed just before, and is not what this turn is judged by
+            # The stream before may have failed: that must not end the last turn.
             self._last = replace(self._last, may_go_on=True)
         self._verdicts.clear()
         self._limits.only(Timeout(self.at(now) - self._counters.pauses.total_s(now) + last.seconds))
@@ -261,7 +269,9 @@ class RunCore:
         self._look(now, waiting=False)
 
     def feed(self, chunk: Chunk, now: float) -> None:
-        """The next chunk of the running stream. Raises `AdapterError` for what is none."""
+        """Take in the next chunk of the running stream. Raises `AdapterError` for anything that is
+        not a chunk.
+        """
         if isinstance(chunk, TextDelta):
             self.feed_text(chunk.text, now)
             return
@@ -276,8 +286,8 @@ class RunCore:
             self._feed_piece(chunk, now)
 
     def feed_text(self, text: str, now: float) -> bool:
-        """The next piece of visible text: the same as a `TextDelta`, without the object. True:
-        pieces of it are `left`.
+        """Take in the next piece of visible text, as a `TextDelta` without the object. True: pieces
+        of it are `left`.
         """
         if type(text) is not str and not isinstance(text, str):
             raise AdapterError(
@@ -296,7 +306,7 @@ class RunCore:
         return False
 
     def catch_up(self, now: float) -> None:
-        """Look at one more piece of a huge delta."""
+        """Examine one more piece of a huge delta."""
         if self.left:
             self._feed_piece(self.left.pop(), now)
 
@@ -305,7 +315,7 @@ class RunCore:
             self._feed_piece(self.left.pop(), now)
 
     def _pour(self, delta: Delta, now: float) -> None:
-        """Look at a huge delta piece by piece."""
+        """Examine a huge delta piece by piece."""
         self.left = [*pieces_of(delta)][::-1]
         self._free_chars = 0
         if self.piecewise:
@@ -334,19 +344,19 @@ class RunCore:
             self._spend(running.tally.count_arguments(delta), now)
 
     def broke_off(self) -> None:
-        """The running stream is over, though an answer in it has begun after the last one that was
-        finished.
+        """The running stream is over, but broke off inside an answer that began after the last
+        finished one.
         """
         self._running.tally.finish = None
 
     def tool_result(
         self, call: str | None, text: str, now: float, *, is_error: bool = False, vetoed: bool = False
     ) -> None:
-        """A tool answered. `call`: the id; `None`: the oldest call of the turn that has no answer
-        yet.
+        """A tool answered. `call`: the id of the call. `None`: the oldest call of the turn without
+        an answer.
 
-        `vetoed`: the call was not carried out, and `text` is what the monitor says instead. It
-        counts as no error and no answer.
+        `vetoed`: the call was not carried out, and `text` is the monitor's message instead. It
+        counts neither as an error nor as a success.
         """
         if self._outcome is not None:
             return  # a tool that was still running when the run ended
@@ -375,10 +385,9 @@ class RunCore:
     ) -> Turn:
         """The stream is over.
 
-        `finished`: it came to its own end; else somebody left it, or it failed with `error`,
-        classed as `model_error`. `must_finish`: a stream of this kind closes with a finish reason,
-        so one without it was truncated. `gave`: the kinds of what came besides text, thinking and
-        calls.
+        `finished`: it ended by itself; else it was left, or it failed with `error`, classified as
+        `model_error`. `must_finish`: such a stream closes with a finish reason, so without one it
+        was truncated. `gave`: the kinds of parts that came beside text, thinking and calls.
         """
         self._catch_up_wholly(now)
         self._take_text(now)
@@ -386,6 +395,7 @@ class RunCore:
             self._look(now, waiting=False)
         if model_error is not None:
             self._emit(events.StreamFailed(self.at(now), self._counters.turns, model_error))
+        # Was it a turn, or only a failed attempt at one?
         running, tally = self._running, self._running.tally
         tally.gave = gave
         blank = running.is_blank(must_finish=must_finish)
@@ -401,6 +411,7 @@ class RunCore:
         self._last = last
         if last.void:
             self._counters.errors.add(is_error=True)
+        # What it cost counts in either case.
         self._limits.spending.settle(tally.usage, estimated=tally.usage_estimated)
         self.turn = turn = running.ended(stopped=self.stop or last.failure, error=error, model_error=model_error)
         self._counters.phase = "after_call"
@@ -409,13 +420,13 @@ class RunCore:
             self._panel.add_turn(turn)
             self._unweighed = turn
             if tally.finish is None and self.stop is None:
-                # a turn that was cut is over for the detectors as well
+                # A turn that was cut is over for the detectors too.
                 self._find(self._bank.fact, TurnFinished(FinishReason.DONE), now)
         return turn
 
     def source_closed(self, now: float, *, since: float, closed: bool, chunks_dropped: int, note: str | None) -> None:
-        """The source had to be closed, and was (or not). `since`: when somebody began to close
-        it.
+        """The harness tried to close the source; `closed` says whether it is closed. `since`: when
+        closing began.
         """
         since = self._decided_at if self.stop is not None else since
         self._closing = events.StreamClosed(
@@ -429,8 +440,8 @@ class RunCore:
         self._emit(self._closing)
 
     def answer(self, call: ToolCall, now: float) -> ToolResult | None:
-        """Carry out a call of one of the run's own tools, and take its result in; `None`: it is
-        none of them.
+        """Carry out a call of one of the run's own tools, and take in its result. `None`: the tool
+        is not one of them.
         """
         goal = self._goal
         answer = goal.answer(call) if goal is not None else None
@@ -454,22 +465,20 @@ class RunCore:
 
     @property
     def failed_attempt(self) -> Stop | None:
-        """Why the last stream was no turn but a failed attempt at one; `None`: it was one, or the
-        run ends anyway.
+        """Why the last stream was a failed attempt at its turn. `None`: it was not, or the run ends
+        anyway.
         """
         return self._last.failure if self._last is not None and self._last.void and self.stop is None else None
 
     @property
     def void(self) -> bool:
-        """The last stream was a failed attempt: nothing of it counts, whatever the run goes on
-        with.
-        """
+        """Whether the last stream was a failed attempt, of which nothing counts."""
         return self._last is not None and self._last.void
 
     @property
     def takes_own_calls(self) -> bool:
-        """The calls of the last turn that the run answers itself count: it is neither cut for a
-        loop nor over for more than a limit.
+        """Whether the last turn's calls of the run's own tools count. They do unless the turn was
+        cut for a loop, or the run ends for more than a limit.
         """
         return (
             self._running.cut is None and self._abort_why is None and (self.stop is None or self.stop.reason in LIMITS)
@@ -480,15 +489,15 @@ class RunCore:
         return self._counters.at(now)
 
     def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
-        """The parts of the last turn's message, fit for the history, once. Only where the run is
-        supervised; none of a failed attempt.
+        """Return the parts of the last turn's message, fit for the history, and clear them. Only
+        for a supervised run. A failed attempt has none.
         """
         parts = self._running.take_message(looped)
         return () if self._last is None or self.void else parts
 
     def pause(self, now: float) -> None:
-        """A person is being asked: deadlines stand still until `resume`, also those of the runs
-        above. Pauses nest.
+        """A person is being asked: deadlines stand still until `resume`, in the runs above as well.
+        Pauses nest.
         """
         if self._parent is not None:
             self._parent.pause(now)
@@ -508,27 +517,27 @@ class RunCore:
             self._look(now, waiting=False)
 
     def retract(self) -> None:
-        """The last stream was cut off for want of room. With more of it the same turn is made
-        again, and nothing of this one counts.
+        """The last stream was cut off for lack of room. The same turn will be made again with more
+        room, and nothing of this stream counts.
         """
         if self._last is not None and self._last.failure is not None and self.stop is None:
             self._last = replace(self._last, void=True)
             self._unweighed = None
 
     def will_retry(self, delay_s: float) -> None:
-        """The next attempt at the failed turn begins in so many seconds."""
+        """The next attempt at the failed turn begins in `delay_s` seconds."""
         self._counters.retry_delay_s += delay_s
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
-        """Which judges the harness is to ask now, beside the stream, and what it tells them."""
+        """The judges that the harness must ask now, beside the stream, each with its input."""
         due = self._panel.due(self.turns) if self.stop is None and self._recovery.cause is None else []
         for judge, told in due:
             self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
         return due
 
     def judge_answer(self, judge: Judge, told: JudgeInput, judgement: Judgement, now: float, *, cost: AskCost) -> None:
-        """A judge has answered; also in the middle of a stream. A last turn is not ended for what
-        came before it.
+        """A judge has answered, perhaps in the middle of a stream. In a last turn its finding has
+        no effect.
         """
         if self._outcome is not None:
             return
@@ -545,7 +554,7 @@ class RunCore:
         self._charge(judge, cost, now)
 
     def judge_failed(self, judge: Judge, told: JudgeInput, why: str, now: float, *, cost: AskCost) -> None:
-        """A judge gave no answer. That is no reason to end a run."""
+        """A judge gave no answer. The run goes on."""
         if self._outcome is None:
             self._panel.failed(judge)
             self._emit(events.JudgeFailed(at_s=self.at(now), turn=told.turn, judge=judge.name, why=why, cost=cost))
@@ -558,20 +567,18 @@ class RunCore:
         self._look(now, waiting=False)
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """A model was asked to summarise the history: that counts like everything else that the run
-        uses.
-        """
+        """A model has summarised the history: its tokens count like all others of the run."""
         self._compaction_cost += cost
         self._limits.spending.settle(cost.usage, estimated=cost.estimated)
         self._look(now, waiting=False)
 
     def found(self, detection: Detection, now: float) -> None:
-        """The harness itself saw something repeat."""
+        """Take in a detection of the harness itself."""
         self._tell(lambda: self._take(detection, now), now)
 
     def check(self, now: float) -> Verdict:
-        """Between turns: what to do now. A `Stop` that it tells stands, but a failed stream may
-        still be tried again.
+        """What to do now, between turns. A `Stop` of a failed stream is not final: the turn may be
+        tried again. Any other `Stop` is.
         """
         if self._outcome is not None:
             return self._ending(None)
@@ -596,15 +603,15 @@ class RunCore:
 
     @property
     def _has_answered(self) -> bool:
-        """The last turn is an answer, in a loop of the caller's, which may end with it: whether one
-        more turn is allowed is looked at when that turn begins.
+        """Whether the last turn is a complete answer in the caller's own loop, which may end with
+        it. Limits on turns are then checked when the next turn begins.
         """
         if self._supervised or self._goal is not None or self.turn is None or self.turn.tool_calls:
             return False
         return self._last is not None and not self._last.left and self._last.failure is None
 
     def abort(self, why: str) -> None:
-        """The user wants the run to end. Only notes it, so that it may be called from any thread;
+        """Request the end of the run. May be called from any thread: the request is only noted, and
         the next look decides.
         """
         if self._abort_why is None:
@@ -612,13 +619,13 @@ class RunCore:
         self.deadline = -math.inf
 
     def finish(self, detail: str) -> None:
-        """The caller says that the goal is reached. It changes no end that is decided, and makes no
-        success of a failure.
+        """The caller says that the goal is reached. That changes no decided end, and no failure
+        into a success.
         """
         self._reached = detail
 
     def fail(self, error: BaseException, source: str, now: float) -> None:
-        """Something of ours or of the caller's crashed: the run cannot be watched any more, so it
+        """A part of the monitor or of the caller crashed: the run can no longer be watched, so it
         ends.
         """
         if self.stop is None:
@@ -627,16 +634,16 @@ class RunCore:
         self._decide(Stop(reason, f"{source} raised {describe(error)}", source), now)
 
     def leave(self, ending: Stop, error: BaseException | None, now: float) -> None:
-        """The caller leaves, perhaps by `error`, while another task of theirs is still at work in
-        the run.
+        """The caller leaves the run, perhaps by `error`, while another task of theirs still works
+        in it.
         """
         if self.stop is None:
             self._stop_error = error
         self._decide(ending, now)
 
     def _weigh(self, now: float) -> None:
-        """Has the turn that just ended got the run where it should be? A goal that is reached wins
-        over a limit that is, too.
+        """Ask the goal about the turn that just ended. A goal that is reached wins over a limit
+        that is exceeded in the same turn.
         """
         turn, self._unweighed = self._unweighed, None
         goal, last = self._goal, self._last
@@ -658,8 +665,8 @@ class RunCore:
         self._follow(verdict, now)
 
     def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
-        """The run is over: its one outcome. `fallback`, with `error`: how it ended if nothing was
-        decided before.
+        """End the run and return its one outcome. `fallback`, with `error`: the reason if nothing
+        was decided before.
         """
         if self._outcome is not None:
             return self._outcome
@@ -697,15 +704,15 @@ class RunCore:
     # ------------------------------------------------------------------ time
 
     def must_stop(self, now: float) -> bool:
-        """A read is about to begin or has just ended, and `deadline` has passed: look, and move it
-        on if nothing is true.
+        """`deadline` has passed while a read begins or ends: evaluate all limits, and move
+        `deadline` on if none is exceeded.
         """
         self._look(now, waiting=True)
         return self.stop is not None
 
     def refresh(self, now: float) -> float:
-        """`deadline`, made exact for the read that is pending since `waiting_since`. Decides
-        nothing, and never raises.
+        """Make `deadline` exact for the read that is pending since `waiting_since`, and return it.
+        Decides nothing, and never raises.
         """
         if self.stop is None and self._abort_why is None and self._limits.timed:
             self._plan_for(self._limits.exact_deadline_s(self.state(now, waiting=True)))
@@ -723,8 +730,8 @@ class RunCore:
         )
 
     def _look(self, now: float, *, waiting: bool, warn: bool = False) -> None:
-        """Evaluate everything that may be true now, then plan the next look. `warn`: this is a step
-        of the run at which to tell what is nearly used up.
+        """Evaluate everything that may be true now, then plan the next look. `warn`: also warn of
+        limits that are nearly used up.
         """
         if self.stop is not None or self._outcome is not None:
             return
@@ -754,8 +761,8 @@ class RunCore:
             self._emit(warning)
 
     def _spent(self, now: float) -> Stop | None:
-        """What was used, told to the budgets and to the run whose tool this one is. A limit of
-        theirs ends this run as well.
+        """Report what was used to the budgets and to the parent run. Answers the stop of the first
+        that is exceeded.
         """
         spending = self._limits.spending
         running = self._running.tally.usage if self._counters.phase == "streaming" else NOTHING
@@ -768,15 +775,15 @@ class RunCore:
         return stop
 
     def nested(self, child: RunCore, usage: Usage, usd: float, now: float) -> Stop | None:
-        """A run that a tool of this one started has used so much by now. Why this run ends, if it
-        does.
+        """The nested run `child`, started by a tool, has used `usage` and `usd` so far. Answers why
+        this run ends, if it does.
         """
         self._limits.spending.nested(id(child), usage, usd)
         self._look(now, waiting=False)
         return self.stop
 
     def nested_ended(self, child: RunCore, usage: Usage, usd: float, now: float) -> None:
-        """It has ended."""
+        """The nested run `child` has ended."""
         self.nested(child, usage, usd, now)
         self._limits.spending.nested_ended(id(child))
 
@@ -819,7 +826,7 @@ class RunCore:
             running.restart()
             self._tell(self._verdicts.take_back, now)
             self._emit(events.AttemptRetried(self.at(now), self.turns, chunk.reason))
-        # void: what comes next takes it back
+        # A malformed end makes the attempt void: what came in it is taken back later.
         if not isinstance(chunk, TurnFinished) or chunk.finish_reason is not FinishReason.MALFORMED:
             self._find(self._bank.fact, chunk, now)
         if not isinstance(chunk, TurnFinished):
@@ -832,26 +839,28 @@ class RunCore:
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
 
     def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
-        """Ask the detectors, and take their findings one by one with what the policy makes of
-        them.
+        """Call the detectors with `ask(what)`, and take their findings one by one, each with the
+        policy's verdict.
         """
         try:
             for detection in ask(what):
                 if self.ends_stream and detection.channel in WRITTEN:
-                    break  # in smaller pieces it would not have come any more
+                    break  # the stream is being left: later findings in the same piece are dropped
                 self._take(detection, now)
         except PartCrash as crash:
             self.fail(crash.error, crash.name, now)
 
     def _take(self, detection: Detection, now: float) -> None:
-        """What follows from one finding. Raises `PartCrash` if the policy fails."""
+        """Take one finding, and follow the policy's verdict on it. Raises `PartCrash` if the policy
+        fails.
+        """
         self._emit(events.DetectionRaised(self.at(now), self.turns, detection))
         if is_written_loop(detection):
             self._running.loop = detection
         self._follow(self._verdicts.verdict_on(detection), now, detection)
 
     def _tell(self, part: Callable[[], None], now: float) -> None:
-        """Tell detectors or the policy what happened; a part that fails ends the run."""
+        """Call `part`, a method of the detectors or the policy. If it fails, the run ends."""
         try:
             part()
         except PartCrash as crash:
@@ -873,8 +882,9 @@ class RunCore:
                 self.ends_stream = True
 
     def _take_text(self, now: float) -> None:
-        """Visible text is held back until somebody needs it: a detector, a token limit, or the next
-        fact.
+        """Give the collected visible text to the detectors, and count it.
+
+        Called when a detector, a token limit or the next fact needs the text.
         """
         running = self._running
         text = running.take_text()
@@ -887,7 +897,7 @@ class RunCore:
         self._free_chars = min(self._limits.free_chars, self._bank.need, HOLD_CHARS)
 
     def _spend(self, eighths: int, now: float) -> None:
-        """Output tokens have come."""
+        """Count output tokens, and check the limits if one may be exceeded."""
         if self._limits.spend(eighths):
             self._look(now, waiting=False, warn=True)
         elif self._limits.free_chars < self._free_chars:
@@ -895,4 +905,4 @@ class RunCore:
 
 
 def _nothing() -> None:
-    """Nobody wants to know yet."""
+    """The default of `RunCore.replanned`: nothing waits for it."""

@@ -1,4 +1,4 @@
-"""The turn that runs: its numbers and pieces, its message, its open calls, and the loop in it."""
+"""The running turn: its counts and pieces, its message, its open calls, and the loop in it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from monitor.usage import Usage
 from monitor.verdicts import Channel, Detection, Stop
 
 BLOCK_PIECES = 256
-"""Kept text is joined block by block: a piece of its own weighs 49 bytes more than its
+"""Kept text is joined in blocks of this many pieces: a separate piece costs 49 bytes beside its
 characters.
 """
 
 
 class KeptText:
-    """The first `most` code points of a text that comes in pieces. A piece costs the same however
-    much came before it.
+    """The first `most` code points of a text that comes in pieces. Adding a piece costs the same
+    however much came before.
     """
 
     __slots__ = ("_blocks", "_most", "_pieces", "chars")
@@ -33,10 +33,10 @@ class KeptText:
         self._blocks: list[str] = []
         self._pieces: list[str] = []
         self.chars = 0
-        """Code points that came, kept or not."""
+        """Code points that came, whether kept or not."""
 
     def add(self, piece: str) -> None:
-        """The next piece."""
+        """Add the next piece."""
         room = self._most - self.chars
         self.chars += len(piece)
         if room <= 0 or not piece:
@@ -48,7 +48,7 @@ class KeptText:
             pieces.clear()
 
     def clear(self) -> None:
-        """Nothing came."""
+        """Start again with no text."""
         self._blocks.clear()
         self._pieces.clear()
         self.chars = 0
@@ -88,7 +88,7 @@ class TurnTally:
     def __init__(self, *, number: int, keep_chars: float, started_at: float) -> None:
         self.number = number
         self.started_at = started_at
-        """When its stream was first asked for something, in the harness's clock."""
+        """When the stream was first read, in the harness's clock."""
         self.first_chunk_seen = False
         self.parts: list[str] = []
         """Visible text since the last `take()`."""
@@ -98,9 +98,9 @@ class TurnTally:
         self._kept = KeptText(keep_chars)
         self._seen = False
         self.gave: tuple[str, ...] = ()
-        """The kinds of what came besides text, thinking and calls."""
+        """The kinds of parts that came beside text, thinking and calls."""
         self._void = Usage()
-        """Spent on attempts that were rolled back."""
+        """Tokens spent on attempts that were rolled back."""
         self._void_estimated = False
         self._reported = Usage()
         self._has_report = False
@@ -109,7 +109,7 @@ class TurnTally:
         self._ids: set[str] = set()
 
     def take(self) -> str:
-        """The visible text since the last time, kept as far as there is room."""
+        """Return the visible text since the last `take`, and keep it as far as there is room."""
         text = "".join(self.parts)
         self.parts.clear()
         self._kept.add(text)
@@ -123,11 +123,11 @@ class TurnTally:
 
     @property
     def blank(self) -> bool:
-        """Nothing of it can be seen: no call, and no text but space."""
+        """Whether nothing is visible: no call, and only blank text."""
         return not self._seen and not self.calls
 
     def count(self, text: str) -> int:
-        """Any output, hidden or visible, that the provider has not reported yet; answers its
+        """Count output, hidden or visible, that the provider has not reported yet. Answers its
         eighths of a token.
         """
         eighths = eighths_of_tokens(text)
@@ -135,13 +135,13 @@ class TurnTally:
         return eighths
 
     def count_arguments(self, delta: ToolCallDelta) -> int:
-        """As `count`, of a call's arguments while they are written."""
+        """Count a piece of a call's arguments. Answers its eighths of a token."""
         self._streamed.add(delta.id)
         return self.count(delta.arguments_text)
 
     def add_call(self, call: ToolCall, eighths: int | None = None) -> int:
-        """A complete call; answers the eighths of a token of its arguments, unless they were
-        counted while they were written. `eighths`: those, if they are known.
+        """Add a complete call. Answers the eighths of a token of its arguments; 0 if they were
+        counted as deltas. `eighths`: that number, if the caller knows it.
         """
         self.calls.append(call)
         if call.id in self._streamed:
@@ -152,8 +152,8 @@ class TurnTally:
         return eighths
 
     def with_own_id(self, call: ToolCall) -> ToolCall:
-        """`call`; with an id that is made up if it has none, or that of another call of this turn.
-        Results are told apart by it.
+        """`call`, with a new id if its own is empty or used by another call of this turn: results
+        are matched to calls by id.
         """
         if not call.id or call.id in self._ids:
             call = replace(call, id=f"{call.id or 'call'}_{self.number}_{len(self.calls)}")
@@ -161,14 +161,14 @@ class TurnTally:
         return call
 
     def report(self, usage: UsageReport) -> None:
-        """The provider's own count replaces the estimate of what came before it."""
+        """Take in the provider's own count. It replaces the estimate of what came before it."""
         self._reported = self._reported.merged(usage)
         self._has_report = True
         if usage.output_tokens is not None or usage.total_tokens is not None:
             self._unreported_eighths = 0
 
     def roll_back(self) -> None:
-        """The attempt so far is void: no text, no calls. The tokens that it cost were spent."""
+        """Drop text and calls: the attempt so far is void. Its tokens stay counted."""
         self._void, self._void_estimated = self.usage, self.usage_estimated
         self._reported, self._has_report, self._unreported_eighths = Usage(), False, 0
         self.parts.clear()
@@ -181,7 +181,7 @@ class TurnTally:
 
     @property
     def usage(self) -> Usage:
-        """By the latest report, plus an estimate of what came since."""
+        """Tokens of the turn: the latest report, plus an estimate of what came since."""
         extra = -(-self._unreported_eighths // 8)
         usage = self._reported + Usage(output_tokens=extra, total_tokens=extra) if extra else self._reported
         return self._void + usage if self._void.total_tokens else usage
@@ -219,7 +219,7 @@ class TurnTally:
 
 
 def keep_limit(keep_text_chars: int | None) -> float:
-    """`None` is no limit."""
+    """`keep_text_chars` as a number. `None`: infinity."""
     return math.inf if keep_text_chars is None else keep_text_chars
 
 
@@ -228,15 +228,15 @@ WRITTEN = ("text", "reasoning", "arguments")
 
 
 def is_written_loop(detection: Detection) -> bool:
-    """A loop that goes on for as long as the stream does."""
+    """Whether `detection` is a loop that goes on for as long as the stream does."""
     return detection.level == "loop" and detection.channel in WRITTEN
 
 
 class RunningTurn:
-    """One turn while its stream runs, and until the next one begins.
+    """One turn while its stream runs, and until the next turn begins.
 
-    `offsets`: what the channels had delivered before it. `keeps_message`: its message is put
-    together, for a history.
+    `offsets`: how much each channel had delivered before the turn. `keeps_message`: build the
+    turn's message, for a history.
     """
 
     __slots__ = ("_keeps_message", "_reply", "cut", "loop", "offsets", "open_calls", "parts", "tally")
@@ -244,34 +244,34 @@ class RunningTurn:
     def __init__(self, tally: TurnTally, offsets: dict[Channel, int], *, keeps_message: bool) -> None:
         self.tally = tally
         self.parts = tally.parts
-        """Visible text that nobody has seen yet."""
+        """Visible text since the last `take_text`."""
         self.open_calls: list[ToolCall] = []
         """Calls that have no result yet, oldest first."""
         self.loop: Detection | None = None
-        """The loop in what is written, whatever follows from it."""
+        """The latest loop in text, thinking or arguments."""
         self.cut: Detection | None = None
-        """The loop for which the stream is left."""
+        """The loop because of which the stream is left."""
         self.offsets = offsets
         self._keeps_message = keeps_message
         self._reply = MessageBuilder(offsets)
 
     def take_text(self) -> str:
-        """The visible text since the last time."""
+        """Return the visible text since the last call, and add it to the message."""
         text = self.tally.take()
         if self._keeps_message:
             self._reply.add_text(text)
         return text
 
     def add_reasoning(self, delta: ReasoningDelta) -> int:
-        """A piece of the thinking; answers its eighths of a token."""
+        """Add a piece of the thinking. Answers its eighths of a token."""
         if self._keeps_message:
             self._reply.add_reasoning(delta)
         self.tally.reasoning_chars += len(delta.text)
         return self.tally.count(delta.text)
 
     def add_call(self, call: ToolCall, eighths: int | None = None) -> tuple[ToolCall, int]:
-        """A complete call, with an id if the message needs one; and its eighths of a token.
-        `eighths`: those, if they are known.
+        """Add a complete call. Answers the call, with an id if the message needs one, and its
+        eighths of a token. `eighths`: that number, if the caller knows it.
         """
         if self._keeps_message:
             call = self.tally.with_own_id(call)
@@ -280,8 +280,8 @@ class RunningTurn:
         return call, self.tally.add_call(call, eighths)
 
     def take_call(self, id: str | None) -> ToolCall | None:
-        """The open call that a result belongs to, which is open no more. `None`: to the oldest;
-        there is none.
+        """Remove and return the open call with this `id`; for `None`, the oldest one. `None`: there
+        is no such call.
         """
         call = next((call for call in self.open_calls if id is None or call.id == id), None)
         if call is not None:
@@ -296,9 +296,9 @@ class RunningTurn:
         self.loop = None
 
     def is_blank(self, *, must_finish: bool) -> bool:
-        """Nothing can be seen of its message. In a loop of the caller's only a stream of a
-        provider's (`must_finish`) owes an answer: who yields text or chunks of their own may well
-        yield none.
+        """Whether an answer was expected and nothing in it is visible. Without a kept message (a
+        guard) only a provider's stream (`must_finish`) is expected to answer: a caller's own chunks
+        may be empty.
         """
         blank = self._reply.blank if self._keeps_message else must_finish and self.tally.blank
         return blank and not self.tally.gave
@@ -310,14 +310,14 @@ class RunningTurn:
         return self.tally.ended(stopped=stopped, error=error, model_error=model_error, loop_offset=loop_offset)
 
     def take_message(self, looped: LoopedText) -> tuple[Part, ...]:
-        """The parts of its message, fit for the history, once."""
+        """Return the parts of the turn's message, fit for the history, and clear them."""
         parts = self._reply.parts(loop=self.loop, looped=looped)
         self._reply.restart()
         return parts
 
     @property
     def next_offsets(self) -> dict[Channel, int]:
-        """Where the channels stand after it."""
+        """How much each channel has delivered by the end of this turn."""
         return {
             "text": self.offsets["text"] + self.tally.text_chars,
             "reasoning": self.offsets["reasoning"] + self.tally.reasoning_chars,

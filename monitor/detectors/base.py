@@ -66,15 +66,15 @@ class ChannelDetector(Detector, Protocol):
     """
 
     def feed_of(self, channel: Channel) -> TextFeed | None:
-        """Where the channel's text goes; `None`: to `observe`, or not watched. Stays valid when the
-        detector is reset.
+        """The feed for the channel's text. `None`: text goes to `observe`, or the channel is not
+        watched. The feed stays valid after a reset.
         """
         ...
 
 
 class FactDetector(Detector, Protocol):
-    """A detector of whole calls, results and turns. It says so, and no object is made for it per
-    delta.
+    """A detector of whole calls, results and turns. It needs no deltas, so no object is made for
+    each one.
     """
 
     @property

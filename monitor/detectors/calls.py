@@ -61,12 +61,12 @@ class Asked:
     name: str
     action: str
     batch: int
-    """The same for siblings."""
+    """The number of its batch: equal for siblings."""
 
 
 @dataclass(slots=True, frozen=True)
 class Called:
-    """A call as a detector of calls is told of it."""
+    """A call as detectors of calls receive it."""
 
     index: int
     name: str
@@ -245,7 +245,7 @@ class CallDetector:
 
 
 def _asked(saved: Asked | list[Any]) -> Asked:
-    """As it is, or out of JSON data."""
+    """`saved` as an `Asked`, also if it is JSON data."""
     return saved if isinstance(saved, Asked) else Asked(*saved)
 
 

@@ -42,7 +42,7 @@ RECEIPT_CHARS = 200
 sentence of advice.
 """
 CALLS_COMPARED = 64
-"""Different calls of a streak that are told apart; more than any threshold."""
+"""How many different calls of a streak are distinguished; more than any threshold."""
 
 
 @dataclass(slots=True)
@@ -85,10 +85,12 @@ class _Numbers(NamedTuple):
 
 
 class NoProgress(CallDetector):
-    """The same error under `errors_at` different calls, the same long success under `results_at`,
-    or the same short one of a tool that only looks under `short_results_at`; or one question in
-    other words with the same answer, a suspicion at `reworded_suspect_at` and a loop at
-    `reworded_at`. `None` switches one of them off.
+    """The same answer to different calls, or one question in other words with the same answer.
+
+    `errors_at`: different calls with the same error. `results_at`: with the same long success.
+    `short_results_at`: with the same short success of a tool that only looks.
+    `reworded_suspect_at`, `reworded_at`: questions in other words, as a suspicion and as a loop.
+    `None` switches a number's rule off.
     """
 
     __slots__ = (

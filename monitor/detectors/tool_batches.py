@@ -32,7 +32,7 @@ class Response:
     _newest: list[str]
     """The newest calls, by hash."""
     _repeats: list[int]
-    """By period, from 1: how many of the newest calls equal the one so many places before."""
+    """By period, from 1: how many of the newest calls equal the call one period before."""
 
     def __init__(self, max_period: int, rounds: int) -> None:
         self._max_period = max_period

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from monitor.adapters.base import adapter_of
 from monitor._util.quoting import foreign
+from monitor.adapters.base import adapter_of
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.core.run import RunCore

@@ -1,4 +1,4 @@
-"""Models that look at a run from outside, now and then: is it stuck, is its task done?"""
+"""Models that examine a run from outside, from time to time: is it stuck, is its task done?"""
 
 from monitor.judges.base import Judge as Judge
 from monitor.judges.base import JudgeInput as JudgeInput

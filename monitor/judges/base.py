@@ -1,4 +1,4 @@
-"""What may be given as a judge."""
+"""What a judge is, and when it is asked."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from monitor.models import Model, ModelRequest
 from monitor.verdicts import Fact, Judgement
 
 FIRST_TURN = 30
-"""The turn at whose start a judge is asked first: most runs are over by then (Gemini CLI)."""
+"""The turn at whose start a judge is first asked: most runs are over by then (Gemini CLI)."""
 FIRST_INTERVAL = 10
-"""Turns from the first question to the next one, where the first was not answered (Gemini CLI; 3 in
-the article).
+"""Turns from the first question to the next one if the first got no answer (Gemini CLI; 3 in the
+article).
 """
 MIN_INTERVAL, INTERVAL_RANGE = 5, 10
 """The next question comes after round(5 + 10 x (1 - confidence)) turns (Gemini CLI)."""
 MAX_INTERVAL = 60
-"""A judge that fails is asked half as often each time, up to this."""
+"""Longest interval, in turns. With each failure a judge is asked half as often, up to this."""
 MIN_TURNS = 5
-"""Shorter runs are not asked about, however suspicious they look."""
+"""Judges are not asked about shorter runs, however suspicious they look."""
 
 
 @dataclass(slots=True, frozen=True)
 class JudgeInput:
-    """What a judge is told of a run."""
+    """What a judge reads about a run."""
 
     task: str | None
-    """The user's request, where it is known."""
+    """The user's request. `None`: unknown."""
     digest: str
-    """The latest messages in short: who said what, which calls with which results. Quoted data, not
+    """The latest messages in short: who said what, which calls got which results. Quoted data, not
     instructions.
     """
     turn: int
@@ -40,7 +40,7 @@ class JudgeInput:
 
 
 def checked(answer: object) -> Judgement:
-    """What a judge answered. Raises `ConfigError` for what is no judgement: a judge may be the
+    """`answer`, if it is a valid judgement. Raises `ConfigError` if not: a judge may be the
     caller's code.
     """
     if not isinstance(answer, Judgement):
@@ -52,28 +52,28 @@ def checked(answer: object) -> Judgement:
 
 
 Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[str]]
-"""Ask a model and wait for the whole text of its answer. Raises what the model raises,
-`TimeoutError` where it takes too long, `AdapterError` where the answer did not come to its end.
-What it costs is counted.
+"""Ask a model and wait for the whole text of its answer; its tokens are counted. Raises what the
+model raises. Raises `TimeoutError` if it takes too long, `AdapterError` if the answer is
+incomplete.
 """
 
 
 class Judge(Protocol):
-    """Looks at a run from time to time."""
+    """Answers a question about a run from time to time."""
 
     @property
     def name(self) -> str:
-        """Stands in detections, events and reasons."""
+        """The name that stands in detections, events and reasons."""
         ...
 
     @property
     def fact(self) -> Fact:
-        """What its answer is about."""
+        """What the judge's answer is about."""
         ...
 
     @property
     def threshold(self) -> float:
-        """From which confidence on it has found something; stands in the detection."""
+        """The confidence from which on the judge has found something."""
         ...
 
     @property
@@ -83,25 +83,25 @@ class Judge(Protocol):
 
     @property
     def counts(self) -> bool:
-        """Whether its tokens count for the run's limits and budgets. They are always counted for
-        themselves.
+        """Whether the judge's tokens count for the run's limits and budgets. `Outcome.judge_usage`
+        has them in any case.
         """
         ...
 
     def schedule(self) -> JudgeSchedule:
-        """When to ask it, anew for each run."""
+        """A new schedule for a run."""
         ...
 
     async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
-        """Look at the run. What it raises is an event, and the judge is asked less often."""
+        """Judge the run. An exception becomes an event, and the judge is asked less often."""
         ...
 
 
 class JudgeSchedule:
     """When one judge is asked in one run: one question at a time, always at the start of a turn.
 
-    `suspicion`: the score (see `monitor.judges.suspicion`) from which it is asked before
-    `first_turn`, but not before `min_turns`; `None`: never.
+    `suspicion`: the score (see `monitor.judges.suspicion`) from which on the judge is asked before
+    `first_turn`, but not before `min_turns`. `None`: it never is.
     """
 
     __slots__ = ("_interval", "_last", "first_interval", "first_turn", "in_flight", "min_turns", "suspicion")
@@ -123,37 +123,39 @@ class JudgeSchedule:
         self._last: int | None = None
 
     def due(self, turn: int, suspicion: float = 0.0) -> bool:
-        """Whether to ask at this turn."""
+        """Whether to ask the judge at this turn."""
         if self.in_flight or (self._last is not None and turn - self._last < self._interval):
             return False
         suspected = self.suspicion is not None and turn >= self.min_turns and suspicion >= self.suspicion
         return turn >= self.first_turn or suspected
 
     def asked(self, turn: int) -> None:
-        """The question is on its way."""
+        """The judge was asked at this turn."""
         self.in_flight = True
         self._last = turn
 
     def answered(self, confidence: float) -> None:
-        """The surer it is, the sooner it is asked again."""
+        """The judge has answered. The higher `confidence`, the sooner it is asked again."""
         self.in_flight = False
         self._interval = next_interval(confidence)
 
     def failed(self) -> None:
-        """It gave no answer."""
+        """The judge gave no answer: the next interval is twice as long."""
         self.in_flight = False
         self._interval = max(self._interval, min(MAX_INTERVAL, 2 * self._interval))
 
 
 def next_interval(confidence: float) -> int:
-    """Turns until the next question. Half a turn is rounded up, as Gemini CLI does it, and not to
-    even as `round` would.
+    """Turns until the next question. Half a turn is rounded up, as in Gemini CLI; `round` would
+    round it to even.
     """
     return math.floor(MIN_INTERVAL + INTERVAL_RANGE * (1 - min(1.0, max(0.0, confidence))) + 0.5)
 
 
 def as_judges(given: object) -> tuple[Judge, ...]:
-    """A judge, several, or none (`None`). `ConfigError` for anything else."""
+    """`given` as a tuple of judges: one judge, several, or `None`. Raises `ConfigError` for
+    anything else.
+    """
     if given is None:
         return ()
     several: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]

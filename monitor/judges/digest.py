@@ -24,9 +24,11 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.outcome import Turn
 
 MESSAGES = 20
-"""As many messages are shown (Gemini CLI). The answers to the calls of one turn are one message."""
+"""How many messages are shown (Gemini CLI). The answers to the calls of one turn are one
+message.
+"""
 CALLS_A_TURN = 12
-"""Of a turn with more calls, the first ones are shown, and how many more there were."""
+"""How many calls of a turn are shown; of further calls only their number."""
 DIGEST_CHARS = 12_000
 """About 3,000 tokens of English: a question must not cost what the run's own turns cost."""
 _CUT = "(the rest of this turn is left out)"
@@ -36,17 +38,17 @@ _CUT = "(the rest of this turn is left out)"
 class _Call:
     id: str
     request: str
-    """Equal for equal requests."""
+    """Identity of the request: equal requests have equal ones."""
     shown: str
     answer: str | None = None
-    """Equal for equal answers; `None`: there is none yet."""
+    """Identity of the answer: equal answers have equal ones. `None`: no answer yet."""
     shown_answer: str = ""
     failed: bool = False
 
 
 @dataclass(slots=True)
 class _Step:
-    """What the agent said, with its calls; or what it was told."""
+    """One message of the agent with its calls, or one message to the agent."""
 
     turn: int
     said: str
@@ -62,8 +64,8 @@ class _Step:
 
 
 class Digest:
-    """Takes the messages of a run in, and gives the latest of them in short. Of each only what will
-    be shown is kept.
+    """Collects the messages of a run, and renders the latest in short. Only what may be shown is
+    kept.
     """
 
     __slots__ = ("_steps",)
@@ -72,14 +74,14 @@ class Digest:
         self._steps: deque[_Step] = deque(maxlen=MESSAGES)
 
     def add_turn(self, turn: Turn) -> None:
-        """The model has answered."""
+        """Add a turn of the model."""
         if turn.text or turn.tool_calls:
             said = f"the agent said {quoted(turn.text)}" if turn.text else ""
             calls = [_called(call) for call in turn.tool_calls[:CALLS_A_TURN]]
             self._steps.append(_Step(turn.number, said, calls, len(turn.tool_calls) - len(calls)))
 
     def add_result(self, result: ToolResult) -> None:
-        """A tool has answered. A result whose call is not known any more is passed over."""
+        """Add a tool result. A result whose call is no longer kept is ignored."""
         for step in reversed(self._steps):
             for call in step.calls:
                 if call.id == result.id and call.answer is None:
@@ -91,18 +93,16 @@ class Digest:
                     return
 
     def add_warning(self, turn: int, text: str) -> None:
-        """The agent was told something by its supervisor: that it repeats itself, that something is
-        missing.
-        """
+        """Add a message of the supervisor to the agent, e.g. a nudge."""
         self._steps.append(_Step(turn, f"the supervisor told the agent {quoted(text)}"))
 
     def render(self, max_chars: int = DIGEST_CHARS) -> str:
-        """The oldest first; as many of the latest whole turns as `max_chars` holds, the last one
-        without calls that wait for an answer.
+        """The digest, oldest message first: as many of the latest whole turns as `max_chars` holds.
+        Calls of the last turn without an answer are left out.
         """
         steps = self._latest()
         lines = [_summary(steps)]
-        # each as long as it can be: alone, nothing in it comes again
+        # Rendered alone, a step is as long as it can be: nothing is shortened as a repetition.
         whole = [_lines(step, _Numbers()) for step in steps]
         room = max_chars - len(lines[0])
         first = len(steps)
@@ -130,7 +130,7 @@ class Digest:
 
 
 class _Numbers:
-    """Numbers for requests and answers, in the order in which they come first."""
+    """Numbers for requests and answers, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self.requests: dict[str, int] = {}
@@ -163,7 +163,7 @@ def _summary(steps: Sequence[_Step]) -> str:
 
 
 def _lines(step: _Step, numbers: _Numbers) -> list[str]:
-    """First what was said, then the calls, then their answers, as it happened."""
+    """The lines of one step: the message, then its calls, then their answers."""
     lines = [step.said] if step.said else []
     requests: list[int] = []
     for call in step.calls:
@@ -187,7 +187,7 @@ def _answers(calls: Sequence[_Call], requests: Sequence[int], numbers: _Numbers)
 
 
 def _cut(lines: Sequence[str], max_chars: int) -> str:
-    """The lines, whole ones only, in at most `max_chars`."""
+    """As many whole lines as fit into `max_chars`, as one text."""
     text = "\n".join(lines)
     if len(text) <= max_chars:
         return text

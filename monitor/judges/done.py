@@ -1,5 +1,5 @@
-"""DoneJudge: a model that says whether the task is complete. Its answer is a fact of the run, which
-the condition `TaskDone` reads.
+"""DoneJudge: a model that says whether the task is complete. The condition `TaskDone` reads its
+answer.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from monitor.models import Model
 class DoneJudge(ModelJudge):
     """Says whether the task is complete. Use it with `stop_when=monitor.TaskDone()`.
 
-    Asked from turn 2 on, because a task may be done at any turn, and again after `first_interval`
-    turns until it has said how sure it is.
+    Asked from turn 2 on, because a task may be done at any turn. Asked again after `first_interval`
+    turns, until it has given a confidence.
     """
 
     fact = "done"
     instructions = DONE_INSTRUCTIONS
 
     def __init__(self, model: Model, **options: Any) -> None:
-        """Options are those of `LoopJudge`; the threshold is 0.8 here: what is stopped too early
-        can be asked for again.
+        """The options are those of `LoopJudge`. The threshold is 0.8 here: a run that is stopped
+        too early can be continued.
         """
         super().__init__(model, **{"first_turn": 2, "first_interval": 1, "threshold": 0.8, **options})

@@ -1,5 +1,5 @@
-"""LoopJudge: a model that says whether the run is stuck. It sees what no counter does: requests in
-other words that get the same page, plans that are restated and never acted on.
+"""LoopJudge: a model that says whether the run is stuck. It sees what no counter does: different
+requests that get the same page, plans that are repeated and never carried out.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from monitor.models import Model, ModelRequest
 from monitor.verdicts import Fact, Judgement
 
 THRESHOLD = 0.9
-"""From here on it is a finding (Gemini CLI)."""
+"""The confidence from which on it is a finding (Gemini CLI)."""
 TIMEOUT_S = 30.0
-"""A small model answers within a few seconds; who needs longer is not waited for."""
+"""Seconds for one answer: a small model needs a few. A slower model is not waited for."""
 
 
 class ModelJudge:
-    """What a judge is that asks one model, and a second one for confirmation.
+    """A judge that asks one model, and a second one for confirmation.
 
-    `threshold`: how sure it must be, inclusive. `first_turn`, `first_interval`: when it is asked
-    first, and how soon again before it has answered. `suspicion`: the score from which it is asked
-    earlier (`monitor.judges.suspicion.SUSPICIOUS`), not before `min_turns`. `confirm_with`: a
-    second model, asked the same where the first is sure enough; then its word counts, for the
-    finding and for the next interval. `timeout_s`: for each question. `settings` are passed to the
-    models. `counts`: its tokens count for the run's limits.
+    - `threshold`: the least confidence for a finding.
+    - `first_turn`, `first_interval`: when the judge is first asked, and how soon again before it
+      has answered.
+    - `suspicion`: the score from which on it is asked earlier
+      (`monitor.judges.suspicion.SUSPICIOUS`), not before `min_turns`.
+    - `confirm_with`: a second model, asked the same if the first is sure enough. Its answer then
+      counts, for the finding and for the next interval.
+    - `timeout_s`: seconds for each question.
+    - `settings`: passed to the models.
+    - `counts`: the judge's tokens count for the run's limits.
     """
 
     fact: ClassVar[Fact]
@@ -76,7 +80,6 @@ class ModelJudge:
         self._suspicion, self._min_turns = suspicion, min_turns
 
     def schedule(self) -> JudgeSchedule:
-        """When to ask it in a run."""
         return JudgeSchedule(
             first_turn=self._first_turn,
             first_interval=self._first_interval,
@@ -85,8 +88,8 @@ class ModelJudge:
         )
 
     async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
-        """Ask the model, and where it is sure the second one. If that one gives no answer, nothing
-        is found, and the question failed.
+        """Ask the model, and if it is sure the second one. If the second gives no answer, the
+        question failed and nothing is found.
         """
         request = ModelRequest(
             (UserMessage((Text(question(run)),)),),
@@ -105,7 +108,7 @@ class ModelJudge:
 
 
 class LoopJudge(ModelJudge):
-    """Says whether the run is stuck: at `threshold` and above that is a detection, and the policy
+    """Says whether the run is stuck. From `threshold` on that is a detection, and the policy
     decides what follows.
     """
 
@@ -114,7 +117,7 @@ class LoopJudge(ModelJudge):
 
     @classmethod
     def article(cls, model: Model, **options: Any) -> LoopJudge:
-        """With the numbers of the article on Gemini CLI: asked again after 3 turns at first, and a
-        loop above 0.9, not at it.
+        """A judge with the numbers of the article on Gemini CLI: first asked again after 3 turns; a
+        finding only above 0.9.
         """
         return cls(model, **{"first_interval": 3, "threshold": math.nextafter(THRESHOLD, 1.0), **options})

@@ -1,6 +1,4 @@
-"""The judges of a run: what they are told, who is asked when, and what their answers mean as
-findings.
-"""
+"""The judges of a run: what they read, when each is asked, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -19,7 +17,9 @@ EXCERPT_CHARS = 200
 
 
 class Panel:
-    """Keeps the judges' books. With no judge in it, it keeps none."""
+    """Keeps digest, suspicion and schedules for the judges of one run. Without judges it keeps
+    nothing.
+    """
 
     __slots__ = ("_digest", "_judges", "_suspicion", "task")
 
@@ -32,31 +32,31 @@ class Panel:
             self._digest = Digest()
             self._suspicion = Suspicion()
         self.task = task
-        """The user's request, where it is known."""
+        """The user's request. `None`: unknown."""
 
     def __bool__(self) -> bool:
         return bool(self._judges)
 
     def add_turn(self, turn: Turn) -> None:
-        """A turn has ended."""
+        """Add a turn that has ended."""
         if self._judges:
             self._digest.add_turn(turn)
             for call in turn.tool_calls:
                 self._suspicion.add_call(call)
 
     def add_result(self, result: ToolResult) -> None:
-        """A tool has answered."""
+        """Add a tool result."""
         if self._judges:
             self._digest.add_result(result)
             self._suspicion.add_result(result)
 
     def add_warning(self, turn: int, text: str) -> None:
-        """The agent was told something by whoever drives it."""
+        """Add a message to the agent, e.g. a nudge."""
         if self._judges:
             self._digest.add_warning(turn, text)
 
     def due(self, turn: int) -> list[tuple[Judge, JudgeInput]]:
-        """Who is to be asked now, and what they are told. They count as asked."""
+        """The judges to be asked now, each with its input. They count as asked."""
         due = [(judge, schedule) for judge, schedule in self._judges if schedule.due(turn, self._suspicion.score)]
         if not due:
             return []
@@ -66,11 +66,11 @@ class Panel:
         return [(judge, told) for judge, _ in due]
 
     def answered(self, judge: Judge, judgement: Judgement) -> None:
-        """It has its answer."""
+        """`judge` has answered."""
         self._schedule_of(judge).answered(judgement.confidence)
 
     def failed(self, judge: Judge) -> None:
-        """It has none."""
+        """`judge` gave no answer."""
         self._schedule_of(judge).failed()
 
     def _schedule_of(self, judge: Judge) -> JudgeSchedule:
@@ -78,10 +78,11 @@ class Panel:
 
 
 def detection_of(judge: Judge, told: JudgeInput, judgement: Judgement, turn: int) -> Detection:
-    """A judge's finding, asked at the start of one turn and heard in `turn`, perhaps a later one.
+    """The detection for a judge's answer. The judge was asked at the start of one turn; its answer
+    came in `turn`, perhaps a later one.
 
-    Its identity is the judge: when it finds the run stuck again, that is the same loop, in other
-    words. `count` and `threshold` are in percent; the confidence itself stands in `JudgeAnswered`.
+    The detection's identity is the judge: when it finds the run stuck again, that is the same loop.
+    `count` and `threshold` are in percent; the confidence itself stands in `JudgeAnswered`.
     """
     return Detection(
         detector=judge.name,

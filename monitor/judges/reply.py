@@ -1,6 +1,4 @@
-"""A judge's reply, read strictly where the model kept to the form and leniently where it did
-not.
-"""
+"""Reads a judge's reply: strictly if the model kept to the form, leniently if not."""
 
 from __future__ import annotations
 
@@ -21,9 +19,9 @@ REPLY_SCHEMA = {
     "required": ["analysis", "confidence"],
     "propertyOrdering": ["analysis", "confidence"],
 }
-"""What every judge is asked for. The analysis comes first, so that the number follows from it."""
+"""The form of every judge's answer. The analysis comes first: the number follows from it."""
 MOST_OBJECTS = 100
-"""As many beginnings of an object are tried in a reply that is not one object."""
+"""In a reply that is not one object, at most this many beginnings of objects are tried."""
 SHOWN_CHARS = 200
 
 
@@ -36,12 +34,12 @@ class JudgeReply:
 
 
 def read_reply(text: str) -> JudgeReply:
-    """The JSON object with a confidence between 0 and 1 that `text` holds; fences and words around
-    it are passed over.
+    """The JSON object with a confidence between 0 and 1 that `text` contains; fences and words
+    around it are ignored.
 
-    Models that are asked for JSON write it in fences, say something first, or put the number in
-    quotes. Raises `AdapterError` for a text without such an object, and for one with several that
-    do not agree: one of them may be a quotation from what was judged. No number is ever guessed.
+    Models that are asked for JSON may write it in fences, add words, or put the number in quotes.
+    Raises `AdapterError` if `text` has no such object, or several that differ: one may be a
+    quotation from the judged run. No number is ever guessed.
     """
     replies = [reply for given in _objects(text) if (reply := _reply(given)) is not None]
     if not replies:

@@ -1,15 +1,15 @@
-"""How much a run looks as if it got nowhere: weak signals, too weak for a detection, strong enough
-to ask a judge earlier.
+"""How much a run seems to make no progress: signals too weak for a detection, but enough to ask a
+judge earlier.
 
-The score is the share of the latest `WINDOW` answered calls that got nowhere, 0 to 1, and 0 until
-`ENOUGH` are there:
+The score is the share of the latest `WINDOW` answered calls that made no progress, 0 to 1. It is 0
+until `ENOUGH` calls are answered.
 
-- a call with a known result (seen before in the run) got nowhere if its request was made before
-  too, or failed, or the result is longer than a receipt: the same page under other words;
-- a call counts half whose short result is known, or which failed in a new way: receipts (`ok`) and
-  errors also come in good work;
-- anything else moved on, also the same request with a new result: that is polling, or a test that
-  runs again.
+- A call with a known result (seen before in the run) counts fully in three cases. Its request was
+  made before, or it failed, or the result is longer than a receipt: the same page for other words.
+- A call counts half if its short result is known, or if it failed in a new way. Receipts (`ok`) and
+  errors also come in good work.
+- Anything else is progress, also the same request with a new result: that is polling, or a test
+  that runs again.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult
 
 WINDOW = 10
-"""Calls that are looked at: about as many turns as a judge is shown."""
+"""How many of the latest calls count: about as many turns as a judge is shown."""
 ENOUGH = 5
-"""Fewer calls say nothing: a run that begins with two errors is no stuck one."""
+"""Fewer answered calls give no score: a run that begins with two errors is not stuck."""
 REMEMBERED = 80
-"""Requests and results that are known again, the newest ones."""
+"""How many of the newest requests and results are remembered."""
 RECEIPT_CHARS = 100
 """A result up to this length may be the receipt of work done."""
 SUSPICIOUS = 0.6
-"""More than half: a run in which every call fails differently stays below it, one that reads the
-same page again and again does not.
+"""The score from which on a run is suspicious. A run in which every call fails differently stays
+below it; one that keeps reading the same page does not.
 """
 
 
 class Suspicion:
-    """The score of one run, kept up with its calls and results."""
+    """Computes the score of one run from its calls and results."""
 
     __slots__ = ("_latest", "_open", "_requests", "_results")
 
@@ -45,7 +45,7 @@ class Suspicion:
         self._latest: deque[float] = deque(maxlen=WINDOW)
 
     def add_call(self, call: ToolCall) -> None:
-        """A call, when it is complete."""
+        """Add a complete call."""
         request = identity(f"{call.name} {canonical_json(call.arguments)}")
         self._open.pop(call.id, None)
         self._open[call.id] = request in self._requests
@@ -54,7 +54,7 @@ class Suspicion:
             del self._open[next(iter(self._open))]
 
     def add_result(self, result: ToolResult) -> None:
-        """Its result."""
+        """Add the result of a call."""
         key = identity(result.text)
         repeated, known = self._open.pop(result.id, False), key in self._results
         self._latest.append(_got_nowhere(result, repeated=repeated, known=known))
@@ -62,7 +62,7 @@ class Suspicion:
 
     @property
     def score(self) -> float:
-        """0: every call moved the run on; 1: none did."""
+        """0: every call made progress. 1: none did."""
         return sum(self._latest) / len(self._latest) if len(self._latest) >= ENOUGH else 0.0
 
 
