@@ -57,8 +57,8 @@ class Outputs:
     type itself is read as the JSON value that it holds. A refused value changes nothing.
 
     A required text may not be blank, because a model that has nothing to say emits `""` and would
-    be done. A text that may be blank is declared so: `Annotated[str, Field(min_length=0)]`, `str |
-    None`, or a field with a default.
+    be done. A text that may be blank is declared as `Annotated[str, Field(min_length=0)]`, as
+    `str | None`, or as a field with a default.
     """
 
     def __init__(self, declared: Declaration | Declared) -> None:

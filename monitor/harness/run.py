@@ -1,7 +1,7 @@
 """Run: one run of a supervisor, driven to its goal, or to an honest reason.
 
-`RunCore` decides, `SourceStream` reads and closes, `RunContext` keeps the context inside the
-window; this performs. The rules of this file:
+`RunCore` decides, `TurnLoop` performs, `RunContext` keeps the context inside the window. `Run` is
+the block, the iteration, the abort and the pause. The rules of `Run` and `TurnLoop`:
 
 1. No task of ours outlives the call that started it, and none runs while the caller's body does:
    the run goes on only when somebody asks for its next event. So there is no scope, timeout or task
