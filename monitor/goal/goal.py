@@ -1,8 +1,7 @@
 """What a run is held to: its declared outputs, its plan, and its own word that it is done.
 
-Pure: it carries out the run's own tools (`emit_value`, `update_plan`, `terminate`) and says, after
-each turn, whether the run has got where it should, needs a push, or has to be given up. Core and
-harness do the rest.
+The goal carries out the run's own tools: `emit_value`, `update_plan`, `terminate`. After each turn
+it says whether the run is done, needs a nudge, or has to be given up.
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ from monitor.reasons import TerminateReason
 from monitor.verdicts import Nudge, Stop, Verdict
 
 MAX_NUDGES = 3
-"""How often a model that stops with outputs missing is told so. Elsewhere this is unlimited, which
-loops.
+"""How many nudges a model gets that stops with outputs missing. Without a limit the run could loop.
 """
 
 
 class Goal:
-    """The part of one run that knows what it is for."""
+    """The outputs, the plan and the end of one run, and what is still missing of them."""
 
     __slots__ = ("_driven", "_max_nudges", "_nudges", "_summary_asked", "outputs", "plan", "terminate")
 
@@ -46,7 +44,7 @@ class Goal:
         self._summary_asked = False
 
     def first_step(self) -> str | None:
-        """What the model is told first, where a plan drives the run."""
+        """The message that names the first step, where a plan drives the run."""
         if self.plan is None or self.plan.done:
             return None
         self._driven = self.plan.snapshot()
@@ -59,7 +57,7 @@ class Goal:
 
     @property
     def last_tools(self) -> tuple[ToolSpec, ...]:
-        """Those of them that a last turn is left with."""
+        """The run's own tools that may be called in a last turn."""
         return (*([self.outputs.spec] if self.outputs is not None else []), self.terminate.spec)
 
     def answer(self, call: ToolCall) -> Answer | None:
@@ -144,7 +142,7 @@ class Goal:
         return Nudge(text)
 
     def last_words(self, stop: Stop) -> str:
-        """What the model is told before its last turn."""
+        """The message to the model before its last turn."""
         return f"This is your last turn, because {stop.detail}. {self.how_to_end()}"
 
     def how_to_end(self) -> str:

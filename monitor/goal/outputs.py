@@ -36,11 +36,11 @@ class Emitted:
 
     name: str
     value: Any
-    """As it stands in `Outputs.emitted`."""
+    """The value as in `Outputs.emitted`."""
     json: Any
-    """The same as plain JSON data, for events and records."""
+    """The value as plain JSON data, for events and records."""
     overwritten: bool
-    """There was a value before this one."""
+    """The output had a value before this one."""
 
 
 class Outputs:
@@ -53,13 +53,12 @@ class Outputs:
 
     One object collects for one run; `fresh()` gives an empty one of the same declaration.
 
-    Values are validated as JSON. The text of a JSON value is taken for the value where the text
-    itself is not of the type, because models send `"[1, 2]"` for `[1, 2]`. A refused value changes
-    nothing.
+    Values are validated as JSON. Models send `"[1, 2]"` for `[1, 2]`: a text that is not of the
+    type itself is read as the JSON value that it holds. A refused value changes nothing.
 
-    A required text must say something: a blank one is refused, because a model that has nothing to
-    say emits `""` and would be done. One that may be blank says so: `Annotated[str,
-    Field(min_length=0)]`, `str | None`, or a field with a default.
+    A required text may not be blank, because a model that has nothing to say emits `""` and would
+    be done. A text that may be blank is declared as `Annotated[str, Field(min_length=0)]`, as
+    `str | None`, or as a field with a default.
     """
 
     def __init__(self, declared: Declaration | Declared) -> None:
@@ -75,7 +74,7 @@ class Outputs:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool `emit_value`, as the model is told about it."""
+        """The tool `emit_value`, as it is declared to the model."""
         return self._declared.spec
 
     def declare(self, sdk: Sdk) -> list[dict[str, Any]]:
@@ -89,7 +88,7 @@ class Outputs:
 
     @property
     def missing(self) -> list[str]:
-        """What is required and not emitted, in the order of the declaration."""
+        """The required outputs that are not emitted, in the order of the declaration."""
         return [name for name in self._declared.required if name not in self._values]
 
     @property
@@ -115,7 +114,7 @@ class Outputs:
 
     @property
     def last(self) -> Emitted | None:
-        """What the latest `call` accepted; `None`: it was refused."""
+        """What the latest `call` accepted; `None`: the call was refused."""
         return self._last
 
     def describe(self, name: str) -> str:
@@ -123,8 +122,8 @@ class Outputs:
         return type_in_words(self._declared.schemas[name])
 
     def call(self, arguments: object) -> Answer:
-        """Carry out one call of `emit_value`. Never raises: what is wrong is told to the model,
-        with what is allowed.
+        """Carry out one call of `emit_value`. Never raises: the answer to a refused call says what
+        is wrong and what is allowed.
         """
         self._last = None
         try:
@@ -252,9 +251,9 @@ class Terminate:
     """The tool `terminate`: the model ends the run itself, with success or failure. One object for
     one run.
 
-    With `outputs`, success is refused while required ones are missing, and with `open_step` while
-    that names a step of the plan that is left to do; failure is always allowed. The first accepted
-    call counts. Where one response holds emits and a terminate, carry out the emits first.
+    With `outputs`, success is refused while required outputs are missing. With `open_step`, success
+    is refused while it names an open step of the plan. Failure is always allowed. The first
+    accepted call counts. Where one response holds emits and a terminate, carry out the emits first.
     """
 
     def __init__(self, outputs: Outputs | None = None, open_step: Callable[[], str | None] | None = None) -> None:
@@ -266,7 +265,7 @@ class Terminate:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool, as the model is told about it."""
+        """The tool `terminate`, as it is declared to the model."""
         held = f" Success needs every required output to be emitted by {EMIT} before." if self._outputs else ""
         return ToolSpec(
             TERMINATE,

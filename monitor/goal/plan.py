@@ -139,7 +139,7 @@ class PlanState:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool `update_plan`, as the model is told about it."""
+        """The tool `update_plan`, as it is declared to the model."""
         return _SPEC
 
     def call(self, arguments: object) -> Answer:

@@ -48,7 +48,7 @@ def must_know_price(
 
 
 def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_nudges: int | None) -> None:
-    """Raise `ConfigError` for a bound that is none."""
+    """Raise `ConfigError` for a bound that is out of range."""
     if keep_text_chars is not None and not (is_whole(keep_text_chars) and keep_text_chars >= 0):
         raise ConfigError(
             f"keep_text_chars is {keep_text_chars!r}; give a whole number, or None to keep all of the text"

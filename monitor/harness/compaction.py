@@ -1,4 +1,4 @@
-"""Compaction, as it is given to a supervisor, or called by a loop of one's own."""
+"""Compaction, as it is given to a supervisor, or called by the caller's own loop."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Compaction(Preset):
     """
 
     def due(self, tokens: int, *, window: Window | int | None) -> CompactionReason | None:
-        """Why a request of so many tokens should be made smaller before it is sent to a model with
-        this window; `None`: it need not be.
+        """Why a request of `tokens` should be made smaller before it is sent to a model with this
+        window; `None`: it need not be.
 
-        For a loop of one's own; `tokens` is best what the provider reported last, with an estimate
-        of what has come since. Without a window the answer is `None` whatever `tokens` is, and a
-        `UserWarning` says so.
+        For a loop that the caller writes. `tokens` is best what the provider reported last, with an
+        estimate of what has come since. Without a window the answer is `None` whatever `tokens` is,
+        and a `UserWarning` says so.
         """
         if not is_whole(tokens):
             raise ConfigError(f"tokens is a number of tokens, not {tokens!r}")
@@ -72,7 +72,8 @@ class Compaction(Preset):
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
     ) -> CompactionResult:
-        """Make `messages` smaller, for a loop of one's own; also what a compaction returned before.
+        """Make `messages` smaller, for a loop that the caller writes; also what a compaction
+        returned before.
 
         `window`, in tokens, of the model that goes on with them; by default what the table of known
         models has for `model`. `model` writes the summary, unless the preset has its own.
@@ -131,10 +132,10 @@ class Compaction(Preset):
         """`history` in a provider's own words, in any state: read, repaired, compacted, and said
         again in the same words.
 
-        For a loop of one's own, where its guard says `Compact`, or its provider refuses a request.
-        `form`: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. System and developer
-        messages at its head stay there, as they are. The other arguments are those of `compact`; by
-        default whatever is possible is done, also without a model.
+        For a loop that the caller writes, where its guard says `Compact`, or its provider refuses a
+        request. `form`: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. System and
+        developer messages at its head stay there, as they are. The other arguments are those of
+        `compact`; by default whatever is possible is done, also without a model.
 
         Raises what `compact` raises, and `AdapterError` for a part that is none.
         """

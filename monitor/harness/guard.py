@@ -72,15 +72,16 @@ class Guard:
     `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones,
     `None` is off; they belong to this run and are reset when it starts. `policy`: what follows from
     a detection; by default a sure loop ends the run. `judge`: who looks at the run from time to
-    time, beside it; `task`: what the user asked for, which it is told. `outputs`: what the run must
-    emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to the
-    model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for
-    missing ones. `budget`: tokens and money, shared with whoever else is given it. `prices`: the
-    `Price` of the model, for `CostLimit` and budgets in US dollars. `window`: of the model, in
-    tokens or as `monitor.context.window_of(name)`; one in which no agent can work is refused, and
-    when the provider's count of a turn comes near to it, `check` answers `Compact`. `sinks` receive
-    the events. `keep_text_chars`: how much text of a turn is kept at most (`None`: all of it);
-    `text_truncated` says whether more came. `close_grace_s`: how long closing a source may take.
+    time, beside it; `task`: what the user asked for, which the judge reads. `outputs`: what the run
+    must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
+    the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for
+    missing ones. `budget`: tokens and money, shared by all that are given the same object.
+    `prices`: the `Price` of the model, for `CostLimit` and budgets in US dollars. `window`: of the
+    model, in tokens or as `monitor.context.window_of(name)`; one in which no agent can work is
+    refused, and when the provider's count of a turn comes near to it, `check` answers `Compact`.
+    `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept at most (`None`:
+    all of it); `text_truncated` says whether more came. `close_grace_s`: how long closing a source
+    may take.
     """
 
     __slots__ = (
@@ -211,10 +212,10 @@ class Guard:
         `stream`: an async iterator, an awaitable of one, or a function without arguments that
         returns either; with the latter two, opening is under the deadlines as well. `adapter`: who
         reads the objects, if it cannot be told from them. `isolate`: for a source that may ignore
-        its cancellation. It is opened, read and closed in a task of its own, so that an end of the
-        run returns within `close_grace_s`, whatever the source does; without it, nothing ends a
-        read that never returns. It costs some 50 us a chunk, and a read that the caller cancels is
-        the last one.
+        its cancellation. The source is then opened, read and closed in a task of its own. So an end
+        of the run returns within `close_grace_s`, whatever the source does. Without `isolate`,
+        nothing ends a read that never returns. It costs some 50 us a chunk, and no read follows one
+        that the caller cancels.
         """
         return Watched(stream, self, adapter=adapter, isolate=isolate)
 
@@ -224,7 +225,8 @@ class Guard:
         `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or
         `None` (then results are matched in call order). `result`: text as the model will read it;
         anything else is taken as JSON. After the run it does nothing. `vetoed`: you did not carry
-        the call out, and the model is told so instead: no answer, and no error of the tool.
+        the call out, and `result` says so. It counts neither as an answer nor as an error of the
+        tool.
         """
         self._must_have_begun()
         self._core.tool_result(
@@ -239,8 +241,8 @@ class Guard:
         """Carry out a call of the run's own tools, `emit_value` and `terminate`; `None`: it is a
         tool of yours.
 
-        `call`: as for `tool_result`, which need not be told of it. Give the text of the result to
-        the model.
+        `call`: as for `tool_result`, which need not be called for it. Give the text of the result
+        to the model.
         """
         self._must_have_begun()
         wanted = _identify(call, self._core.open_calls)
@@ -265,9 +267,9 @@ class Guard:
 
         `Stop` also tells of a model call that failed; that one may be tried again by watching
         another stream, as the same turn. `Compact` tells that the history has come to what may be
-        used of `window`, by the provider's own count: make it shorter before the next stream. It is
-        said once, until the count has come down, and only where there is nothing else to say;
-        whoever passes over it reads in the end that the prompt is too long.
+        used of `window`, by the provider's own count: make it shorter before the next stream.
+        `Compact` comes once, until the count has come down, and only if no other verdict is due. If
+        the history stays as long, the provider will refuse the prompt in the end.
         """
         self._must_have_begun()
         verdict = self._core.check(self._clock.now())
@@ -291,9 +293,8 @@ class Guard:
     def finish(self, detail: str = "the caller says that the goal is reached") -> None:
         """The goal is reached. Call it when the model has answered, after `check`.
 
-        It makes a success of nothing: an end that is decided stays what it is, and where the last
-        turn failed, was blocked, was cut off or is empty, or declared outputs are missing, that is
-        how the run ends.
+        An end that is already decided stays. A last turn that failed, was blocked, was cut off or
+        is empty decides the end, and so do missing outputs.
         """
         self._core.finish(detail)
 
@@ -319,7 +320,7 @@ class Guard:
             raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
 
     def _attach(self, watched: Watched[Any]) -> int:
-        """`watched` is the running stream from now on; answers its number."""
+        """`watched` is the running stream from now on. Returns its number."""
         if not self._entered or self._outcome is not None:
             raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
         if self._watched is not None:

@@ -19,15 +19,15 @@ from monitor.usage import AskCost
 from monitor.verdicts import Judgement
 
 MOST_GRACE_S = 5.0
-"""A judge that does not let itself be cancelled is waited for no longer than this, in seconds."""
+"""A judge that ignores its cancellation is waited for no longer than this, in seconds."""
 
 
 class JudgeTasks:
-    """Asks at the start of each turn whoever `RunCore` says is due, and tells it the answers; when
-    the run ends, so do the questions.
+    """Asks the judges that `RunCore` names at the start of each turn, and hands it their answers.
+    When the run ends, its open questions are cancelled.
 
-    Each question that was asked is told to the core once: answered, or failed. `wake` lets a
-    pending read see what an answer changed.
+    Each question is reported to the core once: answered, or failed. `wake` lets a pending read see
+    what an answer changed.
     """
 
     def __init__(self, core: RunCore, *, clock: Clock, close_grace_s: float, wake: Callable[[], None]) -> None:
@@ -102,7 +102,7 @@ class JudgeTasks:
             self._wake()
 
     def _failed(self, question: _Question, why: str) -> None:
-        """Nothing happens if it has been answered, or has failed before."""
+        """Report that `question` failed, unless it has been answered or has failed before."""
         if self._open.pop(question, None) is not None:
             self._core.judge_failed(question.judge, question.told, why, self._clock.now(), cost=question.cost)
             self._wake()
@@ -117,7 +117,7 @@ class _Question:
         self.cost = AskCost()
 
     def charge(self, cost: AskCost) -> None:
-        """A model was asked."""
+        """Count a model call of the question."""
         self.cost += cost
 
 

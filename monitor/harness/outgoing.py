@@ -24,8 +24,8 @@ from monitor.messages import AssistantMessage, Message, Repair, RepairKind
 
 
 def form_of(model: object) -> Form | None:
-    """The form in which `model` says that it sends a history; `None`: it does not say. Raises
-    `ConfigError` for one that there is not.
+    """The form in which `model` sends a history; `None`: the model names no form. Raises
+    `ConfigError` for an unknown form.
     """
     form: Any = getattr(model, "form", None)
     if form is not None and form not in get_args(Form):
@@ -48,8 +48,8 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Giv
     """`history`, of messages and raw messages in any state, as `form` takes it. `instructions`: the
     run's own, which go before others.
 
-    Raises `ConfigError` for what is no list of messages, `AdapterError` for a message with a part
-    that is none.
+    Raises `ConfigError` for what is no list of messages, `AdapterError` for a message with an
+    unknown part.
     """
     if not isinstance(history, Sequence) or isinstance(history, str):
         raise ConfigError(f"history takes a list of messages, not {history!r}")
@@ -70,12 +70,12 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Giv
 
 
 class Outgoing:
-    """Keeps the history of one run in order. `given`: what had to be done to the part of it that
-    was there before.
+    """Keeps the history of one run in order. `given`: the repairs of the messages that were there
+    before.
 
-    What is appended is looked at by itself; the whole only before the first call and after edits,
-    whoever committed them. Then it is also said in the form of the model, and checked as it goes
-    out. `tell` hears of what was done, once, and of what is left.
+    An appended message is checked alone. The whole history is checked only before the first call
+    and after edits, and then also in the form of the model. `tell` gets each repair once, and the
+    problems that are left.
     """
 
     def __init__(
@@ -91,12 +91,10 @@ class Outgoing:
         self._tell = tell
         self._ids = _call_ids(history.messages)
         self._looked_at: int | None = None
-        """How many edits the history had had when all of it was looked at last."""
+        """The number of edits when the whole history was checked last."""
 
     def append(self, message: Message) -> None:
-        """Add what was said last, as the provider takes it; nothing of a message that says
-        nothing.
-        """
+        """Append the newest message, repaired for the provider. An empty message is dropped."""
         sendable, repairs = repair_next(message, len(self._history), self._ids, form=self._form)
         if sendable is not None:
             self._history.append(sendable)
@@ -143,8 +141,8 @@ def _call_ids(messages: Iterable[Message]) -> set[str]:
 
 
 def _edit(history: History, messages: tuple[Message, ...]) -> HistoryEdit:
-    """What makes `messages` of `history`: from the first that differs to the last, so that the
-    cached prefix holds.
+    """The edit that turns `history` into `messages`: from the first message that differs to the
+    last, so that the cached prefix stays valid.
     """
     before = history.messages
     most = min(len(before), len(messages))

@@ -1,7 +1,7 @@
 """Run: one run of a supervisor, driven to its goal, or to an honest reason.
 
-`RunCore` decides, `SourceStream` reads and closes, `RunContext` keeps the context inside the
-window; this performs. The rules of this file:
+`RunCore` decides, `TurnLoop` performs, `RunContext` keeps the context inside the window. `Run` is
+the block, the iteration, the abort and the pause. The rules of `Run` and `TurnLoop`:
 
 1. No task of ours outlives the call that started it, and none runs while the caller's body does:
    the run goes on only when somebody asks for its next event. So there is no scope, timeout or task
@@ -65,7 +65,7 @@ RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
 @dataclass(frozen=True)
 class DefaultLimits(AnyOf):
-    """What a run is held to that was given no limit. An end by it says so."""
+    """The limits of a run that was given none. A stop by them names them as the default."""
 
     def evaluate(self, state: RunState) -> Stop | None:
         stop = AnyOf.evaluate(self, state)
@@ -74,18 +74,18 @@ class DefaultLimits(AnyOf):
 
 
 DEFAULT_LIMITS = DefaultLimits((MaxTurns(100), Timeout(3600)))
-"""Gemini CLI gives a whole conversation with its user 100 turns, and an agent that nobody watches
-should not need more of them, nor more than an hour. A loop that no detector sees costs some dollars
-in it, and not a weekend's.
+"""The limits of a run that was given none. Gemini CLI gives a whole conversation with its user 100
+turns; an unwatched agent should not need more, nor more than an hour. A loop that no detector sees
+then costs some dollars at most.
 """
 SUBAGENT_LIMITS = DefaultLimits((MaxTurns(30), Timeout(600)))
-"""Of a run that is called as a tool: its caller waits for it, and nobody looks at it meanwhile.
-Gemini CLI's numbers.
+"""The limits of a run that is called as a tool, because its caller waits for it. Gemini CLI has the
+same numbers.
 """
 
 
 def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
-    """What the run is held to besides its budget."""
+    """The limits of the run, without its budget."""
     if supervisor.limits_given:
         return supervisor.stop_when
     if as_tool:
@@ -102,11 +102,11 @@ class Caller:
     clock: Clock
     budgets: tuple[Budget, ...]
     supervisors: tuple[RunOptions, ...]
-    """Whose run it is, and whose tool that one is, and so on."""
+    """The supervisor of the calling run, then that of its own caller, and so on."""
     wake: Callable[[], None]
-    """Let it see at once whether it has to end."""
+    """Lets the calling run see at once whether it has to end."""
     called: set[Run] = field(default_factory=set)
-    """The runs that are at work for it; its abort is theirs."""
+    """The runs that work for the calling run: its abort aborts them too."""
 
 
 class Run:
@@ -124,8 +124,8 @@ class Run:
         caller: Caller | None = None,
         as_tool: bool = False,
     ) -> None:
-        """`history`: in the place of the supervisor's own. `caller`: what it takes from the run
-        whose tool it is, if that is a run.
+        """`history`: replaces the supervisor's own. `caller`: the run that calls this run as a
+        tool, if any.
         """
         if not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
@@ -221,7 +221,7 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        """How the run ended. Before it has, it is a `ConfigError` to ask."""
+        """How the run ended. Before the end, reading it raises `ConfigError`."""
         if self._outcome is None:
             raise ConfigError("the outcome is known when the run has ended")
         return self._outcome
@@ -233,21 +233,19 @@ class Run:
 
     @property
     def originals(self) -> tuple[Message, ...]:
-        """Every message of the run as it was said, also what a compaction put a summary in the
-        place of.
-        """
+        """Every message of the run as it was said, also those that a summary has replaced."""
         return self._history.originals
 
     @property
     def stale_compactions(self) -> tuple[CompactionResult, ...]:
-        """Compactions that were done and not made part of the history, because what they cover had
-        been changed meanwhile.
+        """Compactions that were not made part of the history, because the messages that they cover
+        had changed meanwhile.
         """
         return self._context.stale
 
     async def compact(self) -> CompactionResult:
-        """Make the history smaller now; one that is under way counts. From the caller's block, from
-        a tool, or from another task.
+        """Make the history smaller now, or wait for the compaction that is under way. May be called
+        in the caller's block, by a tool, or by another task.
 
         Raises `CompactionError` where there is nothing to compact, where it failed, and where the
         run ends before it is done.
@@ -272,8 +270,8 @@ class Run:
         return result
 
     def abort(self, why: str = "aborted") -> None:
-        """End the run now: whatever it is waiting for is interrupted, the connection closed. From
-        any task, thread or signal handler.
+        """End the run now: what the run waits for is interrupted, and its connection is closed. May
+        be called from any task, thread or signal handler.
         """
         self._core.abort(why)
         for run in tuple(self.as_caller.called):
@@ -292,7 +290,7 @@ class Run:
             self._in_loop(lambda: self._core.resume(self._now()))
 
     def _in_loop(self, do: Callable[[], None]) -> None:
-        """Deadlines are followed by alarms, which belong to the event loop's thread."""
+        """Call `do` in the event loop's thread, which owns the alarms that follow the deadlines."""
         if threading.get_ident() == self._thread:
             do()
         else:
@@ -373,7 +371,7 @@ class Run:
         self._end(ending, error)
 
     async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
-        """The block is left while another task is still at work in it: that one finishes first."""
+        """The block is left while another task still reads the run: wait for that task first."""
         self._core.leave(ending, error if isinstance(error, Exception) else None, self._now())
         self._seen_out = anyio.Event()
         self._wake()
@@ -395,7 +393,7 @@ class Run:
             self._caller.wake()
 
     def _wake(self) -> None:
-        """From any thread, and from a signal handler."""
+        """Let each pending wait look at the deadline. From any thread or signal handler."""
         self._loop.wake()
         self._work.wake()
 
@@ -408,8 +406,8 @@ def _words(task: str | UserMessage) -> str:
 
 
 def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:
-    """What the model of the first of them costs, by its own prices or by those of the runs above,
-    if these have to know.
+    """The price of the first supervisor's model, by its own prices or by those of the runs above.
+    Raises `ConfigError` if a limit in US dollars needs a price that is not known.
     """
     model = supervisors[0].model.name
     price = next((price for above in supervisors if (price := price_of(above.prices, model)) is not None), None)
@@ -419,8 +417,8 @@ def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:
 
 
 def _said_by_others(task: str | UserMessage) -> UserMessage:
-    """The task as the model reads it: nobody who gives one speaks for the monitor, also where
-    another model wrote it.
+    """The task as the model reads it: text that imitates the monitor's messages is escaped, because
+    another model may have written it.
     """
     if isinstance(task, str):
         return UserMessage((Text(foreign(task)),))

@@ -38,10 +38,10 @@ class Supervisor(RunOptions):
 
     When it ends: `stop_when`, a condition; `None` is no limit. Without one, and without a budget
     that has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
-    `budget`: tokens and money, shared with whoever else is given it. `prices`: a `Price`, or one
-    for each model name, for `CostLimit` and budgets in US dollars. `max_nudges`: how often missing
-    outputs are asked for. `last_turn`: instead of the end; `None` is off. `retries`: of failed
-    model calls.
+    `budget`: tokens and money, shared by all that are given the same object. `prices`: a `Price`,
+    or one for each model name, for `CostLimit` and budgets in US dollars. `max_nudges`: how often
+    missing outputs are asked for. `last_turn`: instead of the end; `None` is off. `retries`: of
+    failed model calls.
 
     What watches it: `detectors`, a list that replaces the default ones; `None` is off. `judge`: who
     looks at the run from time to time, beside it. `policy`: what follows from a detection; by

@@ -38,8 +38,8 @@ async def ask_turn(
     close_grace_s: float,
     charge: Callable[[AskCost], None],
 ) -> Turn:
-    """What `model` answers to `request`, also where it failed or was cut off. `charge` is told what
-    it took, also of one that is cancelled.
+    """What `model` answers to `request`, also where it failed or was cut off. `charge` gets the
+    cost of the call, also of a cancelled one.
 
     Raises `TimeoutError`, and what is raised before there is any answer to speak of.
     """
@@ -82,8 +82,8 @@ async def ask(
     close_grace_s: float,
     charge: Callable[[AskCost], None],
 ) -> str:
-    """The text that `model` answers to `request`. `charge` is told what it took, also where it
-    fails or is cancelled.
+    """The text that `model` answers to `request`. `charge` gets the cost of the call, also if the
+    call fails or is cancelled.
 
     Raises what the model raises, `TimeoutError`, or `AdapterError` for an answer that did not come
     to its end.

@@ -57,7 +57,7 @@ class Background:
             self._task = loop.create_task(self._work(), name=name, context=context)
             self._task.add_done_callback(lambda _: self._has_ended())  # also of one that is cancelled before it begins
             self._cancel = self._task.cancel
-            self._forget = lambda: asyncio.tasks._unregister_task(self._task)  # noqa: SLF001 - documented, for schedulers of one's own
+            self._forget = lambda: asyncio.tasks._unregister_task(self._task)  # noqa: SLF001 - documented, for custom schedulers
 
     def cancel(self) -> None:
         """End it. `wait()` says when it has ended."""

@@ -1,9 +1,9 @@
 """Closing a source so that its connection is gone, whatever kind of object it is.
 
-An object with `aclose()` or `close()` is told so. An async generator of an SDK whose own `aclose()`
-reaches only the outermost of its generators is unwound instead: by closing the response behind it,
-or else from the inside. What an interruption finds open in a source, or leaves open, is looked for
-when it strikes: an `async for` does not close what it reads.
+An object with `aclose()` or `close()` is closed by that method. An async generator of an SDK whose
+own `aclose()` reaches only the outermost of its generators is unwound instead: by closing the
+response behind it, or else from the inside. What an interruption finds open in a source, or leaves
+open, is looked for when it strikes: an `async for` does not close what it reads.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ async def close_all(
 
 
 class Isolated:
-    """Reads a source, and closes it, in a task of its own, so that whoever waits for it can leave,
+    """Reads a source, and closes it, in a task of its own. A caller that waits for it can leave,
     whatever the source does.
 
     `read`: the next object; it opens the source. `close`: as for `close_source`. One object is read

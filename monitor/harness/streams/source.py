@@ -7,7 +7,7 @@ The rules of this file:
 2. The order of one read: compare the clock, wait, compare the clock, decode, decide, close if
    decided, deliver. What arrives after a deadline is not delivered; the object in which a stop
    falls is.
-3. Whoever opens a stream closes it, shielded from cancellation and bounded in time.
+3. A stream that was opened is always closed, shielded from cancellation and bounded in time.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class SourceStream(Generic[T]):
         core.piecewise = True
         self._began = False
         self._finished = False
-        self._cut = False  # a read was left by a cancellation, which ends a generator: its end is no good end
+        self._cut = False  # a read was left by a cancellation, which ends a generator: such an end is not a normal one
         # the task that read it is gone, perhaps with its event loop: nothing can be awaited any
         # more
         self._destroyed = False
@@ -388,8 +388,8 @@ class SourceStream(Generic[T]):
             self._wait.wake()
 
     def destroyed(self) -> None:
-        """Whoever reads it is destroyed with its event loop, so that nothing can be awaited: it is
-        over, and the source stays open.
+        """The reading task is destroyed with its event loop, so that nothing can be awaited. The
+        stream is over, and the source stays open.
         """
         self._destroyed = True
         with contextlib.suppress(StopIteration):

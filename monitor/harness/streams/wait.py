@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 AGAIN_S = 0.25
-"""A source that swallows its cancellation is interrupted again after so many seconds."""
+"""A source that swallows its cancellation is interrupted again after this time, in seconds."""
 
 _current_task = asyncio.current_task
 """Given the loop, it need not be looked up, which is half of its cost."""
@@ -193,8 +193,9 @@ class _Leavable:
     """Awaits a coroutine step by step, as a task does, and can leave it at a step where it waits
     for something.
 
-    What it waits for is waited for by a future of ours in its place, so that a cancellation always
-    wakes the task, even where the other one (a task that does not let itself be cancelled) goes on.
+    The task waits for a future of ours, which ends with what the coroutine waits for. So a
+    cancellation always wakes the task, even where the awaited one ignores its cancellation and goes
+    on.
     """
 
     __slots__ = ("_limit_s", "_loop", "_name", "_step", "_strikes", "_task", "_timer", "_waits_for", "_work")
