@@ -41,9 +41,10 @@ from monitor.context.unread import Sparing
 from monitor.context.window import Window, WindowSource
 from monitor.errors import describe
 from monitor.events import Event
+from monitor.harness.job import OVER, Job
 from monitor.harness.streams.ask import ask_turn
 from monitor.harness.streams.background import Background
-from monitor.harness.streams.clock import Alarm, Clock
+from monitor.harness.streams.clock import Clock
 from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
 from monitor.outcome import Turn
@@ -57,13 +58,10 @@ MOST_UNSUMMARISED: Final = 3
 """In a row; then no summary is begun beside the run. Claude Code's number."""
 ASKED_AGAIN: Final = 5
 """Each so manieth time its model is asked all the same."""
-LATE_S: Final = 5.0
-"""A hook that does not return is waited for so much longer than the models, in seconds."""
 BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
 """Because the context has been filled."""
 GONE_ON_WITH: Final = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.ABORTED, CompactionFailure.PROVIDER})
 """After these the part of a summary that is done is good; after others it may be what was wrong."""
-OVER: Final = "the run ended before it was done"
 
 
 class Surroundings(Protocol):
@@ -258,7 +256,15 @@ class Compactor:
         if self._hysteresis.marks.high is None:
             self._count = self._meter.count()
         model = self._model if not self._hurried and (reason not in PRESSING or self._asks_model) else None
-        job = Job(self.preset, model, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
+        job = Job(
+            self.preset,
+            model,
+            reason,
+            self._situation(reason, harder),
+            self._clock,
+            close_grace_s=self._close_grace_s,
+            waited_for=waited_for,
+        )
         if (
             self._after is not None
             and reason in BY_ITSELF
@@ -270,9 +276,12 @@ class Compactor:
 
     def _set_to_work(self, job: Job) -> None:
         self._job = job
-        job.deadline = self._clock.now() + self.preset.timeout_s
-        job.task = Background(partial(self._work, job), "agent-monitor compaction", then=partial(self._ended, job))
-        self._arm(job)
+        job.begin(
+            partial(self._work, job),
+            timeout_s=self.preset.timeout_s,
+            then=partial(self._ended, job),
+            give_up=partial(self._give_up, job),
+        )
 
     @property
     def _asks_model(self) -> bool:
@@ -393,7 +402,7 @@ class Compactor:
             return None
 
     async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
-        self._still_wanted(job)
+        job.raise_unless_wanted()
         self._begun(job)
         left = job.deadline - self._clock.now()
         if left <= 0:
@@ -415,11 +424,9 @@ class Compactor:
 
     def _progressed(self, job: Job, progress: Progress) -> None:
         """A part is done: that is worth as much time again, once."""
-        self._still_wanted(job)
+        job.raise_unless_wanted()
         self._begun(job)
-        if not job.graced:
-            job.graced = True
-            job.deadline += self.preset.timeout_s
+        job.extend(self.preset.timeout_s)
         if progress.checkpoint is not None:
             self._checkpoint = progress.checkpoint
         self._emit(
@@ -431,12 +438,6 @@ class Compactor:
                 of_messages=progress.of_messages,
             )
         )
-
-    @staticmethod
-    def _still_wanted(job: Job) -> None:
-        """What swallowed its cancellation finds out here, before it does anything more."""
-        if not job.open or job.cancelled:
-            raise CompactionError(CompactionFailure.ABORTED, OVER)
 
     def _begun(self, job: Job) -> None:
         if job.number:
@@ -459,7 +460,7 @@ class Compactor:
 
     def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
         """All of it or nothing. Nothing is awaited here."""
-        self._still_wanted(job)
+        job.raise_unless_wanted()
         record, edits = self._placed(proposal, goes_on)
         for edit in edits:
             if (stale := self._history.refuses(edit)) is not None:
@@ -597,16 +598,24 @@ class Compactor:
         why = "it has crashed before" if job.crashed else self._too_slow
         self._late_warnings.append(f"neither a model nor parts of the caller's: {why}")
         job.open = False
-        self._disarm(job)
+        job.disarm()
         alone = replace(self.preset, hooks=(), summarizer=None, steps=(), keep=KeepTokens())
-        job.instead = Job(alone, None, job.reason, job.situation, self._clock.now(), waited_for=job.waited_for)
+        job.instead = Job(
+            alone,
+            None,
+            job.reason,
+            job.situation,
+            self._clock,
+            close_grace_s=self._close_grace_s,
+            waited_for=job.waited_for,
+        )
         job.instead.take_over(job)
         self._set_to_work(job.instead)
 
     def _settle(self, job: Job) -> None:
         failure, why = (CompactionFailure.TIMEOUT, self._too_slow) if job.expired else (CompactionFailure.ABORTED, OVER)
         self._failed(job, CompactionError(failure, why))
-        self._disarm(job)
+        job.disarm()
         if self._job is job:
             self._job = None
         job.settle()
@@ -615,32 +624,8 @@ class Compactor:
     def _too_slow(self) -> str:
         return f"it took longer than {self.preset.timeout_s:g} s"
 
-    def _arm(self, job: Job) -> None:
-        job.alarm = self._clock.call_at(job.deadline + LATE_S, partial(self._rung, job))
-
-    @staticmethod
-    def _disarm(job: Job) -> None:
-        if job.alarm is not None:
-            job.alarm.cancel()
-
-    def _rung(self, job: Job) -> None:
-        if self._clock.now() < job.deadline + LATE_S:
-            self._arm(job)
-        else:
-            job.expired = True
-            self._strike(job)
-
-    def _strike(self, job: Job) -> None:
-        """End its task; one that does not let itself be cancelled is not waited for."""
-        if job.task is not None and not job.task.ended:
-            self._disarm(job)
-            job.alarm = self._clock.call_at(
-                self._clock.now() + self._close_grace_s, partial(self._give_up, job, job.task)
-            )
-            job.task.cancel()
-
     def _give_up(self, job: Job, task: Background) -> None:
-        """What it comes to, if ever, is thrown away."""
+        """Wait for `task` no longer. If it ever ends, its result is thrown away."""
         self._given_up.append(task)
         self._ended(job)
 
@@ -704,9 +689,8 @@ class Compactor:
     def cancel(self) -> None:
         """The run ends: no summary is wanted any more."""
         self._closed = True
-        if self._job is not None and not self._job.cancelled:
-            self._job.cancelled = True
-            self._strike(self._job)
+        if self._job is not None:
+            self._job.cancel()
         if self._pruning is not None:
             self._pruning.cancel()
 
@@ -749,89 +733,3 @@ def _is_cancelled() -> bool:
     except RuntimeError:  # not on asyncio
         return False
     return task is not None and task.cancelling() > 0
-
-
-class Job:
-    """One compaction."""
-
-    def __init__(
-        self,
-        preset: Preset,
-        model: Model | None,
-        reason: CompactionReason,
-        situation: Situation,
-        started_at: float,
-        *,
-        waited_for: bool,
-    ) -> None:
-        self.preset = preset
-        self.model = model
-        """`None`: none is asked."""
-        self.reason = reason
-        self.situation = situation
-        self.started_at = started_at
-        self.waited_for = waited_for
-        self.number = 0
-        """0: nobody has been told that it has begun."""
-        self.cost = AskCost()
-        self.model_calls = 0
-        self.refill: str | None = None
-        self.open = True
-        """Neither finished nor failed."""
-        self.cancelled = False
-        self.graced = False
-        self.crashed = False
-        """Code of the caller's raised something that nothing else has caught, or made what no
-        provider takes.
-        """
-        self.expired = False
-        self.deadline = started_at
-        self.task: Background | None = None
-        self.alarm: Alarm | None = None
-        self.instead: Job | None = None
-        """What is done instead of this one, which took too long: what becomes of that becomes of
-        this.
-        """
-        self._outcome: CompactionResult | CompactionError | None = None
-        self._over = False
-        self._told: list[Callable[[], object]] = []
-
-    @property
-    def outcome(self) -> CompactionResult | CompactionError | None:
-        """`None`: not known yet."""
-        return self.instead.outcome if self.instead is not None else self._outcome
-
-    @outcome.setter
-    def outcome(self, outcome: CompactionResult | CompactionError) -> None:
-        self._outcome = outcome
-
-    @property
-    def over(self) -> bool:
-        """Its outcome is known, and its hooks have been told."""
-        return self.instead.over if self.instead is not None else self._over
-
-    def tell(self, heard: Callable[[], object]) -> None:
-        """Call `heard` when it is over."""
-        if self.instead is not None:
-            self.instead.tell(heard)
-        else:
-            self._told.append(heard)
-
-    def take_over(self, job: Job) -> None:
-        """Go on where `job` is given up; it has been told of already if it has crashed."""
-        if not job.crashed:
-            self.number, self.cost, self.model_calls, self.started_at = (
-                job.number,
-                job.cost,
-                job.model_calls,
-                job.started_at,
-            )
-        self.refill = job.refill
-        self._told, job._told = job._told, []
-
-    def settle(self) -> None:
-        """It is over."""
-        self._over = True
-        told, self._told = self._told, []
-        for heard in told:
-            heard()

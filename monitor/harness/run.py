@@ -53,8 +53,8 @@ from monitor.events import (
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import TERMINATE
 from monitor.harness.checks import ending_by, must_know_price
-from monitor.harness.compactor import Job
 from monitor.harness.context import RunContext, frontier, interrupted
+from monitor.harness.job import Job
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.options import RunOptions
 from monitor.harness.outgoing import Outgoing
