@@ -53,13 +53,15 @@ from monitor.usage import AskCost
 from monitor.verdicts import Detection
 
 WORTH_A_LOOK_TOKENS: Final = 5_000
-"""The context has grown by so many before it is looked at again for what may go after a turn."""
+"""Tokens by which the context must grow before it is pruned after a turn again."""
 MOST_UNSUMMARISED: Final = 3
-"""In a row; then no summary is begun beside the run. Claude Code's number."""
+"""After this number of compactions in a row without a summary, none is begun beside the run.
+Claude Code's number.
+"""
 ASKED_AGAIN: Final = 5
-"""Each so manieth time its model is asked all the same."""
+"""Every fifth of these times the model is asked all the same."""
 BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
-"""Because the context has been filled."""
+"""Reasons that mean: the context has been filled."""
 GONE_ON_WITH: Final = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.ABORTED, CompactionFailure.PROVIDER})
 """After these the part of a summary that is done is good; after others it may be what was wrong."""
 
@@ -69,7 +71,7 @@ class Surroundings(Protocol):
 
     @property
     def turns(self) -> int:
-        """Turns so far."""
+        """The number of turns so far."""
         ...
 
     def at(self, now: float) -> float:
@@ -77,7 +79,7 @@ class Surroundings(Protocol):
         ...
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """A summary has used so much."""
+        """Charge the run for a summary that has cost `cost`."""
         ...
 
 
@@ -109,7 +111,7 @@ class Compactor:
     ) -> None:
         self.preset = preset
         self.stale: list[Proposal] = []
-        """Proposals that came too late: what they cover had been changed."""
+        """Proposals that came too late: the messages they cover had been changed."""
         self._store = of_one_run(preset.store)
         self._history = history
         self._model = model
@@ -140,13 +142,13 @@ class Compactor:
         """Tasks that did not let themselves be cancelled."""
         self._pruning: Background | None = None
         self._pruned_at = 0
-        """So many tokens there were when it was looked at last, or the fewest since."""
+        """The tokens at the last pruning, or the fewest since."""
         self._read = 0
-        """So many originals has the model answered to."""
+        """The number of originals that the model has answered to."""
         self._nothing_at: int | None = None
-        """So many originals there were when there was nothing to compact at the mark."""
+        """The number of originals when there was nothing to compact at the mark."""
         self._waits_for_reading = False
-        """That was because of results that the model had not read."""
+        """There was nothing because of results that the model had not read."""
 
     @property
     def window(self) -> Window:
@@ -217,8 +219,8 @@ class Compactor:
             self._something_changed()
 
     def stream_finished(self, tokens: int) -> None:
-        """An answer has come, and the provider has counted so many tokens: the tools may run while
-        the summary is made.
+        """An answer has come, and the provider has counted `tokens`: the tools may run while the
+        summary is made.
         """
         if (
             not tokens
@@ -320,7 +322,9 @@ class Compactor:
         )
 
     def _messages_read(self) -> int:
-        """So many messages at the beginning has the model answered to, as far as this run knows."""
+        """The number of messages at the beginning that the model has answered to, as far as the run
+        knows.
+        """
         history = self._history
         read = len(history)
         while read > 0 and history.originals_before(read) > self._read:
@@ -338,11 +342,11 @@ class Compactor:
 
     @property
     def job(self) -> Job | None:
-        """The one that is under way."""
+        """The job that is under way, if any."""
         return self._job
 
     async def outcome(self, job: Job) -> CompactionResult | CompactionError:
-        """What became of it, as soon as that is known."""
+        """The outcome of `job`, as soon as it is known."""
         if not job.over:
             over = anyio.Event()
             job.tell(over.set)
@@ -716,7 +720,7 @@ class Compactor:
                     task.give_up()
 
     def _tasks(self) -> list[Background]:
-        """Whoever is still at work."""
+        """The tasks that have not ended."""
         tasks = (self._job.task if self._job is not None else None, self._pruning, *self._given_up)
         return [task for task in tasks if task is not None and not task.ended]
 
