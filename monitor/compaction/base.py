@@ -29,7 +29,7 @@ class SummaryTask:
     details: CompactionDetails = field(default_factory=CompactionDetails)
     """What is known of files and tools, as data."""
     max_tokens: int
-    """The summary may have so many."""
+    """The most tokens that the summary may have."""
     split_turn: bool = False
     """The last user turn in `messages` is only the beginning of one; its rest stays."""
     hints: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Checkpoint:
     """
 
     covers: int
-    """So many of the task's messages are in it."""
+    """The number of the task's messages that are in it."""
     identity: str
     """xxh3-64 over what it covers, the earlier summary and the prompt: it is of use for the same
     task only, or for one that goes on.

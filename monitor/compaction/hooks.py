@@ -17,7 +17,7 @@ from monitor.reasons import CompactionFailure, CompactionReason
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionAsked:
-    """What a hook is told before a compaction."""
+    """What a hook receives before a compaction."""
 
     reason: CompactionReason
     messages: tuple[Message, ...]
@@ -35,7 +35,7 @@ class BeforeCompaction:
     cancel: str | None = None
     """Why there is to be no compaction now."""
     context: str | None = None
-    """What the summariser is told besides."""
+    """Further hints for the summariser."""
     prompt: str | None = None
     """Instead of the template's instructions."""
     messages: Sequence[Message] | None = None
@@ -92,7 +92,7 @@ class Wishes:
 
 
 async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) -> Wishes:
-    """What the hooks want, in order; each is told what those before it have made of the messages.
+    """What the hooks want, in order; each one receives what the earlier hooks made of the messages.
     Raises `CompactionError` for a veto.
     """
     hints: list[str] = []

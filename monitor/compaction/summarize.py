@@ -40,10 +40,9 @@ SHRINKS: Final = 3
 not what was thought. As Codex, Claude Code and OpenClaw try three times.
 """
 MOST_LENGTH: Final = 1.5
-"""A summary may be so many times as long as it was asked to be: models cannot count."""
+"""A summary may be longer than asked by this factor: models cannot count."""
 EARLIER_SHARE: Final = 0.5
-"""Of the room for what is read, the earlier summary has at most so much; the messages have the
-rest.
+"""The most of the room for reading that the earlier summary gets; the messages have the rest.
 """
 BESIDE_SHARE: Final = 0.2
 """The same, of what stands beside the messages: what is pinned, identifiers, what is known as

@@ -26,7 +26,7 @@ LOW_WATER: Final = 0.6
 compaction.
 """
 WARNING: Final = 0.9
-"""Share of the high-water mark at which it is told that a compaction is near."""
+"""Share of the high-water mark at which `ContextNearlyFull` is emitted."""
 BY_HAND: Final = 0.95
 """What is left at most of what was there, when somebody asks for a compaction of a context that is
 not full.
@@ -68,7 +68,7 @@ class Marks:
     low: int | None = field(init=False, compare=False, repr=False)
     """What a compaction at the high-water mark gets below."""
     warn: int | None = field(init=False, compare=False, repr=False)
-    """From here on it is told that the mark is near."""
+    """From this number of tokens on, `ContextNearlyFull` is emitted."""
     ceiling: int | None = field(init=False, compare=False, repr=False)
     """From here on the run waits for its compaction: halfway between the high-water mark and the
     end of the window.
@@ -157,7 +157,7 @@ class Hysteresis:
         return not self.open or self._in_vain // FAILED % ASKED_AGAIN == 0
 
     def due(self, tokens: int) -> CompactionReason | None:
-        """Why a request of so many tokens is to be made smaller; `None`: it is not."""
+        """Why a request of `tokens` must be made smaller; `None`: it need not be."""
         self._held = {reason: min(fewest, tokens) for reason, fewest in self._held.items()}
         if self.marks.high is None or self.marks.ceiling is None or tokens < self.marks.high:
             return None
@@ -191,7 +191,7 @@ class Hysteresis:
             self._held.pop(CompactionReason.HIGH_WATER, None)
 
     def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> bool:
-        """One came to nothing, at so many tokens. Whether that has opened the breaker.
+        """A compaction failed at `tokens`. Returns whether that has opened the breaker.
 
         One that was asked for by hand says little of the others: it may have been asked for of a
         context with little in it. One that was not begun, or that the run or another edit has

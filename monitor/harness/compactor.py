@@ -40,9 +40,10 @@ from monitor.context.unread import Sparing
 from monitor.context.window import Window, WindowSource
 from monitor.errors import describe
 from monitor.events import Event
+from monitor.harness.job import OVER, Job
 from monitor.harness.streams.ask import ask_turn
 from monitor.harness.streams.background import Background
-from monitor.harness.streams.clock import Alarm, Clock
+from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.wait import is_leaked
 from monitor.messages import UserMessage
 from monitor.models import Model, ModelRequest, ToolSpec
@@ -52,14 +53,11 @@ from monitor.usage import AskCost
 from monitor.verdicts import Detection
 
 WORTH_A_LOOK_TOKENS: Final = 5_000
-"""The context has grown by so many before it is looked at again for what may go after a turn."""
-LATE_S: Final = 5.0
-"""A hook that does not return is waited for so much longer than the models, in seconds."""
+"""Tokens by which the context must grow before it is pruned after a turn again."""
 BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
-"""Because the context has been filled."""
+"""Reasons that mean: the context has been filled."""
 GONE_ON_WITH: Final = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.ABORTED, CompactionFailure.PROVIDER})
 """After these the part of a summary that is done is good; after others it may be what was wrong."""
-OVER: Final = "the run ended before it was done"
 
 
 class Surroundings(Protocol):
@@ -67,7 +65,7 @@ class Surroundings(Protocol):
 
     @property
     def turns(self) -> int:
-        """Turns so far."""
+        """The number of turns so far."""
         ...
 
     def at(self, now: float) -> float:
@@ -75,7 +73,7 @@ class Surroundings(Protocol):
         ...
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """A summary has used so much."""
+        """Charge the run for a summary that has cost `cost`."""
         ...
 
 
@@ -107,7 +105,7 @@ class Compactor:
     ) -> None:
         self.preset = preset
         self.stale: list[Proposal] = []
-        """Proposals that came too late: what they cover had been changed."""
+        """Proposals that came too late: the messages they cover had been changed."""
         self._store = of_one_run(preset.store)
         self._history = history
         self._model = model
@@ -136,13 +134,13 @@ class Compactor:
         """Tasks that did not let themselves be cancelled."""
         self._pruning: Background | None = None
         self._pruned_at = 0
-        """So many tokens there were when it was looked at last, or the fewest since."""
+        """The tokens at the last pruning, or the fewest since."""
         self._read = 0
-        """So many originals has the model answered to."""
+        """The number of originals that the model has answered to."""
         self._nothing_at: int | None = None
-        """So many originals there were when there was nothing to compact at the mark."""
+        """The number of originals when there was nothing to compact at the mark."""
         self._waits_for_reading = False
-        """That was because of results that the model had not read."""
+        """There was nothing because of results that the model had not read."""
 
     @property
     def window(self) -> Window:
@@ -212,8 +210,8 @@ class Compactor:
             self._something_changed()
 
     def stream_finished(self, tokens: int) -> None:
-        """An answer has come, and the provider has counted so many tokens: the tools may run while
-        the summary is made.
+        """An answer has come, and the provider has counted `tokens`: the tools may run while the
+        summary is made.
         """
         if (
             not tokens
@@ -251,7 +249,15 @@ class Compactor:
         if self._hysteresis.marks.high is None:
             self._count = self._meter.count()
         model = self._model if not self._hurried and (reason not in PRESSING or self._hysteresis.asks_model) else None
-        job = Job(self.preset, model, reason, self._situation(reason, harder), self._clock.now(), waited_for=waited_for)
+        job = Job(
+            self.preset,
+            model,
+            reason,
+            self._situation(reason, harder),
+            self._clock,
+            close_grace_s=self._close_grace_s,
+            waited_for=waited_for,
+        )
         if (
             self._after is not None
             and reason in BY_ITSELF
@@ -263,9 +269,12 @@ class Compactor:
 
     def _set_to_work(self, job: Job) -> None:
         self._job = job
-        job.deadline = self._clock.now() + self.preset.timeout_s
-        job.task = Background(partial(self._work, job), "agent-monitor compaction", then=partial(self._ended, job))
-        self._arm(job)
+        job.begin(
+            partial(self._work, job),
+            timeout_s=self.preset.timeout_s,
+            then=partial(self._ended, job),
+            give_up=partial(self._give_up, job),
+        )
 
     def _snapshot(self) -> Snapshot:
         instructions, tools = self._fixed
@@ -296,7 +305,9 @@ class Compactor:
         )
 
     def _messages_read(self) -> int:
-        """So many messages at the beginning has the model answered to, as far as this run knows."""
+        """The number of messages at the beginning that the model has answered to, as far as the run
+        knows.
+        """
         history = self._history
         read = len(history)
         while read > 0 and history.originals_before(read) > self._read:
@@ -314,11 +325,11 @@ class Compactor:
 
     @property
     def job(self) -> Job | None:
-        """The one that is under way."""
+        """The job that is under way, if any."""
         return self._job
 
     async def outcome(self, job: Job) -> CompactionResult | CompactionError:
-        """What became of it, as soon as that is known."""
+        """The outcome of `job`, as soon as it is known."""
         if not job.over:
             over = anyio.Event()
             job.tell(over.set)
@@ -378,7 +389,7 @@ class Compactor:
             return None
 
     async def _ask(self, job: Job, model: Model, request: ModelRequest) -> Turn:
-        self._still_wanted(job)
+        job.raise_unless_wanted()
         self._begun(job)
         left = job.deadline - self._clock.now()
         if left <= 0:
@@ -400,11 +411,9 @@ class Compactor:
 
     def _progressed(self, job: Job, progress: Progress) -> None:
         """A part is done: that is worth as much time again, once."""
-        self._still_wanted(job)
+        job.raise_unless_wanted()
         self._begun(job)
-        if not job.graced:
-            job.graced = True
-            job.deadline += self.preset.timeout_s
+        job.extend(self.preset.timeout_s)
         if progress.checkpoint is not None:
             self._checkpoint = progress.checkpoint
         self._emit(
@@ -416,12 +425,6 @@ class Compactor:
                 of_messages=progress.of_messages,
             )
         )
-
-    @staticmethod
-    def _still_wanted(job: Job) -> None:
-        """What swallowed its cancellation finds out here, before it does anything more."""
-        if not job.open or job.cancelled:
-            raise CompactionError(CompactionFailure.ABORTED, OVER)
 
     def _begun(self, job: Job) -> None:
         if job.number:
@@ -444,7 +447,7 @@ class Compactor:
 
     def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
         """All of it or nothing. Nothing is awaited here."""
-        self._still_wanted(job)
+        job.raise_unless_wanted()
         record, edits = self._placed(proposal, goes_on)
         for edit in edits:
             if (stale := self._history.refuses(edit)) is not None:
@@ -580,16 +583,24 @@ class Compactor:
         why = "it has crashed before" if job.crashed else self._too_slow
         self._late_warnings.append(f"neither a model nor parts of the caller's: {why}")
         job.open = False
-        self._disarm(job)
+        job.disarm()
         alone = replace(self.preset, hooks=(), summarizer=None, steps=(), keep=KeepTokens())
-        job.instead = Job(alone, None, job.reason, job.situation, self._clock.now(), waited_for=job.waited_for)
+        job.instead = Job(
+            alone,
+            None,
+            job.reason,
+            job.situation,
+            self._clock,
+            close_grace_s=self._close_grace_s,
+            waited_for=job.waited_for,
+        )
         job.instead.take_over(job)
         self._set_to_work(job.instead)
 
     def _settle(self, job: Job) -> None:
         failure, why = (CompactionFailure.TIMEOUT, self._too_slow) if job.expired else (CompactionFailure.ABORTED, OVER)
         self._failed(job, CompactionError(failure, why))
-        self._disarm(job)
+        job.disarm()
         if self._job is job:
             self._job = None
         job.settle()
@@ -598,32 +609,8 @@ class Compactor:
     def _too_slow(self) -> str:
         return f"it took longer than {self.preset.timeout_s:g} s"
 
-    def _arm(self, job: Job) -> None:
-        job.alarm = self._clock.call_at(job.deadline + LATE_S, partial(self._rung, job))
-
-    @staticmethod
-    def _disarm(job: Job) -> None:
-        if job.alarm is not None:
-            job.alarm.cancel()
-
-    def _rung(self, job: Job) -> None:
-        if self._clock.now() < job.deadline + LATE_S:
-            self._arm(job)
-        else:
-            job.expired = True
-            self._strike(job)
-
-    def _strike(self, job: Job) -> None:
-        """End its task; one that does not let itself be cancelled is not waited for."""
-        if job.task is not None and not job.task.ended:
-            self._disarm(job)
-            job.alarm = self._clock.call_at(
-                self._clock.now() + self._close_grace_s, partial(self._give_up, job, job.task)
-            )
-            job.task.cancel()
-
     def _give_up(self, job: Job, task: Background) -> None:
-        """What it comes to, if ever, is thrown away."""
+        """Wait for `task` no longer. If it ever ends, its result is thrown away."""
         self._given_up.append(task)
         self._ended(job)
 
@@ -687,9 +674,8 @@ class Compactor:
     def cancel(self) -> None:
         """The run ends: no summary is wanted any more."""
         self._closed = True
-        if self._job is not None and not self._job.cancelled:
-            self._job.cancelled = True
-            self._strike(self._job)
+        if self._job is not None:
+            self._job.cancel()
         if self._pruning is not None:
             self._pruning.cancel()
 
@@ -715,95 +701,9 @@ class Compactor:
                     task.give_up()
 
     def _tasks(self) -> list[Background]:
-        """Whoever is still at work."""
+        """The tasks that have not ended."""
         tasks = (self._job.task if self._job is not None else None, self._pruning, *self._given_up)
         return [task for task in tasks if task is not None and not task.ended]
 
     def _at(self) -> float:
         return self._run.at(self._clock.now())
-
-
-class Job:
-    """One compaction."""
-
-    def __init__(
-        self,
-        preset: Preset,
-        model: Model | None,
-        reason: CompactionReason,
-        situation: Situation,
-        started_at: float,
-        *,
-        waited_for: bool,
-    ) -> None:
-        self.preset = preset
-        self.model = model
-        """`None`: none is asked."""
-        self.reason = reason
-        self.situation = situation
-        self.started_at = started_at
-        self.waited_for = waited_for
-        self.number = 0
-        """0: nobody has been told that it has begun."""
-        self.cost = AskCost()
-        self.model_calls = 0
-        self.refill: str | None = None
-        self.open = True
-        """Neither finished nor failed."""
-        self.cancelled = False
-        self.graced = False
-        self.crashed = False
-        """Code of the caller's raised something that nothing else has caught, or made what no
-        provider takes.
-        """
-        self.expired = False
-        self.deadline = started_at
-        self.task: Background | None = None
-        self.alarm: Alarm | None = None
-        self.instead: Job | None = None
-        """What is done instead of this one, which took too long: what becomes of that becomes of
-        this.
-        """
-        self._outcome: CompactionResult | CompactionError | None = None
-        self._over = False
-        self._told: list[Callable[[], object]] = []
-
-    @property
-    def outcome(self) -> CompactionResult | CompactionError | None:
-        """`None`: not known yet."""
-        return self.instead.outcome if self.instead is not None else self._outcome
-
-    @outcome.setter
-    def outcome(self, outcome: CompactionResult | CompactionError) -> None:
-        self._outcome = outcome
-
-    @property
-    def over(self) -> bool:
-        """Its outcome is known, and its hooks have been told."""
-        return self.instead.over if self.instead is not None else self._over
-
-    def tell(self, heard: Callable[[], object]) -> None:
-        """Call `heard` when it is over."""
-        if self.instead is not None:
-            self.instead.tell(heard)
-        else:
-            self._told.append(heard)
-
-    def take_over(self, job: Job) -> None:
-        """Go on where `job` is given up; it has been told of already if it has crashed."""
-        if not job.crashed:
-            self.number, self.cost, self.model_calls, self.started_at = (
-                job.number,
-                job.cost,
-                job.model_calls,
-                job.started_at,
-            )
-        self.refill = job.refill
-        self._told, job._told = job._told, []
-
-    def settle(self) -> None:
-        """It is over."""
-        self._over = True
-        told, self._told = self._told, []
-        for heard in told:
-            heard()

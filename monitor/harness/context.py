@@ -28,7 +28,8 @@ from monitor.errors import ConfigError
 from monitor.events import ContextFull, Event, WindowWarning
 from monitor.goal.goal import Goal
 from monitor.harness.compaction import DEFAULT
-from monitor.harness.compactor import OVER, Compactor, Job, Surroundings
+from monitor.harness.compactor import Compactor, Surroundings
+from monitor.harness.job import OVER, Job
 from monitor.harness.streams.clock import Clock
 from monitor.models import ErrorKind, Model, ModelError, ToolSpec
 from monitor.outcome import Turn

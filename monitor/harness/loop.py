@@ -16,7 +16,7 @@ from monitor.context.history import History
 from monitor.core.run import RunCore
 from monitor.events import ChunkReceived, Nudged, RetryScheduled, ToolWithdrawn
 from monitor.harness.calls import Calls
-from monitor.harness.compactor import Job
+from monitor.harness.job import Job
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks

@@ -17,7 +17,8 @@ from monitor.compaction.templates import CHECKPOINT
 from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
-from monitor.harness.compactor import LATE_S, Compactor
+from monitor.harness.compactor import Compactor
+from monitor.harness.job import LATE_S
 from monitor.messages import AssistantMessage, Message
 from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.testing import FakeClock, Pause, ScriptedModel, Stall

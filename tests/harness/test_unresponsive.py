@@ -16,7 +16,7 @@ import pytest
 import monitor
 from monitor.compaction.base import Summary
 from monitor.context.reduction import Messages
-from monitor.harness.compactor import LATE_S
+from monitor.harness.job import LATE_S
 from monitor.reasons import CompactionFailure
 from monitor.testing import Pause, Stall, call
 from tests.harness.driving import Drive, Reason
