@@ -119,9 +119,7 @@ class Settings:
         return [make() for make in self._detectors]
 
     def policy(self) -> Policy | None:
-        """A new policy for one run; `None`: nothing is said of it, which leaves the default of
-        whoever is given it.
-        """
+        """A new policy for one run; `None`: the file names no policy, and the default applies."""
         return self._policy() if self._policy is not None else None
 
     def compaction(self) -> Compaction | None:

@@ -41,7 +41,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def kind_by_type(error: BaseException) -> ErrorKind | None:
-    """What the class of one exception tells, whoever raised it; `None`: nothing."""
+    """The kind that the class of `error` tells, for any SDK; `None`: the class tells nothing."""
     types = [(kind.__name__, kind.__module__.partition(".")[0]) for kind in type(error).__mro__]
     if any(name in _UNREADABLE for name, _ in types):
         return ErrorKind.MALFORMED
@@ -84,7 +84,7 @@ def header_delay_s(headers: object) -> float | None:
 
 
 def has(holder: object, name: str) -> bool:
-    """`hasattr`; True where it cannot be told."""
+    """`hasattr`; True if the attribute raises."""
     try:
         return hasattr(holder, name)
     except Exception:  # noqa: BLE001 - see above
@@ -92,7 +92,7 @@ def has(holder: object, name: str) -> bool:
 
 
 def attribute(holder: object, name: str) -> Any:
-    """`getattr`; `None` where there is none, or reading it fails."""
+    """`getattr`; `None` if the attribute is missing or raises."""
     try:
         return getattr(holder, name, None)
     except Exception:  # noqa: BLE001 - see above
@@ -100,7 +100,7 @@ def attribute(holder: object, name: str) -> Any:
 
 
 def message_of(error: BaseException) -> str:
-    """What it says, or else its name; at most 2,000 characters."""
+    """The text of `error`, or else the name of its class; at most 2,000 characters."""
     try:
         return (without_keys(str(error), error) or type(error).__name__)[:_MAX_MESSAGE_CHARS]
     except Exception:  # noqa: BLE001 - see above

@@ -87,7 +87,7 @@ def client_for(name: str, base_url: str | None, *, keyless: str) -> tuple[Any, C
     if base_url is not None:
         if urlsplit(base_url).scheme not in {"http", "https"} or not urlsplit(base_url).netloc:
             raise ConfigError(f"--base-url {base_url}: write the whole address, e.g. http://localhost:8000/v1")
-        return service.client(base_url, keys[0] if keys else "none")  # the SDK wants one, a server of one's own may not
+        return service.client(base_url, keys[0] if keys else "none")  # the SDK wants a key, a local server may not
     if not keys:
         raise ConfigError(f"{name} needs a key: set {service.keys[0]} (without a key: {keyless})")
     return None

@@ -69,7 +69,7 @@ def explain(console: Console, file: str, result: ScanResult) -> None:
 
 
 def finding_as_json(finding: Finding) -> dict[str, Any]:
-    """The finding with its raw offsets, and what the model would have been told."""
+    """The finding with its raw offsets, and the text that the model would have got."""
     return {
         "rung": finding.rung,
         "turn": finding.turn,

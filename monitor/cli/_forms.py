@@ -20,7 +20,7 @@ writes them.
 """
 FORMS: Final[tuple[Kept, ...]] = (*get_args(Form), NEUTRAL)
 MOST_FIELDS: Final = 8
-"""So many fields of a record that nobody knows are named."""
+"""The most fields of an unknown record that are named."""
 
 _OWN: Final = frozenset({"user_message", "assistant_message"})
 _CHAT_ROLES: Final = frozenset({"user", "assistant", "system", "developer", "tool", "function"})

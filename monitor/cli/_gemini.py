@@ -28,8 +28,8 @@ from monitor.transcripts.scan import Amount
 DELTA_CHARS = 6
 """About a token and a half, which is what fast models send at a time."""
 CLOSING_PAUSE_S = 0.05
-"""Before the event that closes a turn, so that a stop at the last call is a stop in the middle of
-the stream, as it is in life.
+"""The pause before the event that closes a turn. A stop at the last call then falls into the
+middle of the stream, as with a real service.
 """
 CLOSE_SEEN_S = 2.0
 """How long the server is given to see the connection close. It takes about a millisecond."""

@@ -52,7 +52,7 @@ class ReplyCache:
         Path(half).replace(path)
 
     def forget(self, key: str) -> None:
-        """It was no good answer: ask again next time."""
+        """Drop the reply of `key`, which was unusable, so that the next run asks again."""
         with contextlib.suppress(OSError):
             self._path(key).unlink()
 

@@ -56,11 +56,11 @@ class Screen(Protocol):
 class Shown:
     """Brings events to the screen, in order and at once.
 
-    The run hands out its events, pieces of the answer among them, whenever it is asked for the next
-    one, which it is not while it waits. As a sink this hears of a wait when it begins, and shows
-    all that led to it.
+    The run hands out its events, pieces of the answer among them, when it is asked for the next
+    one. While the run waits, nobody asks. As a sink, `Shown` hears of a wait when the wait begins,
+    and shows all events before it.
 
-    Where nobody reads any more (`| head`), the run has no purpose either.
+    If nobody reads the output any more (`| head`), the run has no purpose either.
     """
 
     def __init__(self, screen: Screen) -> None:

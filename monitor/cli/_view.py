@@ -101,7 +101,7 @@ def complain(console: Console, text: str, *, style: str = "red") -> None:
 
 
 def nobody_reads() -> bool:
-    """Whoever read what is printed has gone (`| head`)."""
+    """Whether the reader of the output has gone, as with `| head`."""
     return _gone
 
 

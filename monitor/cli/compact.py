@@ -183,7 +183,7 @@ def compact(
     \b
     Without --model no model is asked and nothing leaves the machine: headings,
     user messages, names and files make the summary. With one, its key is in the
-    environment, and what it does is told on stderr. Ctrl-C writes nothing.
+    environment, and its progress is written to stderr. Ctrl-C writes nothing.
 
     \b
     Exit code: 0 compacted; 1 not, and why; 2 the file cannot be read, or an

@@ -208,8 +208,8 @@ def run(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Drive a model to its outputs, within limits, and say how it ended and why.
 
-    The model works alone: it calls the tools you give it, emits each output, and is told what is
-    missing if it stops too early.
+    The model works alone: it calls the tools you give it, emits each output, and is reminded
+    of missing outputs if it stops too early.
 
     \b
     Examples:

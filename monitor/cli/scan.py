@@ -90,9 +90,9 @@ def scan(
       agent-monitor scan --judge google:gemini-2.5-flash --judge-suspicion 0.6 runs.jsonl
 
     \b
-    With --json, stdout is JSON lines: one of type "run" for each run that loops
-    (with --explain also for one that is suspected, with --all for every one),
-    then one of type "summary".
+    With --json, stdout is JSON lines: one of type "run" for each run that loops,
+    then one of type "summary". With --explain suspected runs are there too, and
+    with --all every run.
 
     \b
     A recording does not heed a warning: --policy ladder shows how far it would

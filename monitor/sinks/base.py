@@ -1,7 +1,7 @@
 """What a sink is, and how one event reaches several of them.
 
-A sink is told about a run and has no say in it: one that raises is taken off, the others are told
-so, and the run goes on.
+A sink receives the events of a run and cannot change it. A sink that raises is taken off, the
+other sinks receive an event about that, and the run goes on.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ arguments that do not fit, an exception. Three things are no answer and go on to
 cancellation from outside, an exception that ends programs (`KeyboardInterrupt`, `SystemExit`), and
 an exception of the caller's own `finished`.
 
-Every call runs in a task of its own. That is how a cancellation from outside, which reaches that
-task by its group, is told from one that leaks out of the tool's own work (an
-`asyncio.CancelledError` of something it awaited), which is an error of the tool and must not pass
-for the end of the run. A tool's context variables stay its own, too.
+Every call runs in a task of its own. A cancellation from outside reaches that task by its group. An
+`asyncio.CancelledError` may also leak out of something that the tool awaited. That is an error of
+the tool, and must not pass for the end of the run. A tool's context variables stay its own, too.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from monitor.tools.returned import answered
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What OpenAI, Anthropic and Gemini all take for a tool's name."""
 NAMES_SHOWN = 30
-"""So many tools are named to a model that called one which is not there."""
+"""The most tools that are named to a model that called an unknown tool."""
 EXCERPT_CHARS = 100
-"""So much of what the model wrote wrongly is shown to it."""
+"""The most characters of wrong arguments that are shown to the model."""
 
 
 class Compacted(Protocol):
@@ -120,7 +119,7 @@ class Tool(Protocol):
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """Name, description and schema, as the model gets them."""
         ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
@@ -151,9 +150,9 @@ async def carry_out_all(
     first.
 
     Calls run side by side. One of a tool that is `alone` waits for those before it, and those after
-    it wait for it. `finished` is told each result when it is there, with the seconds that it took.
-    `others`: names of tools that somebody else carries out, for the answer to a call of a tool that
-    there is not.
+    it wait for it. `finished` is called with each result when it is there, and with the seconds
+    that it took. `others`: names of tools that are carried out elsewhere; the answer to a call of
+    an unknown tool names them too.
     """
     results: list[ToolResult] = []
     for alone, group in itertools.groupby(calls, lambda call: getattr(tools.get(call.name), "alone", False)):

@@ -1,6 +1,6 @@
 """Python functions as tools.
 
-- **What the model is told** comes from the signature and the docstring: the docstring is the
+- **What the model gets to know** comes from the signature and the docstring: the docstring is the
   description, whole; each parameter's schema is its annotation's, by pydantic, so `Annotated[int,
   Field(ge=1, description="...")]`, `Literal`, `Optional` and nested models mean what they mean
   there. A parameter without annotation takes anything.

@@ -17,7 +17,7 @@ def answered(value: object) -> tuple[str, tuple[Media, ...]]:
 
     Media by itself or in a list, with texts and data around it, is shown; the text names each.
     Anything else is text as it is, or JSON. Bytes, and media within other data or without a type or
-    content, are a `ValueError` whose message is for whoever wrote the tool.
+    content, are a `ValueError` whose message is for the author of the tool.
     """
     pieces = (
         list(value) if isinstance(value, list | tuple) and any(isinstance(one, Media) for one in value) else [value]

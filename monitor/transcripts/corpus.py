@@ -33,11 +33,9 @@ from monitor.transcripts.events import EventLog, is_event
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 256 * 1024 * 1024
-"""Some runs are huge; a file without line ends must not fill the memory all the same."""
+"""Some runs are huge lines; a file without line ends must not fill the memory."""
 MAX_BAD_LINES = 100
-"""Nor must a file that is nothing of ours: so many of its lines are told, the others are
-counted.
-"""
+"""The most unreadable lines of a file that are reported one by one; further lines are counted."""
 
 
 @dataclass(slots=True, frozen=True)

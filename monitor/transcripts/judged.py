@@ -1,5 +1,5 @@
-"""A recorded run as a judge is told of it: where its label says that the loop was plain, else at
-its end.
+"""A recorded run as the input of a judge: at the place where its label says that the loop was
+plain, else at the end of the run.
 """
 
 from __future__ import annotations

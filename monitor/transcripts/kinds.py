@@ -14,10 +14,10 @@ from monitor.events import event_codec
 
 CONVERSATION: Final = "a conversation, which agent-monitor context reads"
 HEAD_BYTES: Final = 65_536
-"""So much of a file is looked at."""
+"""The bytes at the start of a file that are looked at."""
 
 MAGIC_BYTES: Final = 16
-"""The longest of the beginnings that tell what is no text."""
+"""The length of the longest signature of a binary file."""
 
 _MAGIC: Final[Mapping[bytes, str]] = {
     b"PK\x03\x04": "a ZIP archive",

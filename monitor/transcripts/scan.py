@@ -31,8 +31,8 @@ from monitor.usage import AskCost
 from monitor.verdicts import Compact, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 SLICE_CHARS = 4_096
-"""Text is fed in slices of this length, so that a loop at the start of a huge message does not cost
-reading all of it.
+"""The length of the slices in which text is fed. A loop at the start of a huge message is found
+before all of the message is read.
 """
 KEPT_FOR_JUDGES = 2_000
 """Code points of a turn's text that are kept for a judge, as a guard keeps them."""
@@ -90,7 +90,7 @@ class Finding:
 
     @property
     def told(self) -> str | None:
-        """What the model would have been told."""
+        """The text that the model would have got."""
         return self.verdict.text if isinstance(self.verdict, Nudge | WithdrawTool | LastTurn) else None
 
 

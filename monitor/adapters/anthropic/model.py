@@ -142,9 +142,7 @@ def _is_async_client(client: object) -> bool:
 
 
 def _client_from_environment() -> AsyncAnthropic:
-    """Without the SDK's own retries: who supervises decides about another attempt, and is told of
-    each.
-    """
+    """A client without the SDK's own retries: the supervisor decides about each further attempt."""
     from anthropic import AsyncAnthropic  # noqa: PLC0415 - as above
 
     try:
@@ -167,8 +165,8 @@ def to_parameters(request: ModelRequest, *, model: str | None = None) -> dict[st
     The setting `tools` (server-side ones) is added to what the request says; `tool_choice` may say
     `disable_parallel_tool_use` and nothing else. Where a history with calls is shown and no tool is
     offered, the tools called are declared, and may not be called: the service wants them named.
-    Raises `ConfigError` for a setting that is no setting here, and for a call that is required
-    where there is no tool, or while thinking is enabled, which the service refuses.
+    Raises `ConfigError` for an unknown setting, and for a required call that the service refuses:
+    without tools, or while thinking is enabled.
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
@@ -235,14 +233,15 @@ def to_messages(
     """A neutral history as messages that the service takes.
 
     The results of a turn follow it in call order, at the head of one user message. A call without a
-    result is answered by an error, and one whose arguments were cut off has none: neither may stand
-    in a history otherwise. Neighbours of one role become one message, what is blank is left away,
-    half of a surrogate pair becomes U+FFFD, and an id that another provider gave, or that is there
-    twice, is replaced by one that the service takes.
+    result is answered by an error. A call whose arguments were cut off is sent without arguments.
 
-    Thinking goes back as it came, in its place and with its signature. Left away is what the
-    service refuses: thinking without a signature, thinking with nothing after it, what another
-    provider or another Claude than `model` has signed, and all of it where `thinking` is off.
+    - Neighbours of one role become one message, and blank text is left out.
+    - Half of a surrogate pair becomes U+FFFD.
+    - An id that another provider gave, or that occurs twice, is replaced by a valid one.
+
+    Thinking goes back as it came, in its place and with its signature. Thinking that the service
+    refuses is left out: without a signature, with nothing after it, or signed by another provider
+    or by another Claude than `model`. All thinking is left out where `thinking` is off.
 
     Raises `ConfigError` for media that are no image, PDF or text, or have neither data nor address.
     """
@@ -381,7 +380,7 @@ _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def _fresh_id(given: str, ids: set[str]) -> str:
-    """The same id each time that a history is told, whatever came after it."""
+    """A valid id for the id `given`; the same in each request, whatever the history adds later."""
     wanted = given if _ID.fullmatch(given) else f"call_{identity(given)}"
     fresh, number = wanted, 2
     while fresh in ids:

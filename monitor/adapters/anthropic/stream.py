@@ -93,10 +93,10 @@ class AnthropicAdapter(SdkAdapter):
     the data.
 
     A call comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`;
-    or only as that, where the service sends it in one piece. It is whole when its block is closed,
-    or the message ends as a whole one. One that is cut off (the output limit, the end of the
-    stream) becomes a `ToolCall` whose `arguments` is the text so far, a `str`, whatever that text
-    says: half a call must not look like a whole one.
+    or only as that, where the service sends it in one piece. The call is whole when its block is
+    closed, or when its message ends as a whole one. The output limit or the end of the stream may
+    cut a call off. Then the `arguments` of its `ToolCall` are the text so far, a `str`, so that
+    half a call does not look like a whole one.
 
     `TurnFinished` is given for `message_stop`; a stream that ends without one was truncated. A
     message that begins before the last one has ended is the same answer, begun again
@@ -269,8 +269,8 @@ class AnthropicAdapter(SdkAdapter):
         """The running totals if they grew. Later events may lack a field that earlier ones had, so
         fields are merged.
 
-        `last`: they are of the whole message, so they are told even if they are the same as before,
-        where something has come since.
+        `last`: the totals are of the whole message. They are then reported unchanged as well, if
+        anything came since the last report.
         """
         details = getattr(usage, "output_tokens_details", None)
         grew = False

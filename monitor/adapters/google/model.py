@@ -43,9 +43,10 @@ class GoogleModel:
     tried again by it.
 
     `client`: a `genai.Client` or its `aio`; it stays yours, with its retry options, and you close
-    it. Without one, a client is made from the environment (`GEMINI_API_KEY` or `GOOGLE_API_KEY`, or
-    what the SDK reads for Vertex) at the first call of each event loop; `aclose()` closes that of
-    the running loop. On trio give a client on an httpx2 transport where aiohttp is installed.
+    it. Without one, the first call of each event loop makes a client from the environment:
+    `GEMINI_API_KEY`, `GOOGLE_API_KEY`, or what the SDK reads for Vertex. `aclose()` closes the
+    client of the running loop. On trio give a client on an httpx2 transport where aiohttp is
+    installed.
 
     `settings` of a request are the fields of `GenerateContentConfig`.
     """

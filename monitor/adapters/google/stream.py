@@ -1,13 +1,14 @@
 """google-genai: `GenerateContentResponse` objects of `generate_content_stream` and
 `send_message_stream` as chunks.
 
-Two things that the SDK does by itself inside one stream matter to whoever watches it:
+Two things that the SDK does by itself inside one stream matter here:
 
 - **Automatic function calling** runs the caller's tools and sends further requests (on by default
-  where `tools` holds a Python function). Turns, results and limits cannot be watched then, so the
-  first chunk of the second request is refused with an `AdapterError` that names the line to set. It
-  is known by the call history that the SDK attaches, and by another response id after a turn that
-  ended with calls. (The tools of the first turn have run by then: nothing shows it earlier.)
+  where `tools` holds a Python function). Turns, results and limits cannot be watched then. The
+  first chunk of the second request is refused with an `AdapterError` that names the line to set.
+  That chunk is known by the call history that the SDK attaches, or by another response id after a
+  turn that ended with calls. (The tools of the first turn have run by then: nothing shows it
+  earlier.)
 - **Automatic continuation** resumes a cut or checkpointed answer with a further request (on by
   default). It is one answer, whose text goes on and whose usage the SDK adds up, so it is let
   through and counted in `GoogleAdapter.requests`.
@@ -70,10 +71,10 @@ class GoogleAdapter(SdkAdapter):
 
     A signature comes as a `ReasoningDelta` just before the text or call that it belongs to, with
     the thought where it belongs to one. A call whose arguments are streamed comes as
-    `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`. One that is cut
-    off (the stream ends, or the turn ends for a reason other than STOP, or what was announced never
-    came) becomes a `ToolCall` whose `arguments` is the text so far, a `str`: half a call must not
-    look like a whole one.
+    `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`. A call is cut off
+    if the stream ends, if the turn ends for another reason than STOP, or if an announced piece
+    is missing. Then the `arguments` of its `ToolCall` are the text so far, a `str`, so that half a
+    call does not look like a whole one.
     """
 
     readable = "GenerateContentResponse"
@@ -269,8 +270,8 @@ class GoogleAdapter(SdkAdapter):
         """The running totals if they grew. Later chunks may lack a field that earlier ones had, so
         fields are merged.
 
-        `last`: they are of the whole answer, so they are told even if they are the same as before,
-        where something has come since.
+        `last`: the totals are of the whole answer. They are then reported unchanged as well, if
+        anything came since the last report.
         """
         grew = False
         counts = self._counts

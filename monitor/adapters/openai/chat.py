@@ -56,9 +56,9 @@ _BESIDES: Final = ("audio", "images")
 class ChatReader:
     """Reads one stream. Only the first choice is read.
 
-    A call is told when the turn is finished, since fragments may interleave. Of a turn that is done
-    all are complete; of one that was cut off, those behind which another one begins, if they say a
-    whole object. Any other call has its text as its arguments.
+    A `ToolCall` is given when the turn is finished, since fragments may interleave. In a turn that
+    is done, all calls are complete. In a turn that was cut off, a call is complete if another call
+    begins after it and its text is a whole object. Any other call has its text as its arguments.
     """
 
     def __init__(self, stream: int) -> None:
@@ -174,10 +174,10 @@ class ChatReader:
         return call
 
     def _call_of(self, index: int | None, id_: str | None, name: str | None) -> PendingCall | None:
-        """The call that a fragment goes on with; `None`: it begins another one.
+        """The call that a fragment continues; `None`: the fragment begins another call.
 
-        The index tells, as OpenAI numbers them. A server that numbers every call 0, or none, is
-        known by another id together with a name, or by a name after a call that is whole.
+        The index tells, as OpenAI numbers the calls. Some servers number every call 0, or none.
+        There, another id with a name begins a call, and so does a name after a whole call.
         """
         known = (
             self._at.get(index) if index is not None else self._by_id(id_) or (self._calls[-1] if self._calls else None)

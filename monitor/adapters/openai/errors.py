@@ -1,8 +1,7 @@
-"""Which kind of failure an exception of the OpenAI SDK is, or of a transport under it, or an error
-that a service reports in its stream.
+"""The kind of a failure: of an exception of the OpenAI SDK or of a transport under it, or of an
+error that a service reports in its stream.
 
-The SDK talks to many services. OpenAI's own say it by a code; the others by an HTTP status and in
-words.
+The SDK talks to many services. OpenAI itself sends a code; others send an HTTP status and words.
 """
 
 from __future__ import annotations

@@ -126,9 +126,9 @@ class OpenAIResponsesModel(_Model):
     """A model by OpenAI's responses API. Each call is one request, with the whole history: nothing
     is stored by the service.
 
-    Reasoning therefore comes back to the service as encrypted content, which reasoning models (o1
-    and later, gpt-5 and later, known by their names) are asked for; the setting `include` decides
-    it otherwise. With the setting `store=True` it goes back by its id.
+    Reasoning therefore goes back to the service as encrypted content. Reasoning models are asked
+    for it: o1 and later, gpt-5 and later, known by their names. The setting `include` overrides
+    that. With the setting `store=True`, reasoning goes back by its id.
 
     `client` as for `OpenAIModel`. `settings` of a request are the parameters of `responses.create`;
     its `tools` are added to the request's.
@@ -189,8 +189,7 @@ def to_response(request: ModelRequest, *, encrypted: bool = True, model: str | N
         del parameters["include"]
     if request.instructions:
         parameters["instructions"] = valid(request.instructions)
-    # Unless it is told otherwise, the API turns a schema into a strict one, and refuses it where it
-    # cannot.
+    # without `strict`, the API makes each schema strict, and refuses a schema where it cannot
     functions = [{"type": "function", **_declared(tool), "strict": False} for tool in request.tools]
     return parameters | _tools(request, functions)
 

@@ -56,9 +56,9 @@ class PendingCall:
         self.name = name
         self.raw = raw
         self.custom = False
-        """Its input is a text, not JSON."""
+        """The input of the call is text, not JSON."""
         self.beside: dict[str, Any] = {}
-        """What the service wants back beside it, and has not been told yet."""
+        """What the service wants back beside the call, and no chunk has brought yet."""
         self._pieces: list[str] = []
         self._named = False
 

@@ -38,11 +38,11 @@ _INCOMPLETE: Final = {"content_filter": FinishReason.BLOCKED}
 """Every other reason cut the answer off."""
 
 _NOT_SENT_BACK: Final = frozenset({"image_generation_call", "message", "reasoning", *_CALLS, *_BUILT_IN})
-"""Items that are told otherwise, or are too big for a history."""
+"""Items that other chunks bring, or that are too big for a history."""
 
 
 _NOTHING_GIVEN: Final = frozenset({"message", "reasoning", "mcp_list_tools", "compaction", *_CALLS})
-"""Items that are no part of an answer, or are told otherwise."""
+"""Items that are no part of an answer, or that other chunks bring."""
 
 
 class ResponsesReader:
