@@ -1,17 +1,20 @@
-"""Identity of text and of JSON-like data. Failure answered: two equal tool calls that look
-different, because a model wrote the keys in another order, and two different ones that look equal,
-because Python says `1 == True`.
+"""Identity of text and of JSON-like data.
+
+Failures answered: two equal tool calls that look different, because a model wrote the keys in
+another order. Two different ones that look equal, because Python says `1 == True`.
 
 Rules of the canonical form:
 
-- the order of keys does not matter; a key that is not a string keeps its type (`1` is not `"1"`);
-- numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an
-  integral float reads as its integer, `-0.0` as `0`;
-- `True` is not `1`, `None` is not `"None"`; tuples and lists are equal;
-- text is compared in NFC: models write `é` as one code point or as two, and mean the same file.
-  Nothing else of it changes: lone surrogates and NUL survive;
-- what JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value
-  has; a container within itself is told by how far up it begins. It never raises.
+- The order of keys does not matter; a key that is not a string keeps its type (`1` is not `"1"`).
+- Numbers go by value, as in JSON, where `1` and `1.0` are one number (models write both): an
+  integral float reads as its integer, `-0.0` as `0`.
+- `True` is not `1`, `None` is not `"None"`; tuples and lists are equal.
+- Text is compared in NFC: models write `é` as one code point or as two, and mean the same file.
+  Nothing else of it changes: lone surrogates and NUL survive.
+- What JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value
+  has. A container within itself is identified by how far up it begins.
+
+`canonical_json` never raises.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ OpenAI's services want fields beside text and calls; they are a small JSON objec
 so that no other provider's signature is mistaken for one. Anthropic wants its redacted thinking
 back, behind a prefix of its own.
 
-A signature goes only to whoever gave it (`goes_to`), because all others refuse the whole request.
-What is compared is recorded beside the signature, as its origin: `google`, `anthropic` or `openai`,
-and the model where the stream says it.
+A signature goes only to the provider that gave it (`goes_to`): all others refuse the whole request.
+Its origin is recorded beside it: `google`, `anthropic` or `openai`, and the model if the stream
+names it.
 
 - Anthropic's signatures are bound to the model: "Invalid signature in thinking block" is what
   another Claude answers.

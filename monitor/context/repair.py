@@ -65,8 +65,8 @@ def repair(
     - Partial records of the assistant, one after another, are one turn; empty messages are dropped,
       and a history begins with the user.
 
-    Linear in the size of the history. Raises `ConfigError` for what is no message and for an
-    unknown form, `AdapterError` for a part that is none, or whose fields are of a wrong type.
+    Linear in the size of the history. Raises `ConfigError` for anything that is not a message, and
+    for an unknown form. Raises `AdapterError` for a part of an unknown or wrong type.
     """
     given = history if isinstance(history, tuple) else tuple(history)
     try:

@@ -1,6 +1,7 @@
-"""How many tokens the next request will have. Failures answered: counting a history that was
-rewritten by a report from before, adding up whole histories again and again, and estimates that
-nobody knows how far to trust.
+"""How many tokens the next request will have.
+
+Failures answered: a report is used for a history that was rewritten since. Whole histories are
+added up again and again. Nobody knows how accurate an estimate is.
 
     meter = ContextMeter(history)
     meter.fixed(instructions, tools)

@@ -1,13 +1,14 @@
-"""What every detector of calls needs: each call once, its result beside it, turns apart, and what a
-failed attempt had called taken back.
+"""The common base of all detectors of calls. Each call is seen once, with its result; turns are
+kept apart; calls of a failed attempt are taken back.
 
 Rules:
 
-- the same call delivered twice (same id, same arguments, same turn) is one call; a second result of
-  a call is ignored;
-- calls are numbered from 0 over the whole run; a result is told with the number of its call;
-- calls are siblings, one batch, if neither the end of a turn nor a result stands between them;
-- `StreamRetried` puts everything back to where it stood before the first call of the turn.
+- The same call delivered twice (same id, same arguments, same turn) is one call; a second result of
+  a call is ignored.
+- Calls are numbered from 0 over the whole run. A detector gets each result with the number of its
+  call.
+- Calls are siblings, one batch, if neither the end of a turn nor a result stands between them.
+- `StreamRetried` restores the state from before the first call of the turn.
 """
 
 from __future__ import annotations

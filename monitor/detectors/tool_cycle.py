@@ -12,16 +12,16 @@ Rules:
   suspicion at `rounds`, and a loop at five, as equal calls are;
 - one foreign call among them does not hide it if it only looked, or failed, or is one of them: an
   edit between two checks is work. Tools that only think or wait stand between nothing;
-- without any order: where the last calls, `unordered_at` or more, are so few different ones that
-  each came `rounds` times on average, they turn in circles as well (A-B-A-A-B; four equal calls and
-  a probe, again and again). Two passes over fifteen files are two rounds. Here results must have
-  been seen: who walks through a maze makes four moves again and again. And what came once must be a
-  look: who edits, and runs the same four checks after each edit, is at work;
+- without any order: the last calls, `unordered_at` or more, are a cycle too if each different one
+  came `rounds` times on average (A-B-A-A-B; four equal calls and a probe, again and again). Two
+  passes over fifteen files are two rounds. Here results must have been seen: a walk through a maze
+  repeats four moves again and again. And a call that came once must only look: an agent that runs
+  the same four checks after each edit is at work;
 - **a changed result is progress**: where one of the unit's calls was answered differently in two
   rounds, there is no cycle, except for calls that repeat their effect (`ToolPolicy.side_effect`).
   Where no results were seen the arguments alone decide, and the message says so;
-- a unit with a tool that is polled waits for as many rounds as the tool's `loop_at`, five if it has
-  none (or as many as are remembered);
+- a unit with a polled tool needs as many rounds as the tool's `loop_at`, or five if it has none. It
+  never needs more rounds than are remembered;
 - each further round is reported again, so that a policy sees whether a warning helped.
 """
 
@@ -95,12 +95,12 @@ _Rounds: TypeAlias = tuple[_Reported, list[int]]
 
 
 class ToolCallCycle(CallDetector):
-    """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result. `tools`:
-    what is special about a tool.
+    """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result.
 
-    `unordered_at`: as many calls without an order are looked at; `None` for none. 15 are three
-    rounds of the longest cycle, and in 624 good runs, some of hundreds of calls, no stretch of 15
-    is made of a third as many different calls with unchanged results.
+    `tools`: what is special about a tool. `unordered_at`: how many calls are examined without
+    regard to order; `None`: none. The default of 15 is three rounds of the longest cycle. In 624
+    good runs, some of hundreds of calls, no stretch of 15 with unchanged results had only a third
+    as many different calls.
     """
 
     __slots__ = (
@@ -115,11 +115,9 @@ class ToolCallCycle(CallDetector):
         "_unordered_at",
     )
     _items: list[_Item]
-    """The newest calls; those that were made together in an order of their own, the same whatever
-    order they came in.
-    """
+    """The newest calls. Calls that were made together stand in the order of their hashes."""
     _postponed: bool
-    """The calls of a batch that is being written are looked at without an order once it is as large
+    """The unordered check is postponed while a batch is being written, until the batch is as large
     as the one before, or ends.
     """
     _reported: _Reported | None

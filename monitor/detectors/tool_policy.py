@@ -10,10 +10,10 @@ Rules:
   by one entry of `tools=`;
 - who waits is patient: what asks for a status or for progress is asked again on purpose (`WAITS`);
 - a result is compared without what changes by itself (`volatile`), without the fields a policy
-  calls `volatile`, and without the id of its own call (a path that a large result was saved to has
-  it); in what is marked as an error without any date, and in what says that something failed
-  without the durations (ten failing test runs differ in nothing else; what did not fail may be a
-  measurement);
+  calls `volatile`, and without the id of its own call (a saved result's path contains it);
+- in what is marked as an error, dates are left out of the comparison as well. In what says that
+  something failed, durations are: ten failing test runs differ in nothing else. A duration in
+  another result may be a measurement, and stays;
 - a refusal of our own (`ToolResult.vetoed`) is no result at all: it must not look like news. Only
   the field says so, never the text.
 """

@@ -3,25 +3,24 @@ the same mail, until its budget is gone.
 
 Rules:
 
-- calls are the same if name and canonical arguments are (`_hashing`: key order and `1` / `1.0` make
-  no difference); any other call in between starts anew, an exempt one too, but not a tool that only
-  thinks or waits. What is called counts, whatever came of it: a rejected, unknown or invalid call
-  as well;
-- parallel calls of one turn count like calls one after the other: a model that writes the same call
-  five times in one response is in its loop while it writes. The same brief for six sub-agents may
-  be meant (`ToolPolicy.sampling`, guessed of a tool called `task`): that is a suspicion up to four
-  times a loop's number, as long as no two answers are heard to be equal;
-- **polling is not a loop**: when a result differs from the one before it, the streak starts anew at
-  the call that got it. Results that were not seen cannot speak for the call; then the arguments
-  alone decide, and the message says so. They decide as well where a call repeats its effect
-  (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each has an id of its own. And
-  a call that failed, is made again unchanged and fails again is not getting on, whatever the two
-  errors say (OpenHands counts alike), unless the tool is one that is polled;
-- the third is a suspicion (most runs recover by themselves), the fifth a loop (they do not), and so
-  is every further one, so that a policy that answered the fifth with a warning sees whether it
-  helped;
-- the same call delivered twice (same id, same turn) counts once; what a retried stream had called
-  is taken back.
+- Calls are the same if name and canonical arguments are (`_util/hashing.py`: key order and `1` /
+  `1.0` make no difference). Any other call in between starts the count anew, but not a tool that
+  only thinks or waits. A rejected, unknown or invalid call counts as well.
+- Parallel calls of one turn count like calls one after the other: a model that writes the same call
+  five times in one response is already in its loop. The same brief for six sub-agents may be
+  intended (`ToolPolicy.sampling`, guessed for a tool called `task`). That stays a suspicion up to
+  four times a loop's number, while no two answers are equal.
+- **Polling is not a loop**: when a result differs from the one before it, the count starts anew at
+  the call that got it.
+- If no results were seen, the arguments alone decide, and the message says so. They also decide if
+  a call repeats its effect (`ToolPolicy.side_effect`): eight equal meetings are a loop, though each
+  has its own id.
+- A call that fails, is repeated unchanged and fails again makes no progress, even if the errors
+  differ (OpenHands counts alike). Polled tools are exempt.
+- The third call is a suspicion (most runs recover by themselves), the fifth a loop (they do not).
+  Every further call is a loop again, so that a policy sees whether its warning helped.
+- The same call delivered twice (same id, same turn) counts once; calls of a retried stream are
+  taken back.
 """
 
 from __future__ import annotations

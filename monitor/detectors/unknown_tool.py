@@ -1,6 +1,6 @@
-"""The same invented tool again and again, with any arguments. Failure answered: a model that
-believes in a tool which is not there, varies what it asks of it, and makes a real call in between
-("X is not a valid tool", nine times).
+"""The same invented tool again and again, with any arguments. Failure answered: a model
+calls a tool that does not exist ("X is not a valid tool", nine times). It varies the arguments, and
+makes real calls in between.
 
 Rules:
 
@@ -8,7 +8,8 @@ Rules:
   says so in its first words, in one of the phrases that frameworks use;
 - each name is counted by itself, and other calls in between do not matter; any other answer of that
   name ends its count: it exists;
-- siblings are one mistake: seven calls of one turn count once, for nobody has told the model yet;
+- siblings are one mistake: seven calls of one turn count once, because the model has not read the
+  first answer yet;
 - the third time is a suspicion, the fifth a loop, as for identical calls: a name that failed four
   times was not mistyped.
 """

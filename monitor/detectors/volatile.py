@@ -1,21 +1,22 @@
-"""What changes by itself in a result. Failure answered: an agent that gets the same answer again
-and again, and is taken for one that gets on, because the answer bears a time, a process id or the
-id of the request.
+"""What changes by itself in a result.
+
+Failure answered: an agent gets the same answer again and again, but the answer contains a time, a
+process id or a request id. So it seems to make progress.
 
 Rules:
 
-- a field is known by its name, in a JSON record of any kind: when it was answered, how long that
+- A field is known by its name, in a JSON record of any kind: when it was answered, how long that
   took, ids of processes and of requests, counters of attempts. The record of an execution (it has
-  an exit code) also names where it ran: folder, host, user, shell;
-- in text a thing is known by its form: times of the day with seconds and the date before them,
-  UUIDs, hashes, addresses, ids with a prefix (`req_...`), the number behind `pid` or `attempt`,
-  durations behind `in` or `took`, ages in a table, temporary names. Any other number is news: a
-  percentage, a line, a price, what is left of a wait, and what a measurement printed;
-- an answer that is nothing but such things was asked for: `date`, a new id. More than three ids are
-  a list, and stay as well;
-- only answers to the same call are compared so. Of different calls each may well ask for an id or a
-  time: there only the record of an execution is compared without such fields, and what answers one
-  question in other words.
+  an exit code) also names where it ran: folder, host, user, shell.
+- In text a thing is known by its form: times of the day with seconds and the date before them,
+  UUIDs, hashes, addresses, ids with a prefix (`req_...`). Also the number behind `pid` or
+  `attempt`, durations behind `in` or `took`, ages in a table, temporary names.
+- Any other number is news: a percentage, a line, a price, the rest of a wait, a measurement.
+- An answer that consists only of such things was asked for: `date`, a new id. More than three ids
+  are a list, and stay as well.
+- Only answers to the same call are compared in this way. Different calls may each ask for an id or
+  a time. There such fields are removed only from the record of an execution, and from answers to
+  one question in other words.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from functools import lru_cache
 from typing import Any
 
 READ_CHARS = 32_768
-"""Of a longer text the beginning and the end are looked at, half of it each; the middle is compared
-as it is.
+"""How much of a longer text is examined, half of it from each end. The middle is compared
+unchanged.
 """
 UNPACKED_CHARS = 8 * READ_CHARS
 """A longer record is read as text."""
@@ -225,8 +226,8 @@ def without_forms(text: str, *, lists: bool = False) -> str:
 
 
 def _without_incidental(duration: re.Match[str]) -> str:
-    """A duration that is told along with something else is no news; one that stands for itself was
-    measured.
+    """Drops a duration that stands beside other text; a duration that stands alone was measured,
+    and stays.
     """
     said, end = duration.string, duration.start()
     label = _TOOK if duration["exact"] is None else _INCIDENTAL
