@@ -16,9 +16,9 @@ from monitor.context.history import History
 from monitor.core.run import RunCore
 from monitor.events import ChunkReceived, Nudged, RetryScheduled, ToolWithdrawn
 from monitor.harness.calls import Calls
-from monitor.harness.job import Job
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
+from monitor.harness.job import Job
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.options import RunOptions
 from monitor.harness.outgoing import Outgoing
