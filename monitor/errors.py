@@ -19,7 +19,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["AdapterError", "ConfigError", "MissingExtra", "MonitorError", "RecordedError", "StoreError", "ToolError"]
+__all__ = [
+    "AdapterError",
+    "ConfigError",
+    "MissingExtra",
+    "MonitorError",
+    "RecordedError",
+    "SourceFailed",
+    "StoreError",
+    "ToolError",
+]
 
 
 REMOVED: Final = "(key removed)"

@@ -45,7 +45,7 @@ import monitor.detectors
 from monitor.compaction.preset import PRESETS, Preset
 from monitor.detectors import Detector, ToolPolicy, default_detectors
 from monitor.errors import ConfigError
-from monitor.harness.compaction import Compaction
+from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.policy import Ladder, ObserveOnly, Policy, StopAtFirstLoop
 
 __all__ = ["Settings", "load_settings"]
@@ -327,6 +327,8 @@ def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
         return None
     names = {key: known_name(key, COMPACTION_OPTIONS, "option", "compaction") for key in table}
     options = _options(Preset, {names[key]: value for key, value in table.items()}, "compaction")
+    if not settings.get("compaction"):
+        return DEFAULT  # nothing is said of it: nobody has asked for a compaction
     return _made(lambda: cast("Compaction", getattr(Compaction, preset)(**options)), "compaction")
 
 

@@ -37,7 +37,7 @@ class Agent:
             arguments, result, is_error, vetoed = [*rest, *defaults[len(rest) :]]
             self.observe(ToolCall(f"call_{self.calls}", tool, arguments))
             if result is not None:
-                results.append(ToolResult(f"call_{self.calls}", tool, result, is_error, vetoed))
+                results.append(ToolResult(f"call_{self.calls}", tool, result, is_error, vetoed=vetoed))
             self.calls += 1
         self.observe(DONE)
         for answer in results:

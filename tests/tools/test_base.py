@@ -222,8 +222,9 @@ async def test_a_failing_task_group_in_a_tool_names_what_failed():
     assert await run(it) == error("ValueError: a")
 
 
-async def test_a_result_that_cannot_be_read_is_an_error():
-    assert await run(lambda: [UnprintableResult()]) == error("RuntimeError: no repr")
+async def test_of_a_result_that_cannot_be_read_the_model_reads_what_failed():
+    result = await run(lambda: [UnprintableResult()])
+    assert result.text == '["<UnprintableResult: repr failed with RuntimeError>"]'
 
 
 @pytest.mark.parametrize("made", [raising, async_raising])

@@ -38,7 +38,9 @@ _MARKED = re.compile(
 )
 _FENCE = re.compile(r"```|~~~")
 _CALL = re.compile(
-    r"[<\[{|/_](?:tools?|functions?|invoke|call)\b|(?i:tool|function)_(?:call|use|code)|<(?:function|tool|parameter)="
+    r"[<\[{|/_](?:tools?|functions?|invoke|call)\b"
+    r"|(?:[Tt]ool|TOOL|[Ff]unction|FUNCTION)_(?:[Cc]all|CALL|[Uu]se|USE|[Cc]ode|CODE)"
+    r"|<(?:function|tool|parameter)="
     r"|</?[a-z]{1,20}_[a-z_]{1,30}>|^Action(?: Input)?:",
     re.MULTILINE,
 )
