@@ -253,7 +253,7 @@ LOOPS: dict[str, Make] = {
     "the working folder in a record": one(
         "execute",
         {"command": "make"},
-        lambda rng, n: json.dumps({"stdout": "", "exit_code": 2, "cwd": f"/work/run-{token(rng)}"}),
+        lambda rng, n: json.dumps({"stdout": "", "exit_code": 2, "cwd": f"/srv/run-{token(rng)}"}),
     ),
     "an environment in a record": one(
         "execute",
@@ -270,7 +270,7 @@ LOOPS: dict[str, Make] = {
     "the working folder in words": one(
         "execute_bash",
         {"command": "true"},
-        lambda rng, n: f"\n[The command completed with exit code 0.]\n[Current working directory: /work/{token(rng)}]",
+        lambda rng, n: f"\n[The command completed with exit code 0.]\n[Current working directory: /srv/{token(rng)}]",
     ),
     "a record in a list of parts": one(
         "terminal",

@@ -62,7 +62,7 @@ FORMS: dict[str, Callable[[random.Random], str]] = {
     "elapsed": lambda rng: f"elapsed: {number(rng)}s",
     "cell": lambda rng: f"Out[{number(rng)}]:",
     "ago": lambda rng: f"{rng.randint(1, 59)}m ago",
-    "temporary": lambda rng: "/work/tmp" + "".join(rng.choice(string.ascii_lowercase) for _ in range(8)) + "/x",
+    "temporary": lambda rng: "/srv/tmp" + "".join(rng.choice(string.ascii_lowercase) for _ in range(8)) + "/x",
     "a named request": lambda rng: "request id: " + "".join(rng.choice(string.ascii_lowercase) for _ in range(8)),
 }
 SAID = [
