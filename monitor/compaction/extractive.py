@@ -151,8 +151,8 @@ def _kinds_of(section: str) -> tuple[str, ...]:
 
 
 def _entries_by_section(task: SummaryTask) -> dict[str, list[_Entry]]:
-    """Entries of the earlier summary, then the new ones, in the order of time. None that says no
-    more than what is pinned.
+    """Entries of the earlier summary, then the new ones, in the order of time. An entry
+    that only repeats what is pinned is left out.
     """
     sections = task.template.sections
     texts = _read(task.previous or "", sections)

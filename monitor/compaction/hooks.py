@@ -143,8 +143,8 @@ async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) 
 async def may_continue(
     hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str] | None = None
 ) -> bool:
-    """Whether no hook has anything against telling the model to go on. One that raises is told of
-    in `warnings`, and has nothing.
+    """Whether no hook objects to telling the model to go on. A hook that raises does not object;
+    its error is added to `warnings`.
     """
     for hook in hooks:
         if hook.autocontinue is not None:

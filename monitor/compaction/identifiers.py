@@ -194,7 +194,7 @@ def _rarest(names: Sequence[str]) -> list[str]:
 
 
 def _few_of_each(names: Iterable[str], most: int) -> tuple[list[str], int]:
-    """Of each family the first so many, and how many families there are."""
+    """The first `most` names of each family, and the number of families."""
     sizes: Counter[str] = Counter()
     few: list[str] = []
     for name in names:

@@ -62,8 +62,8 @@ class Template:
         return hash((self.name, self.sections, self.style))
 
     def instructions(self, task: SummaryTask, *, live: bool = False) -> str:
-        """What the summariser is told. `live`: it is the agent itself, and has read the
-        conversation as its own.
+        """The instructions of the summariser. `live`: the summariser is the agent itself, and has
+        read the conversation as its own.
         """
         asked = self._asked(live=live) if task.prompt is None else task.prompt.strip()
         parts = [asked, _LIVE if live else _DATA, _UPDATE]
