@@ -153,7 +153,7 @@ class Transcript:
             self._console.print(whole, width=_view.columns(self._console))
             return
         line = Text.assemble("  ", (f"{mark} ", mark_style), said)
-        if self._verbose:
+        if self._verbose or _view.is_unbounded(self._console):
             self._console.print(line, soft_wrap=True)
         else:
             self._console.print(line, no_wrap=True, overflow="ellipsis", width=_view.columns(self._console))

@@ -271,6 +271,22 @@ def test_on_the_corpus_with_a_server_and_then_from_the_cache(monkeypatch: pytest
     assert {**again, "judge": None} == {**data, "judge": None}
 
 
+@sdk_warnings
+def test_the_page_shows_what_the_corpus_gives_with_the_judge_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (CORPUS.parents[2] / "docs" / "cli.md").read_text("utf-8")
+    shown = re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)
+    (wanted,) = [block for block in shown if "runs that are" in block]
+    with LocalGemini(judging) as server, monkeypatch.context() as patch:
+        patch.setenv("GEMINI_API_KEY", "local")
+        patch.setenv("GOOGLE_GEMINI_BASE_URL", server.base_url)
+        done = invoke("judge-eval", "--judge", "google:test", str(CORPUS))
+        tokens = 940 * len(server.requests)
+    printed = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    for line in wanted.splitlines():
+        assert " ".join(line.split()) in printed
+    assert f"calls of a model for {tokens:,} tokens" in done.stdout  # the line `Judge: ...`, as for a scan
+
+
 def test_without_answers_there_is_no_verdict_and_the_exit_code_says_so(tmp_path: Path) -> None:
     done = invoke(
         "judge-eval", "--judge", recorded(tmp_path / "replies.jsonl", "hm"), "--limit", "3", labelled(tmp_path)
