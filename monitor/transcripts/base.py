@@ -1,18 +1,22 @@
 """A recorded run of an agent, whatever file it came from, and how it becomes chunks.
 
-Recordings shorten tool results. The chunks of two results are equal only if the full results were:
-where the text is not the whole result, its length and hash are appended.
+Recordings shorten tool results, and so do readers. The chunks of two results are equal only if the
+full results were: where the text is not the whole result, its length and hash are appended.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.reasons import FinishReason
+from monitor.usage import Usage
+
+MOST_OPEN = 1_000
+"""Of the calls that have an id, this many wait for their results at once, the newest ones."""
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -23,6 +27,8 @@ class RecordedCall:
 
     name: str
     arguments: Any
+    id: str | None = None
+    """What joins the call with its result. `None`: the recording does not say."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -36,6 +42,8 @@ class RecordedResult:
     """Code points of the full result."""
     sha1: str | None = None
     """The first hexadecimal digits of the full result's SHA-1."""
+    call_id: str | None = None
+    """The id of its call. `None`: the recording does not say."""
 
     @property
     def whole(self) -> bool:
@@ -63,6 +71,17 @@ class RecordedMessage:
     text: str = ""
     tool_calls: tuple[RecordedCall, ...] = ()
     tool_results: tuple[RecordedResult, ...] = ()
+    reasoning: str = ""
+    """The model's thinking, where the recording has it as text."""
+    synthetic: bool = False
+    """No person and no model wrote it, but the agent's program: a reminder, a summary, an error."""
+    at: float | None = None
+    """When, in seconds since 1970-01-01 UTC. `None`: the recording does not say."""
+    usage: Usage | None = None
+    """Tokens of the model call. `None`: the recording does not say."""
+    cost_usd: float | None = None
+    """What the model call cost, as the recording says."""
+    model: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -103,40 +122,48 @@ class RecordedRun:
         return next((message.text for message in self.messages if message.role == "user" and message.text), None)
 
     def chunks(self) -> Iterator[tuple[int, Chunk]]:
-        """The run as a stream, each chunk with the index of its message.
-
-        Calls get the ids `call_0`, `call_1`, ... A result answers the oldest open call of its name
-        among the calls of the last message that made any, else the oldest open one; a result
-        without any call gets an id of its own.
-        """
-        calls = results_without_call = 0
-        open_calls: list[ToolCall] = []
-        for index, message in enumerate(self.messages):
-            if message.role == "assistant":
-                if message.text:
-                    yield index, TextDelta(message.text)
-                if message.tool_calls:
-                    open_calls = [
-                        ToolCall(f"call_{calls + i}", call.name, call.arguments)
-                        for i, call in enumerate(message.tool_calls)
-                    ]
-                    calls += len(open_calls)
-                    for call in open_calls:
-                        yield index, call
-                yield index, TurnFinished(FinishReason.DONE)
-            for result in message.tool_results:
-                answered = _take(open_calls, result.name)
-                if answered is None:
-                    id = f"result_{results_without_call}"
-                    results_without_call += 1
-                else:
-                    id = answered.id
-                name = result.name or (answered.name if answered else "")
-                yield index, ToolResult(id, name, result.distinct_text, result.is_error)
+        """The run as a stream, each chunk with the index of its message."""
+        return chunks_of(enumerate(self.messages))
 
 
-def _take(calls: list[ToolCall], name: str) -> ToolCall | None:
-    for index, call in enumerate(calls):
-        if call.name == name:
-            return calls.pop(index)
-    return calls.pop(0) if calls else None
+def chunks_of(messages: Iterable[tuple[int, RecordedMessage]]) -> Iterator[tuple[int, Chunk]]:
+    """The messages of one run as a stream, each chunk with the number of its message.
+
+    Calls get the ids `call_0`, `call_1`, ... A result answers the call with its `call_id`. Without
+    one it answers the oldest open call of its name among the calls of the last message that made
+    any, else the oldest open one. A result without any call gets an id of its own.
+    """
+    calls = results_without_call = 0
+    open_calls: list[tuple[str | None, ToolCall]] = []
+    for index, message in messages:
+        if message.role == "assistant":
+            if message.reasoning:
+                yield index, ReasoningDelta(message.reasoning)
+            if message.text:
+                yield index, TextDelta(message.text)
+            if message.tool_calls:
+                kept = [one for one in open_calls if one[0] is not None][-MOST_OPEN:]
+                open_calls = kept + [
+                    (call.id, ToolCall(f"call_{calls + i}", call.name, call.arguments))
+                    for i, call in enumerate(message.tool_calls)
+                ]
+                calls += len(message.tool_calls)
+                for _, call in open_calls[len(kept) :]:
+                    yield index, call
+            yield index, TurnFinished(FinishReason.DONE)
+        for result in message.tool_results:
+            answered = _take(open_calls, result)
+            if answered is None:
+                id = f"result_{results_without_call}"
+                results_without_call += 1
+            else:
+                id = answered.id
+            name = result.name or (answered.name if answered else "")
+            yield index, ToolResult(id, name, result.distinct_text, result.is_error)
+
+
+def _take(calls: list[tuple[str | None, ToolCall]], result: RecordedResult) -> ToolCall | None:
+    for index, (id, call) in enumerate(calls):
+        if call.name == result.name if result.call_id is None else id == result.call_id:
+            return calls.pop(index)[1]
+    return calls.pop(0)[1] if calls and result.call_id is None else None

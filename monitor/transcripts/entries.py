@@ -1,0 +1,127 @@
+"""What a reader gives while it reads a transcript: entries, each of one run.
+
+A file may hold several runs that are interleaved, such as an agent and its subagents, and a run
+may be larger than the memory. So a reader gives its entries one by one, and keeps no run.
+`collected` makes whole runs of them, for what needs a run at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from monitor.transcripts.base import LoopLabel, RecordedMessage, RecordedRun
+
+EndState: TypeAlias = Literal["finished", "unfinished", "failed", "aborted", "limit", "loop", "unknown"]
+"""How a recorded run ended.
+
+- `finished`: the model ended its answer, or the program says so.
+- `unfinished`: a call has no result, or the last word is not the model's; it may still be open.
+- `failed`: a model call failed for good.
+- `aborted`: a person ended it.
+- `limit`: a limit of the program or of the provider.
+- `loop`: the program's own loop detection ended it.
+- `unknown`: the recording does not say.
+"""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Began:
+    """A run begins."""
+
+    run: str
+    """The id of the run, unique in its file."""
+    parent: str | None = None
+    """The run that called this one, as a subagent."""
+    project: str = ""
+    """The working directory, or the name of the task set."""
+    title: str = ""
+    model: str = ""
+    source: str = ""
+    label: str | None = None
+    """What people said about the run, in a labelled corpus."""
+    loop: LoopLabel | None = None
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Said:
+    """The next message of a run."""
+
+    run: str
+    message: RecordedMessage
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Compacted:
+    """The history of a run was replaced by a summary. The same calls after it are a new start."""
+
+    run: str
+    at: float | None = None
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Ended:
+    """A run is over, as far as its file goes."""
+
+    run: str
+    state: EndState = "unknown"
+    detail: str = ""
+    """The recording's own word for it."""
+
+
+Entry: TypeAlias = Began | Said | Compacted | Ended
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadReport:
+    """What a reader met in one file, beside its entries. Complete when the reading is."""
+
+    bad: int = 0
+    """Lines, records or members that could not be read."""
+    first_bad: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """The first of them: the number of the line, and what is wrong with it."""
+    unknown: dict[str, int] = field(default_factory=dict[str, int])
+    """Records of types that the reader does not know, by type. They were left out."""
+    repeated: int = 0
+    """Records that stood twice in the file. They count once."""
+    copied: int = 0
+    """Records of other sessions, which a resumed session copies. They were left out."""
+
+    def cannot_read(self, line: int, why: str) -> None:
+        """Note a line that could not be read."""
+        self.bad += 1
+        if len(self.first_bad) < MOST_NAMED:
+            self.first_bad.append((line, why))
+
+    def does_not_know(self, kind: object) -> None:
+        """Note a record of an unknown type."""
+        name = kind[:MOST_CHARS] if isinstance(kind, str) else type(kind).__name__
+        if name in self.unknown or len(self.unknown) < MOST_NAMED:
+            self.unknown[name] = self.unknown.get(name, 0) + 1
+
+
+MOST_NAMED = 100
+"""The most unreadable lines, and the most unknown types, that a report names one by one."""
+MOST_CHARS = 80
+
+
+def collected(entries: Iterable[Entry]) -> Iterator[tuple[RecordedRun, Ended]]:
+    """Whole runs, each when it is over."""
+    open_runs: dict[str, tuple[Began, list[RecordedMessage]]] = {}
+    for entry in entries:
+        match entry:
+            case Began(run=run):
+                open_runs[run] = (entry, [])
+            case Said(run=run, message=message):
+                open_runs[run][1].append(message)
+            case Ended(run=run):
+                began, messages = open_runs.pop(run)
+                yield (
+                    RecordedRun(
+                        run, tuple(messages), began.source or began.project, began.label, began.loop, began.model
+                    ),
+                    entry,
+                )
+            case Compacted():
+                pass

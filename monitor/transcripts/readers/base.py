@@ -1,0 +1,236 @@
+"""What a reader is, and what most readers need: content blocks, times, shortened results.
+
+A new format is one file here, one folder of samples, one line in `READERS`. The contract suite
+finds it there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, Protocol
+
+from monitor._util.hashing import identity
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.entries import Began, Ended, EndState, Entry, ReadReport, Said
+from monitor.transcripts.source import Source
+
+KEPT_CHARS: Final = 65_536
+"""Of a longer result the beginning is kept, with the length and the hash of the whole."""
+REMEMBERED: Final = 65_536
+"""How many ids of records are remembered, to see a record that stands twice."""
+
+
+class Reader(Protocol):
+    """Reads the transcripts of one format."""
+
+    format: ClassVar[str]
+    """The name of the format, e.g. `claude-code`."""
+    agent: ClassVar[str]
+    """Whose format it is, for people."""
+    places: ClassVar[tuple[str, ...]]
+    """Where its files lie, as patterns below the home folder: `.claude/projects/**/*.jsonl`."""
+
+    def fits(self, source: Source) -> bool:
+        """Whether `source` has this format, by its content and never by its name.
+
+        Only what no other reader would take for its own may be true.
+        """
+        ...
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The entries of `source`. Never raises for what stands in the file: what cannot be read is
+        counted in `report`.
+        """
+        ...
+
+
+class Recent:
+    """The latest ids that came, to see one that comes again. Its memory does not grow."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def would_be_new(self, id: object) -> bool:
+        """Whether `id` has not come before. It is not noted."""
+        return not isinstance(id, str) or id not in self._ids
+
+    def is_new(self, id: object) -> bool:
+        """Whether `id` has not come before. What is no id is always new."""
+        if not isinstance(id, str) or not id or " " in id:  # words that hide an id are none
+            return True
+        if id in self._ids:
+            return False
+        self._ids[id] = None
+        if len(self._ids) > REMEMBERED:
+            self._ids.popitem(last=False)
+        return True
+
+
+class RunState:
+    """What a reader knows of a run that it is reading: whether it ended, by what stands last."""
+
+    __slots__ = ("_open_calls", "ended", "last_role", "run")
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.ended: tuple[EndState, str] | None = None
+        """What the recording says of the end."""
+        self.last_role = ""
+        self._open_calls: set[str] = set()
+
+    def said(self, message: RecordedMessage) -> Said:
+        """The entry of the run's next message."""
+        if message.role == "assistant":
+            self._open_calls = {call.id for call in message.tool_calls if call.id}
+        for result in message.tool_results:
+            self._open_calls.discard(result.call_id or "")
+        if not message.synthetic:
+            self.last_role = message.role
+        return Said(run=self.run, message=message)
+
+    def end(self) -> Ended:
+        """The entry of its end. A run with an open call, or whose last word is not the model's, has
+        not finished.
+        """
+        if self.ended is not None:
+            return Ended(run=self.run, state=self.ended[0], detail=self.ended[1])
+        if self._open_calls:
+            return Ended(run=self.run, state="unfinished", detail="a call has no result")
+        if self.last_role in {"user", "tool"}:
+            return Ended(run=self.run, state="unfinished", detail=f"the last message is of the {self.last_role}")
+        if self.last_role == "assistant":
+            return Ended(run=self.run, state="finished", detail="the last message is the model's")
+        return Ended(run=self.run, state="unknown")
+
+
+class WholeRun:
+    """A run of a format that has one run a file, or one run a record."""
+
+    def __init__(self, began: Began) -> None:
+        self._began = began
+        self._state = RunState(began.run)
+
+    def entries(
+        self, messages: Iterable[RecordedMessage], *, ended: tuple[EndState, str] | None = None
+    ) -> Iterator[Entry]:
+        """All entries of the run. `ended`: what the recording says of its end."""
+        yield self._began
+        for message in messages:
+            yield self._state.said(message)
+        self._state.ended = ended
+        yield self._state.end()
+
+
+def result_of(name: str, text: str, *, is_error: bool = False, call_id: str | None = None) -> RecordedResult:
+    """A tool's result, shortened where it is long."""
+    if len(text) <= KEPT_CHARS:
+        return RecordedResult(name, text, is_error, call_id=call_id)
+    sha1 = hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+    return RecordedResult(name, text[:KEPT_CHARS], is_error, len(text), sha1[:16], call_id)
+
+
+def call_of(name: object, arguments: object, id: object) -> RecordedCall:
+    """A call. `arguments` may be JSON in a string, as OpenAI has it."""
+    return RecordedCall(text(name) or "?", without_media(arguments), text(id) or None)
+
+
+def text(value: object) -> str:
+    """`value` if it is a text, else nothing."""
+    return value if isinstance(value, str) else ""
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """`value` if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def rows(value: object) -> list[Any]:
+    """`value` if it is a JSON list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def whole(value: object) -> int:
+    """`value` if it is a whole number that is not negative, else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+
+
+def words(content: object) -> str:
+    """The text of a content that is a text, or a list of texts and blocks with a text.
+
+    A block that is no text stands as its kind, with the size and the hash of its data.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        return _block(content)
+    return "\n".join(filter(None, map(words, rows(content))))
+
+
+def _block(block: Mapping[str, Any]) -> str:
+    for name in ("text", "content", "output", "input_text", "output_text"):
+        if isinstance(block.get(name), str):
+            return str(block[name])
+    for name in ("content", "parts"):
+        if isinstance(block.get(name), list):
+            return words(block[name])
+    data = block.get("source", block.get("image_url", block.get("inlineData", block.get("data"))))
+    while isinstance(data, dict):
+        data = data.get("data", data.get("url", ""))
+    return named_media(text(block.get("type")) or "data", text(data)) if data else ""
+
+
+def named_media(kind: str, data: str) -> str:
+    """What stands for binary data: its kind, its size and its hash."""
+    return f"[{kind}, {len(data)} characters, xxh3 {identity(data)}]"
+
+
+LONG_DATA_CHARS: Final = 1_024
+
+
+def without_media(value: Any, depth: int = 0) -> Any:
+    """`value` with long `data:` URLs replaced by their size and hash, as they are compared and
+    shown.
+    """
+    if isinstance(value, str):
+        return named_media("data", value) if len(value) > LONG_DATA_CHARS and value.startswith("data:") else value
+    if depth > MOST_DEPTH:
+        return value
+    if isinstance(value, dict):
+        return {key: without_media(item, depth + 1) for key, item in value.items()}
+    return [without_media(item, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+MOST_DEPTH: Final = 32
+
+
+def seconds(value: object) -> float | None:
+    """A time as seconds since 1970: ISO text, or a number of seconds, milliseconds, microseconds or
+    nanoseconds. `None`: it is no time.
+
+    A text without a zone is taken as UTC: recordings do not say whose local time it is.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        number = float(value)
+        for above, unit in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
+            if number >= above:
+                return number / unit
+        return number if number > 0 else None
+    if isinstance(value, str):
+        if value.isdecimal() and len(value) < MOST_DIGITS:
+            return seconds(int(value))
+        try:
+            when = datetime.fromisoformat(value)
+            return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+MOST_DIGITS: Final = 24

@@ -1,0 +1,287 @@
+"""Claude Code's session files, and what `claude -p --output-format stream-json` prints.
+
+One model message stands on several lines, one content block each, with the same `message.id` and
+the usage on each of them: the last one is right. Results may stand between these lines. So a
+message is held until the next one begins, and its results come after it.
+
+A subagent is a run of its own: inline (`isSidechain`), or in a file of its own that has an
+`agentId`. A resumed session begins with copies of the records of another session, which are left
+out. `compact_boundary` begins the history anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage
+from monitor.transcripts.entries import Began, Compacted, Entry, ReadReport
+from monitor.transcripts.readers.base import (
+    Recent,
+    RunState,
+    call_of,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
+from monitor.transcripts.source import Source
+from monitor.usage import Usage
+
+_QUIET: Final = frozenset(
+    {
+        *("progress", "queue-operation", "file-history-snapshot", "attachment", "permission-mode", "mode"),
+        *("worktree-state", "summary", "last-prompt", "agent-name", "custom-title", "ai-title", "pr-link"),
+        *("frame-link", "started", "result", "relocated", "bridge-session", "atis-latch", "stream_event"),
+        *("rate_limit_event", "saved_hook_context", "tag"),
+    }
+)
+"""Records that say nothing of what the model did."""
+_REMINDERS: Final = ("<system-reminder>", "<local-command", "<command-name>", "<command-message>", "Caveat:", "<user-")
+_INTERRUPTED: Final = "[Request interrupted by user"
+_SYNTHETIC: Final = "<synthetic>"
+
+
+class ClaudeCode:
+    """Reads session files and stream-json."""
+
+    format: ClassVar[str] = "claude-code"
+    agent: ClassVar[str] = "Claude Code"
+    places: ClassVar[tuple[str, ...]] = (".claude/projects/**/*.jsonl", ".config/claude/projects/**/*.jsonl")
+
+    def fits(self, source: Source) -> bool:
+        """A record with a message of content blocks and the id of its session."""
+        for record in source.first_records:
+            message = table(record.get("message"))
+            if "sessionId" in record and "parentUuid" in record and "content" in message:
+                return True
+            if record.get("type") == "system" and record.get("subtype") == "init" and "session_id" in record:
+                return True
+        first = source.first_records[:1]
+        return bool(first) and first[0].get("type") == "summary" and "leafUuid" in first[0]
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The session and its subagents."""
+        session = _own_session(source)
+        runs: dict[str, _Run] = {}
+        seen = Recent()
+        for record in source.records(report):
+            kind = record.get("type")
+            if kind == "result" and "session_id" in record:
+                if (printed := runs.get(text(record["session_id"]))) is not None:
+                    printed.result(record)
+                continue
+            if kind not in {"user", "assistant", "system"}:
+                if kind not in _QUIET:
+                    report.does_not_know(kind)
+                continue
+            if not seen.is_new(record.get("uuid")):
+                report.repeated += 1
+                continue
+            if session and text(record.get("sessionId")) not in {"", session}:
+                report.copied += 1
+                continue
+            run = _run_of(record, session or text(record.get("session_id")) or source.stem, runs)
+            if run.state.last_role == "":
+                run.state.last_role = "nobody"
+                yield run.began(record)
+            yield from run.take(record)
+        for run in runs.values():
+            yield from run.flush()
+            yield run.state.end()
+
+
+def _own_session(source: Source) -> str:
+    """The session that the file is of: its file is named after it. A file that was renamed belongs
+    to the session with the most records in its head.
+    """
+    sessions = Counter(text(record.get("sessionId")) for record in _head_records(source))
+    sessions.pop("", None)
+    if source.stem in sessions:
+        return source.stem
+    return sessions.most_common(1)[0][0] if sessions else ""
+
+
+def _head_records(source: Source) -> Iterator[Mapping[str, Any]]:
+    """Records with a session, as far as the head of the file goes."""
+    head = Source.of_bytes(source.name, source.head)
+    yield from (
+        record for record in head.records(ReadReport()) if record.get("type") in {"user", "assistant", "system"}
+    )
+
+
+def _run_of(record: Mapping[str, Any], session: str, runs: dict[str, _Run]) -> _Run:
+    agent = text(record.get("agentId")) or text(record.get("parent_tool_use_id"))
+    if record.get("isSidechain") and not agent:
+        root = _root(record, runs)
+        agent = root
+    id = f"{session}/{agent}" if agent else session
+    if id not in runs:
+        runs[id] = _Run(id, parent=session if agent else None)
+    run = runs[id]
+    run.uuids.is_new(record.get("uuid"))
+    return run
+
+
+def _root(record: Mapping[str, Any], runs: dict[str, _Run]) -> str:
+    """Inline sidechains have no id: one begins with a record without parent, and the others follow
+    their parents.
+    """
+    parent = record.get("parentUuid")
+    if parent:
+        for id, run in runs.items():
+            if run.parent is not None and not run.uuids.would_be_new(parent):
+                return id.rsplit("/", 1)[1]
+    return f"sidechain-{sum(run.parent is not None for run in runs.values()) + 1}"
+
+
+class _Run:
+    """One agent of the file."""
+
+    def __init__(self, id: str, *, parent: str | None) -> None:
+        self.state = RunState(id)
+        self.parent = parent
+        self.uuids = Recent()
+        self._message: _Message | None = None
+        self._done = Recent()
+
+    def began(self, record: Mapping[str, Any]) -> Began:
+        message = table(record.get("message"))
+        return Began(
+            run=self.state.run,
+            parent=self.parent,
+            project=text(record.get("cwd")),
+            model=text(message.get("model")) or text(record.get("model")),
+        )
+
+    def result(self, record: Mapping[str, Any]) -> None:
+        """The last line of stream-json."""
+        subtype = text(record.get("subtype"))
+        if subtype == "success" and not record.get("is_error"):
+            self.state.ended = ("finished", subtype)
+        elif "max_turns" in subtype or "budget" in subtype:
+            self.state.ended = ("limit", subtype)
+        else:
+            self.state.ended = ("failed", subtype or text(record.get("result")))
+
+    def take(self, record: Mapping[str, Any]) -> Iterator[Entry]:
+        kind, at = record["type"], seconds(record.get("timestamp"))
+        if kind == "system":
+            if record.get("subtype") == "compact_boundary":
+                yield from self.flush()
+                yield Compacted(run=self.state.run, at=at)
+        elif kind == "assistant":
+            yield from self._assistant(record, at)
+        else:
+            yield from self._user(record, at)
+
+    def _assistant(self, record: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
+        message = table(record.get("message"))
+        id = text(message.get("id")) or text(record.get("uuid"))
+        self.state.ended = None
+        if message.get("model") == _SYNTHETIC or record.get("isApiErrorMessage"):
+            yield from self.flush()
+            said = words(message.get("content"))
+            yield self.state.said(RecordedMessage("system", said, synthetic=True, at=at))
+            if record.get("isApiErrorMessage"):
+                self.state.ended = ("failed", said[:200])
+            return
+        if self._message is None or self._message.id != id:
+            yield from self.flush()
+            if not self._done.is_new(id):
+                return  # copies of a message that is complete
+            self._message = _Message(id, at, text(message.get("model")))
+        self._message.add(message)
+
+    def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
+        content = table(record.get("message")).get("content")
+        results = [block for block in rows(content) if table(block).get("type") == "tool_result"]
+        found = [
+            result_of(
+                "",
+                words(block.get("content")),
+                is_error=block.get("is_error") is True,
+                call_id=text(block.get("tool_use_id")) or None,
+            )
+            for block in results
+        ]
+        rest = words(content if isinstance(content, str) else [b for b in rows(content) if b not in results])
+        if found:
+            self.state.ended = None
+            answered = RecordedMessage("tool", tool_results=tuple(found), at=at)
+            if self._message is not None:
+                self._message.results.append(answered)
+            else:
+                yield self.state.said(answered)
+        if not rest:
+            return
+        if rest.startswith(_INTERRUPTED):
+            yield from self.flush()
+            self.state.ended = ("aborted", rest[:100])
+            return
+        if not found:
+            yield from self.flush()
+        synthetic = bool(record.get("isMeta") or record.get("isCompactSummary")) or rest.startswith(_REMINDERS)
+        if not synthetic:
+            self.state.ended = None
+        if not found:
+            yield self.state.said(RecordedMessage("user", rest, synthetic=synthetic, at=at))
+
+    def flush(self) -> Iterator[Entry]:
+        """The message that is held, and the results that came after it."""
+        held, self._message = self._message, None
+        if held is not None:
+            yield self.state.said(held.message())
+            for answered in held.results:
+                yield self.state.said(answered)
+
+
+class _Message:
+    """A model message whose lines are being joined."""
+
+    def __init__(self, id: str, at: float | None, model: str) -> None:
+        self.id = id
+        self.results: list[RecordedMessage] = []
+        self._at = at
+        self._model = model
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[RecordedCall] = []
+        self._usage: Mapping[str, Any] = {}
+
+    def add(self, message: Mapping[str, Any]) -> None:
+        self._usage = table(message.get("usage")) or self._usage
+        content = message.get("content")
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else map(table, rows(content)):
+            match block.get("type"):
+                case "text":
+                    self._text.append(text(block.get("text")))
+                case "thinking":
+                    self._thinking.append(text(block.get("thinking")))
+                case "tool_use" | "server_tool_use":
+                    self._calls.append(call_of(block.get("name"), block.get("input"), block.get("id")))
+                case _:
+                    pass
+
+    def message(self) -> RecordedMessage:
+        return RecordedMessage(
+            "assistant",
+            "\n".join(self._text),
+            tuple(self._calls),
+            reasoning="\n".join(filter(None, self._thinking)),
+            at=self._at,
+            usage=usage_of(self._usage) if self._usage else None,
+            model=self._model,
+        )
+
+
+def usage_of(usage: Mapping[str, Any]) -> Usage:
+    """Anthropic's usage: its input does not contain what came from the cache or went into it."""
+    cached = whole(usage.get("cache_read_input_tokens"))
+    given = whole(usage.get("input_tokens")) + cached + whole(usage.get("cache_creation_input_tokens"))
+    answered = whole(usage.get("output_tokens"))
+    return Usage(given, answered, cached_tokens=cached, total_tokens=given + answered)

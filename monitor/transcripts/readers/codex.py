@@ -1,0 +1,278 @@
+"""Codex rollouts: the new shape (`session_meta`, then `type` and `payload`), the old one (bare
+items after a line with the session), and what `codex exec --json` prints.
+
+A model response has no id: it is the items until a result, or a token count, has come and another
+item of the model follows. Contents and calls are in `response_item`. The events of the same things
+(`agent_message`, `exec_command_end`) are left out, or each call would count twice. `compacted`
+holds the whole history again, which is not read either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
+from monitor.transcripts.readers.base import (
+    Recent,
+    RunState,
+    call_of,
+    result_of,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
+from monitor.transcripts.source import Source
+from monitor.usage import Usage
+
+_CALLS: Final = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": "action",
+    "tool_search_call": "arguments",
+    "web_search_call": "action",
+    "image_generation_call": "prompt",
+}
+_RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
+_SHOWN: Final = ("command", "server", "tool", "arguments", "changes", "query")
+"""What a finished item says of its call."""
+_QUIET: Final = frozenset({"world_state", "inter_agent_communication_metadata", "error"})
+_OWN_CALLS: Final = frozenset({"web_search_call", "image_generation_call"})
+"""The provider carries these out itself, and gives no result."""
+_EXIT_CODE: Final = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})$", re.MULTILINE)
+_REMINDERS: Final = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<INSTRUCTIONS>", "<permissions")
+_HEAD_CHARS: Final = 2_000
+
+
+class Codex:
+    """Reads rollouts and the events of `codex exec --json`."""
+
+    format: ClassVar[str] = "codex"
+    agent: ClassVar[str] = "Codex"
+    places: ClassVar[tuple[str, ...]] = (
+        ".codex/sessions/**/*.jsonl",
+        ".codex/sessions/**/*.jsonl.zst",
+        ".codex/archived_sessions/*.jsonl*",
+    )
+
+    def fits(self, source: Source) -> bool:
+        """`session_meta`; a bare session line; or `thread.started`."""
+        first = source.first_records[0] if source.first_records else {}
+        if first.get("type") == "session_meta" and isinstance(first.get("payload"), dict):
+            return True
+        if first.get("type") == "thread.started" and "thread_id" in first:
+            return True
+        return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The run of the rollout."""
+        run = _Run(source.stem)
+        for record in source.records(report):
+            kind = record.get("type")
+            if kind == "session_meta":
+                yield from run.meta(table(record.get("payload")))
+            elif kind == "thread.started" or (kind is None and "instructions" in record):
+                yield from run.meta({**record, "id": record.get("thread_id", record.get("id"))})
+            elif kind == "turn_context":
+                run.model = text(table(record.get("payload")).get("model")) or run.model
+            elif kind == "response_item":
+                yield from run.item(table(record.get("payload")), seconds(record.get("timestamp")), report)
+            elif kind == "event_msg":
+                run.event(table(record.get("payload")))
+            elif kind == "compacted":
+                yield from run.flush()
+                yield Compacted(run=run.state.run, at=seconds(record.get("timestamp")))
+            elif kind == "item.completed":
+                yield from run.printed(table(record.get("item")))
+            elif isinstance(kind, str) and kind.startswith(("turn.", "item.")):
+                run.turn(kind, record)
+            elif kind in {*_CALLS, *_RESULTS, "message", "reasoning"}:  # the old shape
+                yield from run.item(record, None, report)
+            elif (
+                kind not in {"world_state", "inter_agent_communication_metadata", "error"}
+                and "record_type" not in record
+            ):
+                report.does_not_know(kind)
+        yield from run.flush()
+        if run.known:
+            yield run.state.end()
+
+
+class _Run:
+    def __init__(self, stem: str) -> None:
+        self.state = RunState(stem)
+        self.known = False
+        self.model = ""
+        self._ids = Recent()
+        self._total = -1
+        self._items: list[Mapping[str, Any]] = []
+        self._calls: list[RecordedCall] = []
+        self._results: list[RecordedResult] = []
+        self._usage: Usage | None = None
+        self._at: float | None = None
+
+    def meta(self, session: Mapping[str, Any]) -> Iterator[Entry]:
+        """The line of the session. A fork has those of its parents, too: the first is its own."""
+        if self.known:
+            return
+        self.known = True
+        self.state.run = text(session.get("id")) or self.state.run
+        self.model = text(session.get("model"))
+        yield Began(
+            run=self.state.run,
+            parent=text(session.get("parent_thread_id")) or text(session.get("forked_from_id")) or None,
+            project=text(session.get("cwd")),
+            model=self.model,
+        )
+
+    def item(self, item: Mapping[str, Any], at: float | None, report: ReadReport) -> Iterator[Entry]:
+        kind = text(item.get("type"))
+        role = item.get("role")
+        if not self._ids.is_new(item.get("id")):
+            report.repeated += 1
+            return
+        if kind == "message" and role != "assistant":
+            yield from self.flush()
+            said = words(item.get("content"))
+            synthetic = role != "user" or said.startswith(_REMINDERS)
+            if not synthetic:
+                self.state.ended = None
+            yield self.state.said(
+                RecordedMessage("user" if role == "user" else "system", said, synthetic=synthetic, at=at)
+            )
+        elif kind in {"message", "reasoning", "agent_message"} or kind in _CALLS:
+            if self._results or self._usage is not None:
+                yield from self.flush()
+            self._at = self._at or at
+            if kind in _CALLS:
+                self._calls.append(_call(item, kind))
+                if kind in _OWN_CALLS and self._calls[-1].id:
+                    status = text(item.get("status"))
+                    self._results.append(result_of("", status, call_id=self._calls[-1].id))
+            else:
+                self._items.append(item)
+        elif kind in _RESULTS:
+            self._results.append(_result(item))
+        elif kind != "ghost_snapshot":
+            report.does_not_know(kind)
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Ends and tokens; everything else stands in the items as well."""
+        kind = event.get("type")
+        if kind == "token_count":
+            tokens = table(event.get("info"))
+            total = whole(table(tokens.get("total_token_usage")).get("total_tokens"))
+            if total > self._total >= 0 or (self._total < 0 and tokens):
+                self._usage = _usage(table(tokens.get("last_token_usage")))
+            self._total = max(total, self._total)
+        elif kind == "task_started":
+            self.state.ended = None
+        elif kind == "task_complete":
+            self.state.ended = ("finished", "task_complete")
+        elif kind == "turn_aborted":
+            self.state.ended = ("aborted", text(event.get("reason")) or "turn_aborted")
+        elif kind == "error":
+            info: object = event.get("codex_error_info")
+            name = info if isinstance(info, str) else next(iter(table(info)), "")
+            state: EndState = "limit" if "usage_limit" in name else "failed"
+            self.state.ended = (state, name or text(event.get("message"))[:200])
+
+    def printed(self, item: Mapping[str, Any]) -> Iterator[Entry]:
+        """A finished item of `codex exec --json`."""
+        match item.get("type"):
+            case "agent_message" | "assistant_message":
+                if self._results:
+                    yield from self.flush()
+                self._items.append({"type": "message", "content": text(item.get("text"))})
+            case "reasoning":
+                if self._results:
+                    yield from self.flush()
+                self._items.append({"type": "reasoning", "summary": text(item.get("text"))})
+            case "command_execution" | "mcp_tool_call" | "file_change" | "web_search":
+                name, id = text(item.get("type")), text(item.get("id"))
+                shown = {
+                    key: item[key]
+                    for key in ("command", "server", "tool", "arguments", "changes", "query")
+                    if key in item
+                }
+                self._calls.append(RecordedCall(name, shown, id))
+                output = words(item.get("aggregated_output")) or words(item.get("result"))
+                failed = item.get("status") == "failed" or whole(item.get("exit_code")) > 0
+                self._results.append(result_of("", output, is_error=failed, call_id=id))
+            case _:
+                pass
+
+    def turn(self, kind: str, record: Mapping[str, Any]) -> None:
+        """The events of a turn of `codex exec --json`."""
+        if kind == "turn.completed":
+            self._usage = _usage(table(record.get("usage")))
+            self.state.ended = ("finished", kind)
+        elif kind == "turn.failed":
+            self.state.ended = ("failed", text(table(record.get("error")).get("message"))[:200])
+        elif kind == "turn.started":
+            self.state.ended = None
+
+    def flush(self) -> Iterator[Entry]:
+        """The response that is held, and its results."""
+        items, calls, results = self._items, self._calls, self._results
+        self._items, self._calls, self._results = [], [], []
+        usage, self._usage = self._usage, None
+        at, self._at = self._at, None
+        if not self.known:
+            yield from self.meta({})
+        if items or calls:
+            said = "\n".join(words(item.get("content")) for item in items if item["type"] != "reasoning")
+            thought = "\n".join(
+                filter(None, (words(item.get("summary")) for item in items if item["type"] == "reasoning"))
+            )
+            yield self.state.said(
+                RecordedMessage(
+                    "assistant", said, tuple(calls), reasoning=thought, at=at, usage=usage, model=self.model
+                )
+            )
+        if results:
+            yield self.state.said(RecordedMessage("tool", tool_results=tuple(results)))
+
+
+def _call(item: Mapping[str, Any], kind: str) -> RecordedCall:
+    given = item.get(_CALLS[kind])
+    if kind == "function_call" and isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            given = {"arguments": given}
+    return call_of(item.get("name") or kind.removesuffix("_call"), given, item.get("call_id") or item.get("id"))
+
+
+def _result(item: Mapping[str, Any]) -> RecordedResult:
+    output = item.get("output", item.get("tools"))
+    said = output if isinstance(output, str) else words(output) or json.dumps(output)
+    return result_of("", said, is_error=_failed(said), call_id=text(item.get("call_id")) or None)
+
+
+def _failed(output: str) -> bool:
+    """The exit code stands in the text, or in JSON in older versions. There is no field for it."""
+    if output.startswith("{"):
+        try:
+            code = table(table(json.loads(output)).get("metadata")).get("exit_code")
+        except ValueError:
+            return False
+        return isinstance(code, int) and code != 0
+    found = _EXIT_CODE.search(output, 0, _HEAD_CHARS)
+    return found is not None and int(found[1]) != 0
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    given, answered = whole(usage.get("input_tokens")), whole(usage.get("output_tokens"))
+    return Usage(
+        given,
+        answered,
+        whole(usage.get("reasoning_output_tokens")),
+        whole(usage.get("cached_input_tokens")),
+        given + answered,
+    )

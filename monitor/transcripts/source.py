@@ -1,0 +1,203 @@
+"""The bytes of one transcript: a file, or a member of an archive, packed or not.
+
+Everything is streamed. A line longer than `MAX_LINE_BYTES` is skipped and reported. Only a file
+that is one JSON document is read whole, up to `MAX_DOCUMENT_BYTES`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias, cast
+
+from monitor.errors import AdapterError, MissingExtra
+from monitor.transcripts.entries import ReadReport
+
+Bytes: TypeAlias = io.BufferedIOBase | gzip.GzipFile
+"""An open file of bytes."""
+MAX_LINE_BYTES: Final = 256 * 1024 * 1024
+"""Codex writes records of many megabytes; a file without line ends must not fill the memory."""
+MAX_DOCUMENT_BYTES: Final = 512 * 1024 * 1024
+"""The largest file of one JSON document that is read: Python needs several times that memory."""
+HEAD_BYTES: Final = 4 * 1024 * 1024
+HEAD_RECORDS: Final = 20
+"""How much of a file is looked at to see what it is. Claude Code may begin with many records of
+other kinds, and a first line may hold a whole system prompt.
+"""
+GZIP_MAGIC: Final = b"\x1f\x8b"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+ZIP_MAGIC: Final = b"PK\x03\x04"
+SQLITE_MAGIC: Final = b"SQLite format 3\x00"
+BOM: Final = b"\xef\xbb\xbf"
+
+DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
+"""What reading a damaged or cut file raises."""
+
+
+class Source:
+    """One transcript. `open_raw` opens its bytes as they lie; `path` is where they lie, if they are
+    a file of their own.
+    """
+
+    def __init__(self, name: str, open_raw: Callable[[], Bytes], *, path: Path | None = None) -> None:
+        self.name = name
+        """For people: the path, and within an archive the member."""
+        self.path = path
+        self._open_raw = open_raw
+
+    @classmethod
+    def of_path(cls, path: str | Path) -> Source:
+        """The transcript in a file."""
+        file = Path(path)
+        return cls(str(path), lambda: file.open("rb"), path=file)
+
+    @classmethod
+    def of_bytes(cls, name: str, data: bytes) -> Source:
+        """A transcript in memory."""
+        return cls(name, lambda: io.BytesIO(data))
+
+    @property
+    def stem(self) -> str:
+        """The name without folders and endings."""
+        base = self.name.replace("\\", "/").rsplit("/", 1)[-1]
+        for ending in (".gz", ".zst", ".jsonl", ".json", ".md", ".traj"):
+            base = base.removesuffix(ending)
+        return base
+
+    @contextmanager
+    def open(self) -> Iterator[Bytes]:
+        """The unpacked bytes."""
+        with self._open_raw() as file:
+            magic = file.read(len(ZSTD_MAGIC))
+        with self._open_raw() as raw:
+            if magic.startswith(GZIP_MAGIC):
+                with gzip.GzipFile(fileobj=raw) as unzipped:
+                    yield unzipped
+            elif magic == ZSTD_MAGIC:
+                with _unpack_zstd(raw) as unpacked:
+                    yield unpacked
+            else:
+                yield raw
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes, unpacked."""
+        with self.open() as file:
+            return file.read(HEAD_BYTES).removeprefix(BOM)
+
+    @cached_property
+    def first_records(self) -> tuple[Mapping[str, Any], ...]:
+        """The first JSON objects that stand on lines of their own."""
+        found: list[Mapping[str, Any]] = []
+        whole_lines = self.head if len(self.head) < HEAD_BYTES else self.head[: self.head.rfind(b"\n") + 1]
+        for line in whole_lines.split(b"\n"):
+            if len(found) >= HEAD_RECORDS:
+                break
+            try:
+                value = _json(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                found.append(value)
+        return tuple(found)
+
+    @cached_property
+    def document(self) -> Any:
+        """The file as one JSON document; `None`: it is not one.
+
+        A file of JSON lines is none, even if it has one line only and that is an object of one
+        record: then `first_records` has the same object.
+        """
+        start = self.head.lstrip()[:1]
+        if start not in {b"{", b"["}:
+            return None
+        if len(self.first_records) > 1 and start == b"{":
+            return None
+        try:
+            with self.open() as file:
+                data = file.read(MAX_DOCUMENT_BYTES + 1)
+            return None if len(data) > MAX_DOCUMENT_BYTES else _json(data.removeprefix(BOM))
+        except (ValueError, *DAMAGED):
+            return None
+
+    def lines(self, report: ReadReport) -> Iterator[tuple[int, bytes]]:
+        """The lines that are not empty, numbered from 1, until the end or until the file turns out
+        to be damaged.
+        """
+        number = 0
+        try:
+            with self.open() as file:
+                while line := file.readline(MAX_LINE_BYTES + 1):
+                    number += 1
+                    if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+                        report.cannot_read(number, f"longer than {MAX_LINE_BYTES} bytes")
+                        while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                            pass
+                        continue
+                    if number == 1:
+                        line = line.removeprefix(BOM)
+                    if line.strip():
+                        yield number, line
+        except DAMAGED as error:
+            report.cannot_read(number + 1, f"the file is damaged or cut from here on: {error}")
+
+    def records(self, report: ReadReport) -> Iterator[Mapping[str, Any]]:
+        """The JSON objects of a file of JSON lines. Lines that are none are reported and skipped.
+
+        Two objects that were glued together on one line are two records.
+        """
+        for number, line in self.lines(report):
+            text = line.decode("utf-8", "replace").strip()
+            at = 0
+            while at < len(text):
+                try:
+                    value, end = _DECODER.raw_decode(text, at)
+                except (ValueError, RecursionError) as error:
+                    report.cannot_read(number, f"not JSON: {error}" if at == 0 else "text after the record")
+                    break
+                if isinstance(value, dict):
+                    yield value
+                else:
+                    report.cannot_read(number, f"expected a JSON object, not {type(value).__name__}")
+                at = end
+                while at < len(text) and text[at].isspace():
+                    at += 1
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _json(data: bytes) -> Any:
+    """Raises `ValueError` for what is not JSON."""
+    try:
+        return json.loads(data.decode("utf-8", "replace"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+@contextmanager
+def _unpack_zstd(file: Bytes) -> Iterator[Bytes]:
+    try:
+        import zstandard  # noqa: PLC0415 - optional, needed for packed transcripts only
+    except ImportError:
+        raise MissingExtra("zstandard", "zstd") from None
+    try:
+        with (
+            zstandard.ZstdDecompressor().stream_reader(cast("IO[bytes]", file)) as unpacked,
+            io.BufferedReader(unpacked) as reader,
+        ):
+            yield reader
+    except zstandard.ZstdError as error:
+        raise EOFError(str(error)) from None
+
+
+def refused(source: Source, why: str) -> AdapterError:
+    """The error for a transcript that cannot be read at all."""
+    return AdapterError(f"{source.name}: {why}")
