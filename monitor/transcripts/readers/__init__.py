@@ -5,11 +5,27 @@ from __future__ import annotations
 from typing import Final
 
 from monitor.transcripts.readers.base import Reader
-from monitor.transcripts.readers.claude_code import ClaudeCode
+from monitor.transcripts.readers.claude_code import ClaudeCode, IFlow
 from monitor.transcripts.readers.codex import Codex
+from monitor.transcripts.readers.copilot_cli import CopilotCli
+from monitor.transcripts.readers.gemini_cli import GeminiCli
+from monitor.transcripts.readers.kimi import Kimi
+from monitor.transcripts.readers.opencode import OpenCode
+from monitor.transcripts.readers.pi import Pi
+from monitor.transcripts.readers.qwen_code import QwenCode
 from monitor.transcripts.source import Source
 
-READERS: Final[tuple[Reader, ...]] = (ClaudeCode(), Codex())
+READERS: Final[tuple[Reader, ...]] = (
+    IFlow(),
+    QwenCode(),
+    ClaudeCode(),
+    Codex(),
+    CopilotCli(),
+    Kimi(),
+    Pi(),
+    GeminiCli(),
+    OpenCode(),
+)
 """A new format is one line here. Formats with a sign of their own come before those without one."""
 
 

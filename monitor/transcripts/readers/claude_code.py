@@ -95,6 +95,20 @@ class ClaudeCode:
             yield run.state.end()
 
 
+class IFlow(ClaudeCode):
+    """Reads sessions of iFlow CLI, which are written like Claude Code's, and repeat calls."""
+
+    format: ClassVar[str] = "iflow"
+    agent: ClassVar[str] = "iFlow CLI"
+    places: ClassVar[tuple[str, ...]] = (".iflow/projects/**/*.jsonl",)
+
+    def fits(self, source: Source) -> bool:
+        """The ids of its messages are made of the time."""
+        return super().fits(source) and any(
+            text(table(record.get("message")).get("id")).startswith("response-") for record in source.first_records
+        )
+
+
 def _own_session(source: Source) -> str:
     """The session that the file is of: its file is named after it. A file that was renamed belongs
     to the session with the most records in its head.
@@ -148,6 +162,7 @@ class _Run:
         self.uuids = Recent()
         self._message: _Message | None = None
         self._done = Recent()
+        self._calls = Recent()
 
     def began(self, record: Mapping[str, Any]) -> Began:
         message = table(record.get("message"))
@@ -179,6 +194,14 @@ class _Run:
         else:
             yield from self._user(record, at)
 
+    def _joined(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`message` without the calls that stood on an earlier line."""
+        content = message.get("content")
+        if not isinstance(content, list):
+            return message
+        fresh = [block for block in content if "id" not in table(block) or self._calls.is_new(block["id"])]
+        return {**message, "content": fresh}
+
     def _assistant(self, record: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
         message = table(record.get("message"))
         id = text(message.get("id")) or text(record.get("uuid"))
@@ -195,7 +218,7 @@ class _Run:
             if not self._done.is_new(id):
                 return  # copies of a message that is complete
             self._message = _Message(id, at, text(message.get("model")))
-        self._message.add(message)
+        self._message.add(self._joined(message))
 
     def _user(self, record: Mapping[str, Any], at: float | None) -> Iterator[Entry]:
         content = table(record.get("message")).get("content")
@@ -203,7 +226,7 @@ class _Run:
         found = [
             result_of(
                 "",
-                words(block.get("content")),
+                _result_text(block.get("content")),
                 is_error=block.get("is_error") is True,
                 call_id=text(block.get("tool_use_id")) or None,
             )
@@ -277,6 +300,13 @@ class _Message:
             usage=usage_of(self._usage) if self._usage else None,
             model=self._model,
         )
+
+
+def _result_text(content: object) -> str:
+    """A result's text. iFlow has Gemini's response in its place."""
+    parts = table(content).get("responseParts")
+    response = table(table(table(parts).get("functionResponse")).get("response"))
+    return words(response.get("output", response.get("error"))) if response else words(content)
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:

@@ -1,0 +1,208 @@
+"""Gemini CLI: a session as one JSON document (older), as JSON lines (0.40 and later), and a saved
+chat, which is a bare list of contents.
+
+In JSON lines a message may come again under its id: the last one holds, in the place of the first.
+`$set` changes the session, `$rewindTo` takes back what came after a message. A call holds its own
+result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.readers.base import WholeRun, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.source import Source
+from monitor.usage import Usage
+
+_ENDS: dict[str, tuple[EndState, str]] = {
+    "request cancelled": ("aborted", "Request cancelled."),
+    "loop was detected": ("loop", "a potential loop was detected"),
+    "potential loop": ("loop", "a potential loop was detected"),
+    "maximum number of turns": ("limit", "the maximum number of turns"),
+    "max session turns": ("limit", "the maximum number of turns"),
+}
+"""What the program's own words say of the end, in lower case."""
+
+
+class GeminiCli:
+    """Reads sessions and saved chats."""
+
+    format: ClassVar[str] = "gemini-cli"
+    agent: ClassVar[str] = "Gemini CLI"
+    places: ClassVar[tuple[str, ...]] = (
+        ".gemini/tmp/*/chats/*.json",
+        ".gemini/tmp/*/chats/*.jsonl",
+        ".gemini/tmp/*/checkpoint-*.json",
+    )
+
+    def fits(self, source: Source) -> bool:
+        """A session has the hash of its project; a saved chat has contents with parts."""
+        first = source.first_records[0] if source.first_records else {}
+        if {"sessionId", "projectHash"} <= first.keys():
+            return True
+        document = source.document
+        if isinstance(document, dict):
+            return {"sessionId", "projectHash", "messages"} <= document.keys()
+        return is_contents(document)
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The run of the file."""
+        document = source.document
+        if isinstance(document, list):
+            yield from WholeRun(Began(run=source.stem)).entries(messages_of_contents(document))
+            return
+        session, messages = (
+            (document, rows(document.get("messages")))
+            if isinstance(document, dict) and "messages" in document
+            else _replayed(source, report)
+        )
+        ended: tuple[EndState, str] | None = None
+        found: list[RecordedMessage] = []
+        for one in map(table, messages):
+            kind = one.get("type")
+            if kind == "gemini":
+                ended = None
+                found.extend(_turn(one))
+            elif kind == "user":
+                ended = None
+                found.append(RecordedMessage("user", words(one.get("content")), at=seconds(one.get("timestamp"))))
+            elif kind in {"info", "error", "warning"}:
+                said = words(one.get("content"))
+                found.append(RecordedMessage("system", said, synthetic=True, at=seconds(one.get("timestamp"))))
+                ended = _end_of(said) or (("failed", said[:200]) if kind == "error" else ended)
+            else:
+                report.does_not_know(kind)
+        began = Began(
+            run=text(session.get("sessionId")) or source.stem,
+            project=next(iter(map(text, rows(session.get("directories")))), ""),
+            title=text(session.get("summary")),
+            model=next((message.model for message in found if message.model), ""),
+            parent=None if session.get("kind") != "subagent" else text(session.get("parentSessionId")) or None,
+        )
+        yield from WholeRun(began).entries(found, ended=ended)
+
+
+def _end_of(said: str) -> tuple[EndState, str] | None:
+    lower = said.lower()
+    return next((end for words_, end in _ENDS.items() if words_ in lower), None)
+
+
+def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], list[Any]]:
+    """The session and the messages that JSON lines lead to."""
+    session: dict[str, Any] = {}
+    messages: dict[str, Mapping[str, Any]] = {}
+    for number, record in enumerate(source.records(report)):
+        if "$set" in record:
+            session.update(table(record["$set"]))
+            if isinstance(replaced := session.pop("messages", None), list):
+                messages = {text(one.get("id")) or f"#{at}": one for at, one in enumerate(map(table, replaced))}
+        elif "$rewindTo" in record:
+            ids = list(messages)
+            back_to = record["$rewindTo"]
+            if back_to in messages:
+                for id in ids[ids.index(back_to) + 1 :]:
+                    del messages[id]
+        elif "projectHash" in record:
+            session.update(record)
+        else:
+            id = text(record.get("id")) or f"#{number}"
+            report.repeated += id in messages
+            messages[id] = record
+    return session, list(messages.values())
+
+
+def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
+    calls: list[RecordedCall] = []
+    results: list[RecordedResult] = []
+    for call in map(table, rows(message.get("toolCalls"))):
+        calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
+        status = call.get("status")
+        if status in {"success", "error", "cancelled"}:
+            said = "\n".join(map(_response, rows(call.get("result")))) or words(call.get("resultDisplay"))
+            results.append(result_of(calls[-1].name, said, is_error=status != "success", call_id=calls[-1].id))
+    thoughts = [
+        "\n".join(filter(None, (text(thought.get("subject")), text(thought.get("description")))))
+        for thought in map(table, rows(message.get("thoughts")))
+    ]
+    tokens = table(message.get("tokens"))
+    at = seconds(message.get("timestamp"))
+    yield RecordedMessage(
+        "assistant",
+        words(message.get("content")),
+        tuple(calls),
+        reasoning="\n".join(thoughts),
+        at=at,
+        usage=_usage(tokens) if tokens else None,
+        model=text(message.get("model")),
+    )
+    if results:
+        yield RecordedMessage("tool", tool_results=tuple(results))
+
+
+def _response(part: object) -> str:
+    response = table(table(table(part).get("functionResponse")).get("response"))
+    return words(response.get("output", response.get("error"))) if response else words(part)
+
+
+def _usage(tokens: Mapping[str, Any]) -> Usage:
+    thinking, answered = whole(tokens.get("thoughts")), whole(tokens.get("output"))
+    return Usage(
+        whole(tokens.get("input")),
+        answered + thinking,
+        thinking,
+        whole(tokens.get("cached")),
+        whole(tokens.get("total")) or whole(tokens.get("input")) + answered + thinking,
+    )
+
+
+def is_contents(document: object) -> bool:
+    """Whether `document` is a list of Gemini's contents."""
+    return (
+        isinstance(document, list)
+        and bool(document)
+        and all(
+            isinstance(one, dict) and one.get("role") in {"user", "model"} and isinstance(one.get("parts"), list)
+            for one in document[:20]
+        )
+    )
+
+
+def messages_of_contents(contents: list[Any]) -> Iterator[RecordedMessage]:
+    """Contents as messages."""
+    for content in map(table, contents):
+        yield from message_of_parts(
+            "assistant" if content.get("role") == "model" else "user", map(table, rows(content.get("parts")))
+        )
+
+
+def message_of_parts(role: str, parts: Iterator[Mapping[str, Any]]) -> Iterator[RecordedMessage]:
+    """The message of Gemini's parts, and its results apart."""
+    said: list[str] = []
+    thought: list[str] = []
+    calls: list[RecordedCall] = []
+    results: list[RecordedResult] = []
+    for part in parts:
+        if isinstance(call := part.get("functionCall"), dict):
+            calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
+        elif isinstance(response := part.get("functionResponse"), dict):
+            inside = table(response.get("response"))
+            results.append(
+                result_of(
+                    text(response.get("name")),
+                    words(inside.get("output", inside.get("error", inside.get("result")))) or _response(part),
+                    is_error="error" in inside,
+                    call_id=text(response.get("id")) or None,
+                )
+            )
+        else:
+            (thought if part.get("thought") is True else said).append(words(part))
+    text_, reasoning = "\n".join(filter(None, said)), "\n".join(filter(None, thought))
+    if role == "assistant":
+        yield RecordedMessage("assistant", text_, tuple(calls), reasoning=reasoning)
+    elif text_ or not results:
+        yield RecordedMessage("user", text_)
+    if results:
+        yield RecordedMessage("tool", tool_results=tuple(results))

@@ -1,0 +1,171 @@
+"""opencode: an export (one JSON document), its database (`opencode.db`), and the parts of a message
+in both. A compaction's own messages are no turns of the task.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, ClassVar, Final
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
+from monitor.transcripts.readers.base import RunState, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.source import SQLITE_MAGIC, Source
+from monitor.usage import Usage
+
+_ERRORS: Final[Mapping[str, EndState]] = {
+    "MessageAbortedError": "aborted",
+    "ContextOverflowError": "limit",
+    "MessageOutputLengthError": "limit",
+}
+
+
+class OpenCode:
+    """Reads exports and the database."""
+
+    format: ClassVar[str] = "opencode"
+    agent: ClassVar[str] = "opencode"
+    places: ClassVar[tuple[str, ...]] = (".local/share/opencode/opencode.db",)
+
+    def fits(self, source: Source) -> bool:
+        """An object with `info` and messages of parts, or a database with the three tables."""
+        if source.head.startswith(SQLITE_MAGIC):
+            return {"session", "message", "part"} <= tables_of(source)
+        document = source.document
+        return isinstance(document, dict) and isinstance(document.get("info"), dict) and "messages" in document
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The sessions of the file."""
+        if source.head.startswith(SQLITE_MAGIC):
+            yield from _database(source, report)
+            return
+        document = table(source.document)
+        messages = (
+            (table(one.get("info")), rows(one.get("parts"))) for one in map(table, rows(document.get("messages")))
+        )
+        yield from _session(table(document["info"]), messages)
+
+
+def tables_of(source: Source) -> set[str]:
+    """The tables of a database; none where it cannot be opened."""
+    if source.path is None:
+        return set()
+    try:
+        with closing(read_only(source)) as database:
+            return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.Error:
+        return set()
+
+
+def read_only(source: Source) -> sqlite3.Connection:
+    """The database of `source`. Its owner may write to it meanwhile."""
+    return (
+        sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro", uri=True) if source.path else sqlite3.connect("")
+    )
+
+
+def _database(source: Source, report: ReadReport) -> Iterator[Entry]:
+    try:
+        with closing(read_only(source)) as database:
+            sessions = database.execute("SELECT * FROM session ORDER BY rowid").fetchall()
+            names = [column[1] for column in database.execute("PRAGMA table_info(session)")]
+            for row in sessions:
+                columns = dict(zip(names, row, strict=True))
+                info = {**columns, **_json(columns.get("data"), report)}
+                info["parentID"] = columns.get("parent_id") or info.get("parentID")
+                messages = (
+                    (_json(data, report), [_json(part, report) for (part,) in _parts(database, id)])
+                    for id, data in database.execute(
+                        "SELECT id, data FROM message WHERE session_id = ? ORDER BY id", (info["id"],)
+                    )
+                )
+                yield from _session(info, messages)
+    except sqlite3.Error as error:
+        report.cannot_read(1, f"the database cannot be read: {error}")
+
+
+def _parts(database: sqlite3.Connection, message: str) -> Iterator[tuple[Any]]:
+    yield from database.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (message,))
+
+
+def _json(data: object, report: ReadReport) -> Mapping[str, Any]:
+    if not isinstance(data, str | bytes):
+        return {}
+    try:
+        return table(json.loads(data))
+    except ValueError as error:
+        report.cannot_read(1, f"not JSON: {error}")
+        return {}
+
+
+def _session(info: Mapping[str, Any], messages: Iterator[tuple[Mapping[str, Any], list[Any]]]) -> Iterator[Entry]:
+    state = RunState(text(info.get("id")) or "session")
+    yield Began(
+        run=state.run,
+        parent=text(info.get("parentID")) or None,
+        project=text(info.get("directory")),
+        title=text(info.get("title")),
+    )
+    for message, parts in messages:
+        blocks = [*map(table, parts)]
+        at = seconds(table(message.get("time")).get("created"))
+        if any(block.get("type") == "compaction" for block in blocks):
+            yield Compacted(run=state.run, at=at)
+        elif message.get("mode") == "compaction" or message.get("summary") is True:
+            continue
+        elif message.get("role") == "user":
+            state.ended = None
+            said = "\n".join(text(block.get("text")) for block in blocks if block.get("type") == "text")
+            synthetic = bool(blocks) and all(block.get("synthetic") for block in blocks if block.get("type") == "text")
+            yield state.said(RecordedMessage("user", said, synthetic=synthetic, at=at))
+        else:
+            yield from _turn(state, message, blocks, at)
+    yield state.end()
+
+
+def _turn(
+    state: RunState, message: Mapping[str, Any], blocks: list[Mapping[str, Any]], at: float | None
+) -> Iterator[Entry]:
+    calls: list[RecordedCall] = []
+    results: list[RecordedResult] = []
+    for block in blocks:
+        if block.get("type") == "tool":
+            inside = table(block.get("state"))
+            calls.append(call_of(block.get("tool"), inside.get("input"), block.get("callID")))
+            if inside.get("status") in {"completed", "error"}:
+                failed = inside["status"] == "error"
+                said = words(inside.get("error" if failed else "output"))
+                results.append(result_of(calls[-1].name, said, is_error=failed, call_id=calls[-1].id))
+    tokens, cost = table(message.get("tokens")), message.get("cost")
+    yield state.said(
+        RecordedMessage(
+            "assistant",
+            "\n".join(text(block.get("text")) for block in blocks if block.get("type") == "text"),
+            tuple(calls),
+            reasoning="\n".join(text(block.get("text")) for block in blocks if block.get("type") == "reasoning"),
+            at=at,
+            usage=_usage(tokens) if tokens else None,
+            cost_usd=float(cost) if isinstance(cost, int | float) else None,
+            model=text(message.get("modelID")),
+        )
+    )
+    if results:
+        yield state.said(RecordedMessage("tool", tool_results=tuple(results)))
+    error = text(table(message.get("error")).get("name"))
+    if error:
+        state.ended = (_ERRORS.get(error, "failed"), error)
+    elif message.get("finish") == "length":
+        state.ended = ("limit", "length")
+    else:
+        state.ended = None
+
+
+def _usage(tokens: Mapping[str, Any]) -> Usage:
+    cache = table(tokens.get("cache"))
+    cached, thinking = whole(cache.get("read")), whole(tokens.get("reasoning"))
+    given = whole(tokens.get("input")) + cached + whole(cache.get("write"))
+    answered = whole(tokens.get("output")) + thinking
+    return Usage(given, answered, thinking, cached, given + answered)
