@@ -151,13 +151,18 @@ class _Runs:
 
     def add(self, record: Mapping[str, Any]) -> RecordedRun:
         """The run of one line."""
-        try:
-            return _Run.model_validate(record).value()
-        except ValidationError as error:
-            first, *others = error.errors(include_url=False, include_input=False)
-            more = f" (and {len(others)} more)" if others else ""
-            said = _SAYS.get(first["type"], first["msg"])
-            raise AdapterError(f"{'.'.join(map(str, first['loc']))}: {said}{more}") from None
+        return run_of(record)
+
+
+def run_of(record: Mapping[str, Any]) -> RecordedRun:
+    """One record as a run. Raises `AdapterError` with what is wrong with it."""
+    try:
+        return _Run.model_validate(record).value()
+    except ValidationError as error:
+        first, *others = error.errors(include_url=False, include_input=False)
+        more = f" (and {len(others)} more)" if others else ""
+        said = _SAYS.get(first["type"], first["msg"])
+        raise AdapterError(f"{'.'.join(map(str, first['loc']))}: {said}{more}") from None
 
 
 _SAYS = {

@@ -1,0 +1,109 @@
+"""aider's chat history: Markdown that grows over months, without ids and without calls. Each
+`# aider chat started at` begins a run. `#### ` is the user, `> ` the program, the rest the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+from monitor.transcripts.base import RecordedMessage, Role
+from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.readers.base import RunState, seconds
+from monitor.transcripts.source import Source
+from monitor.usage import Usage
+
+_STARTED: Final = "# aider chat started at "
+_TOKENS: Final = re.compile(
+    r"([0-9.,]{1,12})(k?) (?:sent|prompt tokens)[^0-9]{0,40}([0-9.,]{1,12})(k?) (?:received|completion tokens)"
+)
+_THOUSAND: Final = 1_000
+
+
+class Aider:
+    """Reads chat histories."""
+
+    format: ClassVar[str] = "aider"
+    agent: ClassVar[str] = "aider"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """It begins with the start of a chat."""
+        return source.head.lstrip().startswith(_STARTED.encode())
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """A run for each chat."""
+        chat: _Chat | None = None
+        number = 0
+        for _, raw in source.lines(report):
+            line = raw.decode("utf-8", "replace").rstrip("\r\n")
+            if line.startswith(_STARTED):
+                if chat is not None:
+                    yield from chat.end()
+                number += 1
+                chat = _Chat(f"{source.stem}#{number}", line.removeprefix(_STARTED).strip())
+                yield Began(run=chat.state.run)
+            elif chat is not None:
+                yield from chat.take(line)
+        if chat is not None:
+            yield from chat.end()
+
+
+class _Chat:
+    def __init__(self, id: str, started: str) -> None:
+        self.state = RunState(id)
+        self._at = seconds(started)
+        self._role: Role = "system"
+        self._lines: list[str] = []
+        self._answer: RecordedMessage | None = None
+
+    def take(self, line: str) -> Iterator[Entry]:
+        if line.startswith("#### "):
+            role: Role = "user"
+        elif line.startswith("> "):
+            role = "system"
+        else:
+            role = "assistant"
+        if role != self._role:
+            yield from self._flush()
+            self._role = role
+        self._lines.append(line.removeprefix("#### ").removeprefix("> ") if role != "assistant" else line)
+
+    def _flush(self) -> Iterator[Entry]:
+        said, self._lines = "\n".join(self._lines).strip(), []
+        if not said:
+            return
+        if self._role == "assistant":
+            yield from self._flush_answer()
+            self._answer = RecordedMessage("assistant", said, at=self._at)
+            return
+        usage = _usage(said) if self._role == "system" else None
+        yield from self._flush_answer(usage)
+        yield self.state.said(RecordedMessage(self._role, said, synthetic=self._role == "system", at=self._at))
+
+    def _flush_answer(self, usage: Usage | None = None) -> Iterator[Entry]:
+        """The answer is held until the program has said what it cost."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            yield self.state.said(RecordedMessage("assistant", answer.text, at=answer.at, usage=usage))
+
+    def end(self) -> Iterator[Entry]:
+        yield from self._flush()
+        yield from self._flush_answer()
+        yield self.state.end()
+
+
+def _usage(said: str) -> Usage | None:
+    found = _TOKENS.search(said)
+    if found is None:
+        return None
+    given, answered = _number(found[1], found[2]), _number(found[3], found[4])
+    return Usage(given, answered, total_tokens=given + answered)
+
+
+def _number(digits: str, unit: str) -> int:
+    try:
+        return int(float(digits.replace(",", "")) * (_THOUSAND if unit else 1))
+    except ValueError:
+        return 0

@@ -1,0 +1,205 @@
+"""Runs of benchmarks: SWE-agent, mini-swe-agent, tau-bench, ATIF (Harbor's trajectories)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage
+from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.readers.base import WholeRun, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.chat import are_messages, messages_of, parsed
+from monitor.transcripts.source import Source
+from monitor.usage import Usage
+
+_COMMAND: Final = re.compile(r"```(?:bash|sh|mswea_bash_command)\n([^`]+)```")
+"""mini-swe-agent's command: a fenced block of the answer."""
+_LIMITS: Final = ("cost", "limit", "context", "timeout", "max_steps")
+
+
+def _ended(status: str) -> tuple[EndState, str] | None:
+    """What a benchmark's word for the end means."""
+    lower = status.lower()
+    if not lower:
+        return None
+    if lower.startswith(("submitted", "agent_stop", "user_stop", "success")):
+        return "finished", status
+    return ("limit" if any(limit in lower for limit in _LIMITS) else "failed"), status
+
+
+class SweAgent:
+    """Reads `.traj` files of SWE-agent."""
+
+    format: ClassVar[str] = "swe-agent"
+    agent: ClassVar[str] = "SWE-agent"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """A trajectory and a history, or a history whose messages have an agent."""
+        document = source.document
+        if not isinstance(document, dict) or not isinstance(document.get("history"), list):
+            return False
+        return "trajectory" in document or all("agent" in table(one) for one in document["history"][:20])
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The run: its steps, or its history where it has no steps."""
+        document = table(source.document)
+        info = table(document.get("info"))
+        began = Began(run=source.stem, project=text(document.get("environment")))
+        steps = [*map(table, rows(document.get("trajectory")))]
+        task = [one for one in rows(document.get("history")) if table(one).get("role") in {"system", "user"}][:2]
+        messages = (
+            [*messages_of(task), *(message for step in steps for message in _step(step))]
+            if steps
+            else messages_of(rows(document.get("history")))
+        )
+        yield from WholeRun(began).entries(messages, ended=_ended(text(info.get("exit_status"))))
+
+
+def _step(step: Mapping[str, Any]) -> Iterator[RecordedMessage]:
+    action = text(step.get("action")).strip()
+    thought = text(step.get("thought")).strip()
+    calls = (RecordedCall("act", {"action": action}),) if action else ()
+    yield RecordedMessage("assistant", thought or ("" if action else text(step.get("response"))), calls)
+    if action:
+        yield RecordedMessage("tool", tool_results=(result_of("act", text(step.get("observation"))),))
+
+
+class MiniSweAgent:
+    """Reads `.traj.json` files of mini-swe-agent."""
+
+    format: ClassVar[str] = "mini-swe-agent"
+    agent: ClassVar[str] = "mini-swe-agent"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """Messages whose commands stand in fenced blocks, with or without `trajectory_format`."""
+        document = source.document
+        if isinstance(document, dict):
+            return "trajectory_format" in document and are_messages(document.get("messages"))
+        return are_messages(document) and any(
+            one.get("role") == "assistant" and _COMMAND.search(words(one.get("content"))) for one in document[:20]
+        )
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The run of the file."""
+        document = source.document
+        info = table(table(document).get("info"))
+        messages = rows(document if isinstance(document, list) else table(document).get("messages"))
+        yield from WholeRun(Began(run=source.stem)).entries(
+            _with_commands(messages_of(messages)), ended=_ended(text(info.get("exit_status")))
+        )
+
+
+def _with_commands(messages: Iterator[RecordedMessage]) -> Iterator[RecordedMessage]:
+    """A command in a fenced block is a call, and the user message after it is its result."""
+    waits = False
+    for message in messages:
+        command = _COMMAND.search(message.text) if message.role == "assistant" and not message.tool_calls else None
+        if command is not None:
+            said = message.text[: command.start()] + message.text[command.end() :]
+            call = RecordedCall("bash", {"command": command[1].strip()})
+            yield RecordedMessage("assistant", said.strip(), (call,), reasoning=message.reasoning)
+            waits = True
+        elif waits and message.role == "user":
+            yield RecordedMessage("tool", tool_results=(result_of("bash", message.text),))
+            waits = False
+        else:
+            yield message
+
+
+class TauBench:
+    """Reads results of tau-bench and tau2-bench."""
+
+    format: ClassVar[str] = "tau-bench"
+    agent: ClassVar[str] = "tau-bench"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """A list of tasks with their trajectories, or simulations beside tasks."""
+        document = source.document
+        if isinstance(document, dict):
+            return isinstance(document.get("simulations"), list) and "tasks" in document
+        return (
+            isinstance(document, list)
+            and bool(document)
+            and all({"task_id", "traj", "reward"} <= table(one).keys() for one in document[:20])
+        )
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """A run for each trial of each task."""
+        document = source.document
+        simulations = rows(document if isinstance(document, list) else table(document).get("simulations"))
+        for number, one in enumerate(map(table, simulations)):
+            messages = one.get("traj", one.get("messages"))
+            if not isinstance(messages, list):
+                report.cannot_read(number + 1, "a trial without messages")
+                continue
+            id = f"{source.stem}#{one.get('task_id')}.{one.get('trial', number)}"
+            reward = one.get("reward", table(one.get("reward_info")).get("reward"))
+            yield from WholeRun(Began(run=id, project="tau-bench")).entries(
+                messages_of(messages),
+                ended=_ended(text(one.get("termination_reason"))) or ("finished", f"reward {reward}"),
+            )
+
+
+class Atif:
+    """Reads trajectories in the Agent Trajectory Interchange Format."""
+
+    format: ClassVar[str] = "atif"
+    agent: ClassVar[str] = "ATIF"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """The version of its schema, and steps."""
+        document = source.document
+        return (
+            isinstance(document, dict)
+            and isinstance(document.get("steps"), list)
+            and (text(document.get("schema_version")).startswith("ATIF-") or "agent" in document)
+        )
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The run of the file."""
+        document = table(source.document)
+        agent = table(document.get("agent"))
+        model = text(agent.get("model_name"))
+        id = text(document.get("session_id")) or source.stem
+        began = Began(run=id, project=text(agent.get("name")), model=model)
+        steps = map(table, rows(document.get("steps")))
+        yield from WholeRun(began).entries(message for step in steps for message in _atif_step(step, model))
+
+
+def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]:
+    source, at = step.get("source"), seconds(step.get("timestamp"))
+    results = tuple(
+        result_of("", words(one.get("content")), call_id=text(one.get("source_call_id")) or None)
+        for one in map(table, rows(table(step.get("observation")).get("results")))
+    )
+    if source == "agent":
+        calls = tuple(
+            call_of(one.get("function_name"), parsed(one.get("arguments")), one.get("tool_call_id"))
+            for one in map(table, rows(step.get("tool_calls")))
+        )
+        metrics = table(step.get("metrics"))
+        cost = metrics.get("cost_usd")
+        yield RecordedMessage(
+            "assistant",
+            words(step.get("message")),
+            calls,
+            reasoning=text(step.get("reasoning_content")),
+            at=at,
+            usage=_atif_usage(metrics) if metrics else None,
+            cost_usd=float(cost) if isinstance(cost, int | float) else None,
+            model=text(step.get("model_name")) or model,
+        )
+    elif source in {"user", "system"}:
+        yield RecordedMessage("user" if source == "user" else "system", words(step.get("message")), at=at)
+    if results:
+        yield RecordedMessage("tool", tool_results=results, at=at)
+
+
+def _atif_usage(metrics: Mapping[str, Any]) -> Usage:
+    given, answered = whole(metrics.get("prompt_tokens")), whole(metrics.get("completion_tokens"))
+    return Usage(given, answered, cached_tokens=whole(metrics.get("cached_tokens")), total_tokens=given + answered)

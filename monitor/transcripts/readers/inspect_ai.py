@@ -1,0 +1,113 @@
+"""Inspect: `.eval` archives (ZIP, a member a sample) and logs as one JSON document. A long text may
+stand once among the attachments of its sample, and be named elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.readers.base import WholeRun, rows, table, text
+from monitor.transcripts.readers.chat import messages_of, with_model
+from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
+
+_ATTACHED = "attachment://"
+
+
+class InspectAi:
+    """Reads evaluation logs of Inspect."""
+
+    format: ClassVar[str] = "inspect"
+    agent: ClassVar[str] = "Inspect"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """An archive with the journal of an evaluation, or a document with one."""
+        if source.head.startswith(ZIP_MAGIC):
+            return any(name in {"header.json", "_journal/start.json"} for name in _names(source))
+        document = source.document
+        return (
+            isinstance(document, dict)
+            and isinstance(document.get("eval"), dict)
+            and ("samples" in document or {"version", "status"} <= document.keys())
+        )
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """A run for each sample."""
+        if source.head.startswith(ZIP_MAGIC):
+            yield from _archive(source, report)
+            return
+        document = table(source.document)
+        head = table(document.get("eval"))
+        for sample in rows(document.get("samples")):
+            yield from _sample(table(sample), head, source)
+
+
+def _names(source: Source) -> list[str]:
+    try:
+        with source.open() as file, zipfile.ZipFile(file) as archive:
+            return archive.namelist()
+    except DAMAGED:
+        return []
+
+
+def _archive(source: Source, report: ReadReport) -> Iterator[Entry]:
+    try:
+        with source.open() as file, zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+            head: Mapping[str, Any] = {}
+            for name in ("header.json", "_journal/start.json"):
+                if name in names and not head:
+                    head = table(table(_member(archive, name, report)).get("eval"))
+            for name in names:
+                if name.startswith("samples/"):
+                    yield from _sample(table(_member(archive, name, report)), head, source)
+    except (*DAMAGED, NotImplementedError) as error:
+        report.cannot_read(1, f"the archive cannot be read: {error}")
+
+
+def _member(archive: zipfile.ZipFile, name: str, report: ReadReport) -> object:
+    if archive.getinfo(name).file_size > MAX_DOCUMENT_BYTES:
+        report.cannot_read(1, f"{name} is longer than {MAX_DOCUMENT_BYTES} bytes")
+        return None
+    try:
+        return json.loads(archive.read(name))
+    except (ValueError, RecursionError, NotImplementedError, *DAMAGED) as error:
+        report.cannot_read(1, f"{name}: {error}")
+        return None
+
+
+def _sample(sample: Mapping[str, Any], head: Mapping[str, Any], source: Source) -> Iterator[Entry]:
+    if not sample:
+        return
+    attached = table(sample.get("attachments"))
+    model = text(head.get("model"))
+    ended: tuple[EndState, str] | None = None
+    if limit := table(sample.get("limit")):
+        ended = ("limit", text(limit.get("type")) or "limit")
+    elif error := table(sample.get("error")):
+        ended = ("failed", text(error.get("message"))[:200])
+    began = Began(
+        run=f"{source.stem}#{sample.get('id')}.{sample.get('epoch', 1)}",
+        project=text(head.get("task")),
+        model=model,
+    )
+    messages = (_resolved(message, attached, 0) for message in rows(sample.get("messages")))
+    yield from WholeRun(began).entries(with_model(messages_of(messages), model), ended=ended)
+
+
+def _resolved(value: Any, attached: Mapping[str, Any], depth: int) -> Any:
+    """`value` with its attachments in their places."""
+    if isinstance(value, str):
+        return attached.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
+    if depth > MOST_DEPTH or not attached:
+        return value
+    if isinstance(value, dict):
+        return {key: _resolved(item, attached, depth + 1) for key, item in value.items()}
+    return [_resolved(item, attached, depth + 1) for item in value] if isinstance(value, list) else value
+
+
+MOST_DEPTH = 16

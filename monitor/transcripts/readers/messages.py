@@ -1,0 +1,125 @@
+"""Bare messages: a list of them, one a line, a request with its answer (LiteLLM's logs), or the
+messages of an interface (`parts`). No run has an id here, and most have no times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
+from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.readers.base import RunState, WholeRun, call_of, result_of, rows, table, text, words
+from monitor.transcripts.readers.chat import (
+    are_messages,
+    is_message,
+    message_of,
+    messages_of,
+    with_model,
+)
+from monitor.transcripts.source import Source
+
+
+class Messages:
+    """Reads messages of OpenAI and Anthropic, and of interfaces."""
+
+    format: ClassVar[str] = "messages"
+    agent: ClassVar[str] = "OpenAI or Anthropic messages"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """Everything in it is a message with a role."""
+        document = source.document
+        if isinstance(document, dict) and not is_message(document):
+            return are_messages(document.get("messages"))
+        if isinstance(document, list):
+            return are_messages(document) or _are_ui(document)
+        return bool(source.first_records) and all(map(_is_line, source.first_records))
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The one run of the file."""
+        document = source.document
+        began = Began(run=source.stem)
+        if isinstance(document, dict) and not is_message(document):
+            yield from _request(source.stem, document)
+        elif isinstance(document, list):
+            yield from WholeRun(began).entries(
+                messages_of(document) if are_messages(document) else (m for one in document for m in _ui(table(one)))
+            )
+        else:
+            yield from _lines(source, report)
+
+
+def _is_line(record: Mapping[str, Any]) -> bool:
+    return is_message(record) or is_message({"role": record.get("role"), **table(record.get("message"))})
+
+
+def _lines(source: Source, report: ReadReport) -> Iterator[Entry]:
+    """A message a line; Cursor CLI has the content one level deeper."""
+    state = RunState(source.stem)
+    yield Began(run=source.stem)
+    for record in source.records(report):
+        one = {**record, **table(record.get("message"))}
+        if not is_message(one):
+            report.does_not_know(record.get("role", record.get("type")))
+            continue
+        for message in message_of(one):
+            yield state.said(message)
+    yield state.end()
+
+
+def _request(stem: str, request: Mapping[str, Any]) -> Iterator[Entry]:
+    """A request, and the answer that its log has."""
+    response = table(request.get("response"))
+    model = text(request.get("model")) or text(response.get("model"))
+    answers = [table(table(choice).get("message")) for choice in rows(response.get("choices"))][:1]
+    usage = response.get("usage")
+    everything = [*rows(request.get("messages")), *({**answer, "usage": usage} for answer in answers if answer)]
+    if "content" in response and "role" in response:
+        everything.append(response)
+    yield from WholeRun(Began(run=text(response.get("id")) or stem, model=model)).entries(
+        with_model(messages_of(everything), model)
+    )
+
+
+def _are_ui(document: list[Any]) -> bool:
+    return bool(document) and all(
+        isinstance(one, dict)
+        and one.get("role") in {"user", "assistant", "system"}
+        and isinstance(one.get("parts"), list)
+        and all(isinstance(part, dict) and "type" in part for part in one["parts"])
+        for one in document
+    )
+
+
+def _ui(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
+    """A message of an interface: a call and its result are one part."""
+    calls: list[RecordedCall] = []
+    results: list[RecordedResult] = []
+    said: list[str] = []
+    thought: list[str] = []
+    for part in map(table, rows(message.get("parts"))):
+        kind = text(part.get("type"))
+        if kind == "text":
+            said.append(text(part.get("text")))
+        elif kind == "reasoning":
+            thought.append(text(part.get("text")) or text(part.get("reasoning")))
+        elif kind == "dynamic-tool" or kind.startswith("tool-"):
+            inside = table(part.get("toolInvocation")) or part
+            name = text(inside.get("toolName")) or kind.removeprefix("tool-")
+            call = call_of(name, inside.get("input", inside.get("args")), inside.get("toolCallId"))
+            calls.append(call)
+            if inside.get("state") in {"output-available", "output-error", "result"}:
+                failed = inside["state"] == "output-error"
+                output = inside.get("errorText" if failed else "output", inside.get("result"))
+                results.append(result_of(name, _shown(output), is_error=failed, call_id=call.id))
+    if message.get("role") == "assistant":
+        yield RecordedMessage("assistant", "\n".join(said), tuple(calls), reasoning="\n".join(thought))
+        if results:
+            yield RecordedMessage("tool", tool_results=tuple(results))
+    else:
+        yield RecordedMessage("user" if message.get("role") == "user" else "system", "\n".join(said))
+
+
+def _shown(output: object) -> str:
+    return output if isinstance(output, str) else words(output) or repr(output)

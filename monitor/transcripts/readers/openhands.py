@@ -1,0 +1,223 @@
+"""OpenHands: events of V0 (a trajectory, or a line of an evaluation's output) and of V1 (an event a
+line). A result names the action that it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage
+from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
+from monitor.transcripts.readers.base import RunState, call_of, result_of, rows, seconds, table, text, words
+from monitor.transcripts.readers.chat import parsed
+from monitor.transcripts.source import Source
+
+_NO_CALLS: Final = frozenset({"message", "change_agent_state", "system", "recall", "null", "finish", "reject"})
+_QUIET: Final = frozenset({"agent_state_changed", "null", "recall", "system", "agent_thought"})
+_V1_QUIET: Final = frozenset(
+    {"SystemPromptEvent", "PauseEvent", "CondensationRequest", "TokenEvent", "LLMCompletionLogEvent"}
+)
+
+
+class OpenHands:
+    """Reads events of both versions."""
+
+    format: ClassVar[str] = "openhands"
+    agent: ClassVar[str] = "OpenHands"
+    places: ClassVar[tuple[str, ...]] = (
+        ".openhands/conversations/*/events.jsonl",
+        ".openhands/conversations/**/event-*.json",
+    )
+
+    def fits(self, source: Source) -> bool:
+        """Events with an action or an observation, or with a kind that ends in `Event`."""
+        document = source.document
+        if isinstance(document, list):
+            return bool(document) and all(map(_is_v0, document[:20]))
+        if any(map(_is_v1, source.first_records)):
+            return True
+        first = source.first_records[0] if source.first_records else {}
+        return isinstance(first.get("history"), list) and "instance_id" in first
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The run of the file, or the runs of an evaluation's output."""
+        document = source.document
+        if isinstance(document, list):
+            yield from _v0(source.stem, document, report)
+            return
+        first = source.first_records[0] if source.first_records else {}
+        if "history" in first:
+            for number, record in enumerate(source.records(report)):
+                id = text(record.get("instance_id")) or f"{source.stem}#{number}"
+                yield from _v0(id, _flat(rows(record.get("history"))), report)
+            return
+        yield from _v1(source, report)
+
+
+def _is_v0(event: object) -> bool:
+    return isinstance(event, dict) and (
+        isinstance(event.get("action"), str) or isinstance(event.get("observation"), str)
+    )
+
+
+def _is_v1(event: Mapping[str, Any]) -> bool:
+    return text(event.get("kind")).endswith("Event") and "source" in event
+
+
+def _flat(history: list[Any]) -> Iterator[Any]:
+    """Old evaluations have pairs of an action and its observation."""
+    for one in history:
+        if isinstance(one, list):
+            yield from one
+        else:
+            yield one
+
+
+def _v0(id: str, events: Iterable[Any], report: ReadReport) -> Iterator[Entry]:
+    state = RunState(id)
+    yield Began(run=id)
+    for event in map(table, events):
+        action, observation = event.get("action"), event.get("observation")
+        at, args = seconds(event.get("timestamp")), table(event.get("args"))
+        if isinstance(action, str):
+            if action in {"finish", "reject"}:
+                state.ended = ("finished" if action == "finish" else "failed", action)
+            yield from _action(state, event, action, args, at)
+        elif isinstance(observation, str):
+            extras = table(event.get("extras"))
+            if observation == "agent_state_changed":
+                _agent_state(state, text(extras.get("agent_state")), text(extras.get("reason")))
+            elif observation not in _QUIET:
+                failed = observation == "error" or extras.get("success") is False
+                code = table(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
+                result = result_of(
+                    "",
+                    words(event.get("content")),
+                    is_error=failed or (isinstance(code, int) and code > 0),
+                    call_id=str(event["cause"]) if "cause" in event else None,
+                )
+                yield state.said(RecordedMessage("tool", tool_results=(result,), at=at))
+        else:
+            report.does_not_know("event")
+    yield state.end()
+
+
+def _agent_state(state: RunState, name: str, reason: str) -> None:
+    ends: Mapping[str, EndState] = {
+        "error": "failed",
+        "finished": "finished",
+        "stopped": "aborted",
+        "rejected": "failed",
+    }
+    if name in ends:
+        ended = ends[name]
+        if "loop" in reason.lower():
+            ended = "loop"
+        state.ended = (ended, reason or name)
+    elif name == "running":
+        state.ended = None
+
+
+def _action(
+    state: RunState, event: Mapping[str, Any], action: str, args: Mapping[str, Any], at: float | None
+) -> Iterator[Entry]:
+    source = event.get("source")
+    if action in {"message", "finish", "reject"}:
+        said = words(args.get("content", args.get("final_thought"))) or text(event.get("message"))
+        yield state.said(RecordedMessage("assistant" if source == "agent" else "user", said, at=at))
+    elif source == "agent" and action not in _NO_CALLS:
+        shown = {
+            key: value
+            for key, value in args.items()
+            if key not in {"thought", "hidden", "blocking", "confirmation_state"}
+        }
+        call = RecordedCall(action, shown, str(event["id"]) if "id" in event else None)
+        yield state.said(RecordedMessage("assistant", text(args.get("thought")), (call,), at=at))
+
+
+def _v1(source: Source, report: ReadReport) -> Iterator[Entry]:
+    state = RunState(source.stem)
+    yield Began(run=source.stem)
+    held: _Response | None = None
+    for event in source.records(report):
+        kind, at = text(event.get("kind")), seconds(event.get("timestamp"))
+        if kind == "ActionEvent":
+            response = text(event.get("llm_response_id")) or text(event.get("id"))
+            if held is None or held.id != response:
+                if held is not None:
+                    yield from held.entries(state)
+                held = _Response(response, at)
+            held.add(event)
+            continue
+        if kind in {"ObservationEvent", "AgentErrorEvent", "UserRejectObservation"}:
+            answered = _observation(event, kind, at)
+            if held is not None:
+                held.results.append(answered)
+            else:
+                yield state.said(answered)
+            continue
+        if kind == "ConversationStateUpdateEvent":
+            if event.get("key") == "execution_status":
+                _agent_state(state, text(event.get("value")), "")
+            continue
+        if held is not None:
+            yield from held.entries(state)
+            held = None
+        if kind == "MessageEvent":
+            message = table(event.get("llm_message"))
+            by_agent = event.get("source") == "agent"
+            yield state.said(RecordedMessage("assistant" if by_agent else "user", words(message.get("content")), at=at))
+        elif kind.startswith("Condensation"):
+            yield Compacted(run=state.run, at=at)
+        elif kind not in _V1_QUIET:
+            report.does_not_know(kind)
+    if held is not None:
+        yield from held.entries(state)
+    yield state.end()
+
+
+class _Response:
+    """The actions of one model response, and what came of them."""
+
+    def __init__(self, id: str, at: float | None) -> None:
+        self.id = id
+        self.results: list[RecordedMessage] = []
+        self._at = at
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._calls: list[RecordedCall] = []
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        thought = words(event.get("thought"))
+        reasoning = text(event.get("reasoning_content"))
+        if thought and thought not in self._said:
+            self._said.append(thought)
+        if reasoning and reasoning not in self._thought:
+            self._thought.append(reasoning)
+        given = parsed(table(event.get("tool_call")).get("arguments")) or event.get("action")
+        self._calls.append(call_of(event.get("tool_name"), given, event.get("tool_call_id")))
+
+    def entries(self, state: RunState) -> Iterator[Entry]:
+        yield state.said(
+            RecordedMessage(
+                "assistant", "\n".join(self._said), tuple(self._calls), reasoning="\n".join(self._thought), at=self._at
+            )
+        )
+        for result in self.results:
+            yield state.said(result)
+
+
+def _observation(event: Mapping[str, Any], kind: str, at: float | None) -> RecordedMessage:
+    inside = table(event.get("observation"))
+    code = inside.get("exit_code")
+    failed = kind != "ObservationEvent" or inside.get("is_error") is True or (isinstance(code, int) and code > 0)
+    said = (
+        words(inside.get("content", inside.get("output")))
+        or text(event.get("error"))
+        or text(event.get("rejection_reason"))
+    )
+    id = text(event.get("tool_call_id")) or None
+    return RecordedMessage(
+        "tool", tool_results=(result_of(text(event.get("tool_name")), said, is_error=failed, call_id=id),), at=at
+    )

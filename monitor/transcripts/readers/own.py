@@ -1,0 +1,76 @@
+"""The project's own formats: recorded runs (one a line) and logs of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from monitor.errors import AdapterError
+from monitor.transcripts.base import RecordedRun
+from monitor.transcripts.corpus import run_of
+from monitor.transcripts.entries import Began, Entry, ReadReport
+from monitor.transcripts.events import EventLog, is_event
+from monitor.transcripts.readers.base import WholeRun, rows, table
+from monitor.transcripts.source import Source
+
+
+class RecordedRuns:
+    """Reads runs as JSON lines."""
+
+    format: ClassVar[str] = "runs"
+    agent: ClassVar[str] = "recorded runs"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """A run has an id, and messages with nothing but the fields of this format."""
+        return any(
+            isinstance(record.get("id"), str)
+            and isinstance(record.get("messages"), list)
+            and not any(
+                "content" in table(message) or "parts" in table(message) for message in rows(record["messages"])
+            )
+            for record in source.first_records
+        )
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """A run a line."""
+        for number, record in enumerate(source.records(report), 1):
+            try:
+                run = run_of(record)
+            except AdapterError as error:
+                report.cannot_read(number, str(error))
+                continue
+            yield from _entries(run)
+
+
+class EventLogs:
+    """Reads what `JsonlSink` and `agent-monitor run --log` write."""
+
+    format: ClassVar[str] = "events"
+    agent: ClassVar[str] = "agent-monitor"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """Events with their time."""
+        return any(map(is_event, source.first_records))
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """A run from `run_started` to `run_terminated`."""
+        log = EventLog()
+        for number, record in enumerate(source.records(report), 1):
+            try:
+                if not is_event(record):
+                    raise AdapterError("no event, in a log of events")
+                run = log.add(record)
+            except AdapterError as error:
+                report.cannot_read(number, str(error))
+                continue
+            if run is not None:
+                yield from _entries(run)
+        if (run := log.end()) is not None:
+            yield from _entries(run)
+
+
+def _entries(run: RecordedRun) -> Iterator[Entry]:
+    began = Began(run=run.id, source=run.source, label=run.label, loop=run.loop, model=run.model)
+    yield from WholeRun(began).entries(run.messages)

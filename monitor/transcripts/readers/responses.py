@@ -1,0 +1,146 @@
+"""Items of OpenAI's Responses API: a list, one a line, a request with its `input` and `output`, or
+a saved state of openai-agents. A history that is sent again repeats its items: each counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, Role
+from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
+from monitor.transcripts.readers.base import Recent, RunState, call_of, result_of, rows, table, text, words
+from monitor.transcripts.readers.chat import ROLES, parsed, usage_of
+from monitor.transcripts.source import Source
+from monitor.usage import Usage
+
+_RESULTS: Final = frozenset(
+    {
+        *("function_call_output", "custom_tool_call_output", "computer_call_output", "local_shell_call_output"),
+        *("shell_call_output", "apply_patch_call_output"),
+    }
+)
+_ARGUMENTS: Final = ("arguments", "input", "action", "operation", "queries", "code")
+_OWN_FIELDS: Final = frozenset({"function_call", "reasoning", "custom_tool_call"}) | _RESULTS
+
+
+class Responses:
+    """Reads items of the Responses API."""
+
+    format: ClassVar[str] = "responses"
+    agent: ClassVar[str] = "OpenAI Responses items"
+    places: ClassVar[tuple[str, ...]] = ()
+
+    def fits(self, source: Source) -> bool:
+        """Items, and at least one that only this API has."""
+        document = source.document
+        if isinstance(document, dict):
+            if "$schemaVersion" in document and "generated_items" in document:
+                return True
+            return _are_items(rows(document.get("input")) + rows(document.get("output")))
+        return _are_items(document if isinstance(document, list) else source.first_records)
+
+    def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
+        """The one run of the file."""
+        document = source.document
+        if isinstance(document, dict) and "$schemaVersion" in document:
+            yield from _saved_state(source.stem, document, report)
+            return
+        run = _Run(source.stem, report)
+        yield Began(run=run.state.run, model=text(table(document).get("model")))
+        if isinstance(document, dict):
+            yield from run.items([*rows(document.get("input")), *rows(document.get("output"))])
+            run.usage = usage_of(table(document.get("usage")))
+        else:
+            yield from run.items(document if isinstance(document, list) else source.records(report))
+        yield from run.end()
+
+
+def _are_items(items: Iterable[Any]) -> bool:
+    found = [*items][:20]
+    kinds = {text(table(item).get("type")) for item in found}
+    return bool(kinds & _OWN_FIELDS) and all("type" in table(one) or table(one).get("role") in ROLES for one in found)
+
+
+def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:
+    """`generated_items` has the items; the responses of the model have them again."""
+    run = _Run(stem, report)
+    agent = text(table(document.get("current_agent")).get("name"))
+    yield Began(run=stem, project=agent)
+    given = document.get("original_input")
+    yield from run.items([{"role": "user", "content": given}] if isinstance(given, str) else rows(given))
+    yield from run.items(
+        table(item).get("raw_item", item)
+        for item in rows(document.get("generated_items"))
+        if table(item).get("type") != "tool_approval_item"
+    )
+    waits = text(table(document.get("current_step")).get("type"))
+    yield from run.end(("unfinished", "waits for an approval") if waits == "next_step_interruption" else None)
+
+
+class _Run:
+    def __init__(self, id: str, report: ReadReport) -> None:
+        self.state = RunState(id)
+        self.usage: Usage | None = None
+        self._report = report
+        self._seen = Recent()
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._calls: list[RecordedCall] = []
+        self._results: list[RecordedResult] = []
+
+    def items(self, items: Iterable[Any]) -> Iterator[Entry]:
+        for item in map(table, items):
+            kind = text(item.get("type")) or "message"
+            id = text(item.get("call_id")) or text(item.get("id"))
+            if not self._seen.is_new(f"{kind}/{id}" if id else None):
+                self._report.repeated += 1
+            elif kind == "message":
+                yield from self._message(item)
+            elif kind == "reasoning":
+                yield from self._begin()
+                self._thought.append(words(item.get("summary")) or words(item.get("content")))
+            elif kind in _RESULTS:
+                failed = item.get("status") == "failed"
+                said = words(item.get("output"))
+                self._results.append(result_of("", said, is_error=failed, call_id=text(item.get("call_id")) or None))
+            elif kind.endswith("_call"):
+                yield from self._begin()
+                arguments: object = next((item[name] for name in _ARGUMENTS if name in item), {})
+                name = item.get("name") or kind.removesuffix("_call")
+                self._calls.append(call_of(name, parsed(arguments), id))
+            else:
+                self._report.does_not_know(kind)
+
+    def _begin(self) -> Iterator[Entry]:
+        if self._results:
+            yield from self._flush()
+
+    def _message(self, item: Mapping[str, Any]) -> Iterator[Entry]:
+        role: Role = ROLES.get(text(item.get("role")), "assistant")
+        if role == "assistant":
+            yield from self._begin()
+            self._said.append(words(item.get("content")))
+        else:
+            yield from self._flush()
+            yield self.state.said(RecordedMessage(role, words(item.get("content"))))
+
+    def _flush(self) -> Iterator[Entry]:
+        if self._said or self._thought or self._calls:
+            yield self.state.said(
+                RecordedMessage(
+                    "assistant",
+                    "\n".join(self._said),
+                    tuple(self._calls),
+                    reasoning="\n".join(filter(None, self._thought)),
+                    usage=self.usage,
+                )
+            )
+        if self._results:
+            yield self.state.said(RecordedMessage("tool", tool_results=tuple(self._results)))
+        self._said, self._thought, self._calls, self._results = [], [], [], []
+
+    def end(self, ended: tuple[EndState, str] | None = None) -> Iterator[Entry]:
+        yield from self._flush()
+        self.state.ended = ended
+        yield self.state.end()
