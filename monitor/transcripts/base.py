@@ -163,7 +163,14 @@ def chunks_of(messages: Iterable[tuple[int, RecordedMessage]]) -> Iterator[tuple
 
 
 def _take(calls: list[tuple[str | None, ToolCall]], result: RecordedResult) -> ToolCall | None:
-    for index, (id, call) in enumerate(calls):
-        if call.name == result.name if result.call_id is None else id == result.call_id:
+    """The call that `result` answers, taken out of `calls`."""
+    if result.call_id is not None:
+        for index, (id, _) in enumerate(calls):
+            if id == result.call_id:
+                return calls.pop(index)[1]
+        if not all(id is None for id, _ in calls):
+            return None
+    for index, (_, call) in enumerate(calls):
+        if call.name == result.name:
             return calls.pop(index)[1]
-    return calls.pop(0)[1] if calls and result.call_id is None else None
+    return calls.pop(0)[1] if calls else None

@@ -20,7 +20,8 @@ _READ = ("run_started", "turn_ended", "tool_finished", "run_terminated")
 
 def is_event(record: Mapping[str, Any]) -> bool:
     """`record` is a line of such a log."""
-    return record.get("type") in event_codec.tags and isinstance(record.get("at_s"), int | float)
+    tag = record.get("type")
+    return isinstance(tag, str) and tag in event_codec.tags and isinstance(record.get("at_s"), int | float)
 
 
 class EventLog:

@@ -27,6 +27,7 @@ MAX_LINE_BYTES: Final = 256 * 1024 * 1024
 MAX_DOCUMENT_BYTES: Final = 512 * 1024 * 1024
 """The largest file of one JSON document that is read: Python needs several times that memory."""
 HEAD_BYTES: Final = 4 * 1024 * 1024
+READ_BYTES: Final = 65_536
 HEAD_RECORDS: Final = 20
 """How much of a file is looked at to see what it is. Claude Code may begin with many records of
 other kinds, and a first line may hold a whole system prompt.
@@ -89,8 +90,14 @@ class Source:
     @cached_property
     def head(self) -> bytes:
         """The first bytes, unpacked."""
-        with self.open() as file:
-            return file.read(HEAD_BYTES).removeprefix(BOM)
+        found = b""
+        try:
+            with self.open() as file:
+                while len(found) < HEAD_BYTES and (more := file.read(READ_BYTES)):
+                    found += more
+        except DAMAGED:
+            pass  # what could be read says what it is
+        return found[:HEAD_BYTES].removeprefix(BOM)
 
     @cached_property
     def first_records(self) -> tuple[Mapping[str, Any], ...]:

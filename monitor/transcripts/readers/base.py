@@ -7,6 +7,7 @@ finds it there.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -69,6 +70,20 @@ class Recent:
         if len(self._ids) > REMEMBERED:
             self._ids.popitem(last=False)
         return True
+
+
+class Names:
+    """The ids of the runs of one file: an id that comes again gets a number behind it."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count: dict[str, int] = {}
+
+    def of(self, id: str) -> str:
+        """`id`, or `id~2` if it has come before."""
+        count = self._count[id] = self._count.get(id, 0) + 1
+        return id if count == 1 else self.of(f"{id}~{count}")
 
 
 class RunState:
@@ -144,6 +159,17 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def id_of(value: object) -> str:
+    """`value` as a piece of an id: a short text, or a whole number of usual size."""
+    if isinstance(value, str):
+        return value[:MOST_ID_CHARS]
+    return str(value) if isinstance(value, int) and abs(value) < MOST_NUMBER else "?"
+
+
+MOST_ID_CHARS: Final = 200
+MOST_NUMBER: Final = 2**63
+
+
 def table(value: object) -> Mapping[str, Any]:
     """`value` if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
@@ -208,6 +234,22 @@ def without_media(value: Any, depth: int = 0) -> Any:
 MOST_DEPTH: Final = 32
 
 
+def as_float(value: object) -> float:
+    """`value` if it is a finite number, else 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def dollars(value: object) -> float | None:
+    """A cost in US dollars. `None`: the recording does not say."""
+    return None if value is None else max(0.0, as_float(value))
+
+
 def seconds(value: object) -> float | None:
     """A time as seconds since 1970: ISO text, or a number of seconds, milliseconds, microseconds or
     nanoseconds. `None`: it is no time.
@@ -217,7 +259,7 @@ def seconds(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        number = float(value)
+        number = as_float(value)
         for above, unit in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
             if number >= above:
                 return number / unit

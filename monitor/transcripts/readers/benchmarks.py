@@ -8,7 +8,20 @@ from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
-from monitor.transcripts.readers.base import WholeRun, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.base import (
+    Names,
+    WholeRun,
+    call_of,
+    dollars,
+    id_of,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
 from monitor.transcripts.readers.chat import are_messages, messages_of, parsed
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
@@ -48,7 +61,7 @@ class SweAgent:
         info = table(document.get("info"))
         began = Began(run=source.stem, project=text(document.get("environment")))
         steps = [*map(table, rows(document.get("trajectory")))]
-        task = [one for one in rows(document.get("history")) if table(one).get("role") in {"system", "user"}][:2]
+        task = [one for one in rows(document.get("history")) if text(table(one).get("role")) in {"system", "user"}][:2]
         messages = (
             [*messages_of(task), *(message for step in steps for message in _step(step))]
             if steps
@@ -131,12 +144,13 @@ class TauBench:
         """A run for each trial of each task."""
         document = source.document
         simulations = rows(document if isinstance(document, list) else table(document).get("simulations"))
+        names = Names()
         for number, one in enumerate(map(table, simulations)):
             messages = one.get("traj", one.get("messages"))
             if not isinstance(messages, list):
                 report.cannot_read(number + 1, "a trial without messages")
                 continue
-            id = f"{source.stem}#{one.get('task_id')}.{one.get('trial', number)}"
+            id = names.of(f"{source.stem}#{id_of(one.get('task_id'))}.{id_of(one.get('trial', number))}")
             reward = one.get("reward", table(one.get("reward_info")).get("reward"))
             yield from WholeRun(Began(run=id, project="tau-bench")).entries(
                 messages_of(messages),
@@ -172,7 +186,7 @@ class Atif:
 
 
 def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]:
-    source, at = step.get("source"), seconds(step.get("timestamp"))
+    source, at = text(step.get("source")), seconds(step.get("timestamp"))
     results = tuple(
         result_of("", words(one.get("content")), call_id=text(one.get("source_call_id")) or None)
         for one in map(table, rows(table(step.get("observation")).get("results")))
@@ -191,7 +205,7 @@ def _atif_step(step: Mapping[str, Any], model: str) -> Iterator[RecordedMessage]
             reasoning=text(step.get("reasoning_content")),
             at=at,
             usage=_atif_usage(metrics) if metrics else None,
-            cost_usd=float(cost) if isinstance(cost, int | float) else None,
+            cost_usd=dollars(cost),
             model=text(step.get("model_name")) or model,
         )
     elif source in {"user", "system"}:

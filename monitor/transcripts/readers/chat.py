@@ -33,7 +33,7 @@ def is_message(value: object) -> bool:
     """Whether `value` is one message with a role and a content."""
     return (
         isinstance(value, dict)
-        and value.get("role") in ROLES
+        and text(value.get("role")) in ROLES
         and (isinstance(value.get("content"), str | list) or "tool_calls" in value or "function_call" in value)
     )
 
@@ -46,13 +46,15 @@ def are_messages(value: object) -> bool:
 def messages_of(messages: Iterable[object]) -> Iterator[RecordedMessage]:
     """The messages; what is none is left out."""
     for one in messages:
-        if isinstance(one, dict) and one.get("role", one.get("type")) in ROLES:
+        if isinstance(one, dict) and _role(one) is not None:
             yield from message_of(one)
 
 
 def message_of(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
     """The message, and before it the results that stand in it."""
-    role = ROLES[message.get("role", message.get("type"))]
+    role = _role(message)
+    if role is None:
+        return
     content = message.get("content")
     blocks = [*map(table, rows(content))]
     results = [*_results(role, message, blocks)]
@@ -74,13 +76,17 @@ def message_of(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
         yield RecordedMessage(role, said, at=at)
 
 
+def _role(message: Mapping[str, Any]) -> Role | None:
+    return ROLES.get(text(message.get("role")) or text(message.get("type")))
+
+
 def _has_own_place(block: Mapping[str, Any]) -> bool:
-    return block.get("type") in {*_RESULT_BLOCKS, *_CALL_BLOCKS, *_THOUGHT_BLOCKS, "redacted_thinking"}
+    return text(block.get("type")) in {*_RESULT_BLOCKS, *_CALL_BLOCKS, *_THOUGHT_BLOCKS, "redacted_thinking"}
 
 
 def _calls(message: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]) -> Iterator[RecordedCall]:
     for block in blocks:
-        if block.get("type") in _CALL_BLOCKS:
+        if text(block.get("type")) in _CALL_BLOCKS:
             inside = table(table(block.get("toolCall")).get("value")) or block
             arguments = inside.get("input", inside.get("arguments", inside.get("args")))
             yield call_of(
@@ -111,7 +117,7 @@ def _results(role: Role, message: Mapping[str, Any], blocks: Iterable[Mapping[st
         yield result_of(name, said, is_error=failed, call_id=text(ids[0]) or None)
         return
     for block in blocks:
-        if block.get("type") not in _RESULT_BLOCKS:
+        if text(block.get("type")) not in _RESULT_BLOCKS:
             continue
         inside = table(block.get("toolResult"))
         failed = block.get("is_error") is True or block.get("isError") is True or inside.get("status") == "error"
@@ -127,7 +133,7 @@ def _reasoning(message: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]) 
         or text(block.get("text"))
         or text(block.get("think"))
         for block in blocks
-        if block.get("type") in _THOUGHT_BLOCKS
+        if text(block.get("type")) in _THOUGHT_BLOCKS
     ]
     own = text(message.get("reasoning_content")) or text(message.get("reasoning"))
     return "\n".join(filter(None, (*thoughts, own if not any(thoughts) else "")))

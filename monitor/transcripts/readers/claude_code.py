@@ -70,7 +70,7 @@ class ClaudeCode:
         runs: dict[str, _Run] = {}
         seen = Recent()
         for record in source.records(report):
-            kind = record.get("type")
+            kind = text(record.get("type"))
             if kind == "result" and "session_id" in record:
                 if (printed := runs.get(text(record["session_id"]))) is not None:
                     printed.result(record)
@@ -124,7 +124,7 @@ def _head_records(source: Source) -> Iterator[Mapping[str, Any]]:
     """Records with a session, as far as the head of the file goes."""
     head = Source.of_bytes(source.name, source.head)
     yield from (
-        record for record in head.records(ReadReport()) if record.get("type") in {"user", "assistant", "system"}
+        record for record in head.records(ReadReport()) if text(record.get("type")) in {"user", "assistant", "system"}
     )
 
 
@@ -184,7 +184,7 @@ class _Run:
             self.state.ended = ("failed", subtype or text(record.get("result")))
 
     def take(self, record: Mapping[str, Any]) -> Iterator[Entry]:
-        kind, at = record["type"], seconds(record.get("timestamp"))
+        kind, at = text(record["type"]), seconds(record.get("timestamp"))
         if kind == "system":
             if record.get("subtype") == "compact_boundary":
                 yield from self.flush()

@@ -73,10 +73,10 @@ class Codex:
         """The run of the rollout."""
         run = _Run(source.stem)
         for record in source.records(report):
-            kind = record.get("type")
+            kind = text(record.get("type"))
             if kind == "session_meta":
                 yield from run.meta(table(record.get("payload")))
-            elif kind == "thread.started" or (kind is None and "instructions" in record):
+            elif kind == "thread.started" or (not kind and "instructions" in record):
                 yield from run.meta({**record, "id": record.get("thread_id", record.get("id"))})
             elif kind == "turn_context":
                 run.model = text(table(record.get("payload")).get("model")) or run.model
@@ -89,7 +89,7 @@ class Codex:
                 yield Compacted(run=run.state.run, at=seconds(record.get("timestamp")))
             elif kind == "item.completed":
                 yield from run.printed(table(record.get("item")))
-            elif isinstance(kind, str) and kind.startswith(("turn.", "item.")):
+            elif kind.startswith(("turn.", "item.")):
                 run.turn(kind, record)
             elif kind in {*_CALLS, *_RESULTS, "message", "reasoning"}:  # the old shape
                 yield from run.item(record, None, report)

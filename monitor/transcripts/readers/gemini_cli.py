@@ -62,7 +62,7 @@ class GeminiCli:
         ended: tuple[EndState, str] | None = None
         found: list[RecordedMessage] = []
         for one in map(table, messages):
-            kind = one.get("type")
+            kind = text(one.get("type"))
             if kind == "gemini":
                 ended = None
                 found.extend(_turn(one))
@@ -101,7 +101,7 @@ def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], li
                 messages = {text(one.get("id")) or f"#{at}": one for at, one in enumerate(map(table, replaced))}
         elif "$rewindTo" in record:
             ids = list(messages)
-            back_to = record["$rewindTo"]
+            back_to = text(record["$rewindTo"])
             if back_to in messages:
                 for id in ids[ids.index(back_to) + 1 :]:
                     del messages[id]
@@ -119,7 +119,7 @@ def _turn(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
     results: list[RecordedResult] = []
     for call in map(table, rows(message.get("toolCalls"))):
         calls.append(call_of(call.get("name"), call.get("args"), call.get("id")))
-        status = call.get("status")
+        status = text(call.get("status"))
         if status in {"success", "error", "cancelled"}:
             said = "\n".join(map(_response, rows(call.get("result")))) or words(call.get("resultDisplay"))
             results.append(result_of(calls[-1].name, said, is_error=status != "success", call_id=calls[-1].id))
@@ -164,7 +164,7 @@ def is_contents(document: object) -> bool:
         isinstance(document, list)
         and bool(document)
         and all(
-            isinstance(one, dict) and one.get("role") in {"user", "model"} and isinstance(one.get("parts"), list)
+            isinstance(one, dict) and text(one.get("role")) in {"user", "model"} and isinstance(one.get("parts"), list)
             for one in document[:20]
         )
     )

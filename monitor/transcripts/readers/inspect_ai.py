@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from monitor.transcripts.entries import Began, EndState, Entry, ReadReport
-from monitor.transcripts.readers.base import WholeRun, rows, table, text
+from monitor.transcripts.readers.base import Names, WholeRun, id_of, rows, table, text
 from monitor.transcripts.readers.chat import messages_of, with_model
 from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
 
@@ -41,9 +41,9 @@ class InspectAi:
             yield from _archive(source, report)
             return
         document = table(source.document)
-        head = table(document.get("eval"))
+        head, names = table(document.get("eval")), Names()
         for sample in rows(document.get("samples")):
-            yield from _sample(table(sample), head, source)
+            yield from _sample(table(sample), head, source, names)
 
 
 def _names(source: Source) -> list[str]:
@@ -59,12 +59,13 @@ def _archive(source: Source, report: ReadReport) -> Iterator[Entry]:
         with source.open() as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             head: Mapping[str, Any] = {}
+            ids = Names()
             for name in ("header.json", "_journal/start.json"):
                 if name in names and not head:
                     head = table(table(_member(archive, name, report)).get("eval"))
             for name in names:
                 if name.startswith("samples/"):
-                    yield from _sample(table(_member(archive, name, report)), head, source)
+                    yield from _sample(table(_member(archive, name, report)), head, source, ids)
     except (*DAMAGED, NotImplementedError) as error:
         report.cannot_read(1, f"the archive cannot be read: {error}")
 
@@ -80,7 +81,7 @@ def _member(archive: zipfile.ZipFile, name: str, report: ReadReport) -> object:
         return None
 
 
-def _sample(sample: Mapping[str, Any], head: Mapping[str, Any], source: Source) -> Iterator[Entry]:
+def _sample(sample: Mapping[str, Any], head: Mapping[str, Any], source: Source, names: Names) -> Iterator[Entry]:
     if not sample:
         return
     attached = table(sample.get("attachments"))
@@ -91,7 +92,7 @@ def _sample(sample: Mapping[str, Any], head: Mapping[str, Any], source: Source) 
     elif error := table(sample.get("error")):
         ended = ("failed", text(error.get("message"))[:200])
     began = Began(
-        run=f"{source.stem}#{sample.get('id')}.{sample.get('epoch', 1)}",
+        run=names.of(f"{source.stem}#{id_of(sample.get('id'))}.{id_of(sample.get('epoch', 1))}"),
         project=text(head.get("task")),
         model=model,
     )

@@ -101,7 +101,7 @@ class _Run:
                 self._usage = _usage(table(event.get("usage")))
                 if event.get("finishReason") == "end_turn":
                     self.state.ended = ("finished", "end_turn")
-                elif event.get("finishReason") in {"max_tokens", "length"}:
+                elif text(event.get("finishReason")) in {"max_tokens", "length"}:
                     self.state.ended = ("limit", str(event["finishReason"]))
             case _:
                 report.does_not_know(kind)

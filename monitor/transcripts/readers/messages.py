@@ -85,7 +85,7 @@ def _request(stem: str, request: Mapping[str, Any]) -> Iterator[Entry]:
 def _are_ui(document: list[Any]) -> bool:
     return bool(document) and all(
         isinstance(one, dict)
-        and one.get("role") in {"user", "assistant", "system"}
+        and text(one.get("role")) in {"user", "assistant", "system"}
         and isinstance(one.get("parts"), list)
         and all(isinstance(part, dict) and "type" in part for part in one["parts"])
         for one in document
@@ -109,7 +109,7 @@ def _ui(message: Mapping[str, Any]) -> Iterator[RecordedMessage]:
             name = text(inside.get("toolName")) or kind.removeprefix("tool-")
             call = call_of(name, inside.get("input", inside.get("args")), inside.get("toolCallId"))
             calls.append(call)
-            if inside.get("state") in {"output-available", "output-error", "result"}:
+            if text(inside.get("state")) in {"output-available", "output-error", "result"}:
                 failed = inside["state"] == "output-error"
                 output = inside.get("errorText" if failed else "output", inside.get("result"))
                 results.append(result_of(name, _shown(output), is_error=failed, call_id=call.id))

@@ -12,7 +12,18 @@ from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult
 from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
-from monitor.transcripts.readers.base import RunState, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.base import (
+    RunState,
+    call_of,
+    dollars,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
 from monitor.transcripts.source import SQLITE_MAGIC, Source
 from monitor.usage import Usage
 
@@ -135,7 +146,7 @@ def _turn(
         if block.get("type") == "tool":
             inside = table(block.get("state"))
             calls.append(call_of(block.get("tool"), inside.get("input"), block.get("callID")))
-            if inside.get("status") in {"completed", "error"}:
+            if text(inside.get("status")) in {"completed", "error"}:
                 failed = inside["status"] == "error"
                 said = words(inside.get("error" if failed else "output"))
                 results.append(result_of(calls[-1].name, said, is_error=failed, call_id=calls[-1].id))
@@ -148,7 +159,7 @@ def _turn(
             reasoning="\n".join(text(block.get("text")) for block in blocks if block.get("type") == "reasoning"),
             at=at,
             usage=_usage(tokens) if tokens else None,
-            cost_usd=float(cost) if isinstance(cost, int | float) else None,
+            cost_usd=dollars(cost),
             model=text(message.get("modelID")),
         )
     )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
-from monitor.transcripts.readers.base import RunState, call_of, result_of, rows, seconds, table, text, words
+from monitor.transcripts.readers.base import Names, RunState, call_of, result_of, rows, seconds, table, text, words
 from monitor.transcripts.readers.chat import parsed
 from monitor.transcripts.source import Source
 
@@ -48,8 +48,9 @@ class OpenHands:
             return
         first = source.first_records[0] if source.first_records else {}
         if "history" in first:
+            names = Names()
             for number, record in enumerate(source.records(report)):
-                id = text(record.get("instance_id")) or f"{source.stem}#{number}"
+                id = names.of(text(record.get("instance_id")) or f"{source.stem}#{number}")
                 yield from _v0(id, _flat(rows(record.get("history"))), report)
             return
         yield from _v1(source, report)

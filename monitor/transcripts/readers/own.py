@@ -10,7 +10,7 @@ from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.corpus import run_of
 from monitor.transcripts.entries import Began, Entry, ReadReport
 from monitor.transcripts.events import EventLog, is_event
-from monitor.transcripts.readers.base import WholeRun, rows, table
+from monitor.transcripts.readers.base import Names, WholeRun, rows, table
 from monitor.transcripts.source import Source
 
 
@@ -34,13 +34,14 @@ class RecordedRuns:
 
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """A run a line."""
+        names = Names()
         for number, record in enumerate(source.records(report), 1):
             try:
                 run = run_of(record)
             except AdapterError as error:
                 report.cannot_read(number, str(error))
                 continue
-            yield from _entries(run)
+            yield from _entries(run, names.of(run.id))
 
 
 class EventLogs:
@@ -66,11 +67,11 @@ class EventLogs:
                 report.cannot_read(number, str(error))
                 continue
             if run is not None:
-                yield from _entries(run)
+                yield from _entries(run, run.id)
         if (run := log.end()) is not None:
-            yield from _entries(run)
+            yield from _entries(run, run.id)
 
 
-def _entries(run: RecordedRun) -> Iterator[Entry]:
-    began = Began(run=run.id, source=run.source, label=run.label, loop=run.loop, model=run.model)
+def _entries(run: RecordedRun, id: str) -> Iterator[Entry]:
+    began = Began(run=id, source=run.source, label=run.label, loop=run.loop, model=run.model)
     yield from WholeRun(began).entries(run.messages)

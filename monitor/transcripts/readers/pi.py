@@ -12,7 +12,18 @@ from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, Compacted, EndState, Entry, ReadReport
-from monitor.transcripts.readers.base import RunState, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.base import (
+    RunState,
+    call_of,
+    dollars,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
 
@@ -47,7 +58,7 @@ class Pi:
         active = _active(source)
         state: RunState | None = None
         for record in source.records(report):
-            kind = record.get("type")
+            kind = text(record.get("type"))
             if state is None:
                 state = RunState(text(record.get("id")) or source.stem)
                 yield Began(
@@ -110,7 +121,7 @@ def _entries(state: RunState, message: Mapping[str, Any], record: Mapping[str, A
                 reasoning="\n".join(text(b.get("thinking")) for b in blocks if b.get("type") == "thinking"),
                 at=at,
                 usage=_usage(usage) if usage else None,
-                cost_usd=float(cost) if isinstance(cost, int | float) else None,
+                cost_usd=dollars(cost),
                 model=text(message.get("model")),
             )
             empty = not (said.text or said.tool_calls or said.reasoning)

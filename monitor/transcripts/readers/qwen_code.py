@@ -40,7 +40,7 @@ class QwenCode:
         records = [
             record
             for record in source.records(report)
-            if record.get("type") in _TURNS and (text(record.get("uuid")) in active or not active)
+            if text(record.get("type")) in _TURNS and (text(record.get("uuid")) in active or not active)
         ]
         first = records[0] if records else {}
         began = Began(
@@ -59,7 +59,7 @@ def _tree(source: Source) -> tuple[dict[str, str], str]:
         id, parent = text(record.get("uuid")), text(record.get("parentUuid"))
         if id and id != parent:
             parents.setdefault(id, parent)
-            if record.get("type") in _TURNS or record.get("subtype") == "rewind":
+            if text(record.get("type")) in _TURNS or record.get("subtype") == "rewind":
                 leaf = id
     return parents, leaf
 

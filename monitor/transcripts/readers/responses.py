@@ -57,9 +57,15 @@ class Responses:
 
 
 def _are_items(items: Iterable[Any]) -> bool:
-    found = [*items][:20]
-    kinds = {text(table(item).get("type")) for item in found}
-    return bool(kinds & _OWN_FIELDS) and all("type" in table(one) or table(one).get("role") in ROLES for one in found)
+    found = [table(item) for item in [*items][:20]]
+    return any(text(one.get("type")) in _OWN_FIELDS for one in found) and all(map(_is_item, found))
+
+
+def _is_item(item: Mapping[str, Any]) -> bool:
+    kind = item.get("type", "message")
+    if kind == "message":
+        return text(item.get("role")) in ROLES
+    return kind in {"reasoning", "item_reference"} or text(kind).endswith(("_call", "_call_output"))
 
 
 def _saved_state(stem: str, document: Mapping[str, Any], report: ReadReport) -> Iterator[Entry]:

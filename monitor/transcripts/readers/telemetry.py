@@ -16,7 +16,18 @@ from typing import Any, ClassVar, Final
 
 from monitor.transcripts.base import RecordedCall, RecordedMessage
 from monitor.transcripts.entries import Began, Entry, ReadReport
-from monitor.transcripts.readers.base import RunState, call_of, result_of, rows, seconds, table, text, whole, words
+from monitor.transcripts.readers.base import (
+    RunState,
+    as_float,
+    call_of,
+    result_of,
+    rows,
+    seconds,
+    table,
+    text,
+    whole,
+    words,
+)
 from monitor.transcripts.readers.chat import message_of, messages_of, parsed
 from monitor.transcripts.readers.gemini_cli import message_of_parts, messages_of_contents
 from monitor.transcripts.source import Source
@@ -86,7 +97,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[_Span]:
             text(context.get("spanId")),
             text(parent),
             text(document.get("name")),
-            float(start[0]) + float(start[1]) / 1e9 if len(start) > 1 else 0.0,
+            as_float(start[0]) + as_float(start[1]) / 1e9 if len(start) > 1 else 0.0,
             dict(table(document.get("attributes"))),
         )
     for resource in map(table, rows(document.get("resourceSpans")) or rows(document.get("batches"))):
@@ -100,7 +111,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[_Span]:
                 text(span.get("name")),
                 seconds(span.get("startTimeUnixNano")) or 0.0,
                 {text(one.get("key")): _otlp(one.get("value")) for one in map(table, rows(span.get("attributes")))},
-                text(status.get("message")) if status.get("code") in {2, "STATUS_CODE_ERROR"} else "",
+                text(status.get("message")) if text(status.get("code")) in {2, "STATUS_CODE_ERROR"} else "",
             )
     for trace in map(table, rows(document.get("data"))):
         for span in map(table, rows(trace.get("spans"))):
@@ -110,7 +121,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[_Span]:
                 text(span.get("spanID")),
                 parents[0] if parents else "",
                 text(span.get("operationName")),
-                whole(span.get("startTime")) / 1e6,
+                as_float(span.get("startTime")) / 1e6,
                 {text(tag.get("key")): tag.get("value") for tag in map(table, rows(span.get("tags")))},
             )
 
