@@ -20,7 +20,7 @@ from monitor.cli._explain import RUNG_STYLES
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, described, settings_of
 from monitor.policy import Policy, StopAtFirstLoop
 from monitor.settings import Settings
-from monitor.transcripts.scan import Finding, ScannedRun, watch_chunks
+from monitor.transcripts.scan import Finding, RunScanner, watch_chunks
 from monitor.verdicts import Detection
 
 NOT_SEEN = 1
@@ -31,7 +31,7 @@ class _Row:
     """A case and what came of it."""
 
     case: Case
-    watched: ScannedRun
+    watched: RunScanner
 
     @property
     def loop(self) -> Finding | None:
@@ -184,7 +184,7 @@ def _unit(found: Detection) -> str:
     return {"tools": "call", "messages": "answer"}.get(found.channel, "char")
 
 
-def _steps(watched: ScannedRun) -> Text:
+def _steps(watched: RunScanner) -> Text:
     """What the policy did, and when, in the unit of the column before."""
     steps = Text()
     for rung, findings in groupby(watched.findings, key=lambda finding: finding.rung):

@@ -7,7 +7,7 @@ full results were: where the text is not the whole result, its length and hash a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -123,43 +123,52 @@ class RecordedRun:
 
     def chunks(self) -> Iterator[tuple[int, Chunk]]:
         """The run as a stream, each chunk with the index of its message."""
-        return chunks_of(enumerate(self.messages))
+        chunker = Chunker()
+        for index, message in enumerate(self.messages):
+            for chunk in chunker.chunks(message):
+                yield index, chunk
 
 
-def chunks_of(messages: Iterable[tuple[int, RecordedMessage]]) -> Iterator[tuple[int, Chunk]]:
-    """The messages of one run as a stream, each chunk with the number of its message.
+class Chunker:
+    """Turns the messages of one run into chunks, one message at a time.
 
     Calls get the ids `call_0`, `call_1`, ... A result answers the call with its `call_id`. Without
     one it answers the oldest open call of its name among the calls of the last message that made
     any, else the oldest open one. A result without any call gets an id of its own.
     """
-    calls = results_without_call = 0
-    open_calls: list[tuple[str | None, ToolCall]] = []
-    for index, message in messages:
+
+    def __init__(self) -> None:
+        self._calls = self._results_without_call = 0
+        self._open: list[tuple[str | None, ToolCall]] = []
+
+    def chunks(self, message: RecordedMessage) -> Iterator[Chunk]:
+        """The chunks of the next message."""
         if message.role == "assistant":
             if message.reasoning:
-                yield index, ReasoningDelta(message.reasoning)
+                yield ReasoningDelta(message.reasoning)
             if message.text:
-                yield index, TextDelta(message.text)
+                yield TextDelta(message.text)
             if message.tool_calls:
-                kept = [one for one in open_calls if one[0] is not None][-MOST_OPEN:]
-                open_calls = kept + [
-                    (call.id, ToolCall(f"call_{calls + i}", call.name, call.arguments))
-                    for i, call in enumerate(message.tool_calls)
-                ]
-                calls += len(message.tool_calls)
-                for _, call in open_calls[len(kept) :]:
-                    yield index, call
-            yield index, TurnFinished(FinishReason.DONE)
+                yield from self._called(message.tool_calls)
+            yield TurnFinished(FinishReason.DONE)
         for result in message.tool_results:
-            answered = _take(open_calls, result)
+            answered = _take(self._open, result)
             if answered is None:
-                id = f"result_{results_without_call}"
-                results_without_call += 1
+                id = f"result_{self._results_without_call}"
+                self._results_without_call += 1
             else:
                 id = answered.id
             name = result.name or (answered.name if answered else "")
-            yield index, ToolResult(id, name, result.distinct_text, result.is_error)
+            yield ToolResult(id, name, result.distinct_text, result.is_error)
+
+    def _called(self, calls: tuple[RecordedCall, ...]) -> Iterator[ToolCall]:
+        made = [
+            (call.id, ToolCall(f"call_{self._calls + i}", call.name, call.arguments)) for i, call in enumerate(calls)
+        ]
+        self._calls += len(made)
+        self._open = [*(one for one in self._open if one[0] is not None), *made][-MOST_OPEN:]
+        for _, call in made:
+            yield call
 
 
 def _take(calls: list[tuple[str | None, ToolCall]], result: RecordedResult) -> ToolCall | None:

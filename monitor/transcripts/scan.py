@@ -15,7 +15,7 @@ shows here how far it would have had to go, not what the warning would have chan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from monitor.chunks import Chunk, TextDelta, ToolCall, ToolResult, TurnFinished
@@ -94,18 +94,6 @@ class Finding:
         return self.verdict.text if isinstance(self.verdict, Nudge | WithdrawTool | LastTurn) else None
 
 
-@dataclass(slots=True)
-class ScannedRun:
-    """What came of feeding a run to the core."""
-
-    findings: list[Finding] = field(default_factory=list[Finding])
-    """Everything that was seen, in the order of the run."""
-    ended_by: Finding | None = None
-    """What would have ended the run: a stop, or a last turn, which the recording then goes past."""
-    produced: Amount = field(default_factory=Amount)
-    """What was produced until then; the whole run if nothing ended it."""
-
-
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ScanResult:
     """What the core and the policy said about one recorded run."""
@@ -173,6 +161,112 @@ def scan_run(
     )
 
 
+class RunScanner:
+    """Watches a recorded run as it comes, a chunk at a time, and keeps nothing of it.
+
+    `detectors`, `policy`: the guard's default ones if `None`. They are reset first. `ask_judge`:
+    who asks the judge, where there is one. `task`: the user's request, for the judge.
+
+    Each method raises `RunFailed` if a detector or the policy crashed.
+    """
+
+    def __init__(
+        self,
+        *,
+        detectors: Sequence[Detector] | None = None,
+        policy: Policy | None = None,
+        judge: Judge | None = None,
+        ask_judge: AskJudge | None = None,
+        task: str | None = None,
+    ) -> None:
+        self.findings: list[Finding] = []
+        """Everything that was seen, in the order of the run."""
+        self.ended_by: Finding | None = None
+        """What would have ended the run: a stop, or a last turn, which the recording then goes
+        past.
+        """
+        self.produced = Amount()
+        """What was produced until the end that would have been."""
+        self.over = False
+        """The policy has ended the run: the rest of it need not be watched."""
+        policy = StopAtFirstLoop() if policy is None else policy
+        # the core names a policy that crashes by its class
+        self._listener = type(type(policy).__name__, (_Listener,), {})(policy)
+        self._detectors = default_detectors() if detectors is None else detectors
+        self._judge, self._ask_judge, self._task = judge, ask_judge, task
+        self._turn: int | None = None
+        self._before = Amount()
+        self._begin()
+
+    def _begin(self) -> None:
+        """A core without a history. What was produced before it does not count in its offsets."""
+        self._base = self.produced
+        self._core = RunCore(
+            stop_when=None,
+            detectors=self._detectors,
+            policy=self._listener,
+            emit=_ignore,
+            keep_text_chars=0 if self._judge is None else KEPT_FOR_JUDGES,
+            judges=() if self._judge is None else (self._judge,),
+            task=self._task,
+        )
+        self._core.begin(0.0)
+
+    def compacted(self) -> None:
+        """The history was replaced by a summary. The same calls after it are a new start."""
+        if not self.over:
+            self._turn = None
+            self._begin()
+
+    def take(self, index: int, chunk: Chunk) -> None:
+        """Watch the next chunk, which is part of the message `index`."""
+        if self.over:
+            return
+        if not isinstance(chunk, ToolResult) and self._turn != index:
+            if self.ended_by is not None and self.produced.turns > self.ended_by.turn:
+                self.over = True  # the last turn has been taken
+                return
+            if not self._begin_turn(index):
+                return
+            self.produced += Amount(turns=1)
+        for piece in _pieces(chunk):
+            _feed(self._core, piece)
+            self.produced += _amount(piece)
+            if not self._note(index):
+                return
+
+    def _begin_turn(self, index: int) -> bool:
+        """False: a judge has ended the run."""
+        self._core.begin_turn(0.0)
+        self._turn, self._before = index, self.produced
+        if self._ask_judge is not None:
+            _ask_due(self._core, self._ask_judge)
+            return self._note(index)
+        return True
+
+    def _note(self, index: int) -> bool:
+        """Keep what was found. False: the policy has ended the run."""
+        for detection, verdict in self._listener.take():
+            finding = _finding(detection, verdict, index, self._before, self._base)
+            self.findings.append(finding)
+            if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn) and self.ended_by is None):
+                self.ended_by = finding
+            if isinstance(verdict, Stop):
+                break  # what else the same piece of text holds was never written
+        stop = self._core.stop
+        if stop is None:
+            return True
+        if stop.reason is not TerminateReason.LOOP_DETECTED or self.ended_by is None:
+            self._core.terminate(0.0).raise_for_reason()
+            raise AssertionError(stop)
+        self.over = True
+        detection = self.ended_by.detection
+        if detection.channel == "text":
+            chars = self._base.chars + detection.offset
+            self.produced = Amount(chars, self.produced.tool_calls, self.produced.turns)
+        return False
+
+
 def watch_chunks(
     chunks: Iterable[tuple[int, Chunk]],
     *,
@@ -181,57 +275,18 @@ def watch_chunks(
     judge: Judge | None = None,
     ask_judge: AskJudge | None = None,
     task: str | None = None,
-) -> ScannedRun:
-    """Feed the chunks of a run, each with the index of its message, to the core until the policy
-    ends it; the rest is not asked for. `task`: the user's request, for the judge.
+) -> RunScanner:
+    """Feed the chunks of a run, each with the index of its message, to a scanner until the policy
+    ends the run. The rest is not asked for.
 
     Raises `RunFailed` if a detector or the policy crashed.
     """
-    policy = StopAtFirstLoop() if policy is None else policy
-    # the core names a policy that crashes by its class
-    listener = type(type(policy).__name__, (_Listener,), {})(policy)
-    core = RunCore(
-        stop_when=None,
-        detectors=default_detectors() if detectors is None else detectors,
-        policy=listener,
-        emit=_ignore,
-        keep_text_chars=0 if judge is None else KEPT_FOR_JUDGES,
-        judges=() if judge is None else (judge,),
-        task=task,
-    )
-    core.begin(0.0)
-    watched = ScannedRun()
-    before = Amount()
-    turn: int | None = None
-
-    def note(index: int) -> None:
-        for detection, verdict in listener.take():
-            finding = _finding(detection, verdict, index, before)
-            watched.findings.append(finding)
-            if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn) and watched.ended_by is None):
-                watched.ended_by = finding
-            if isinstance(verdict, Stop):
-                break  # what else the same piece of text holds was never written
-
+    scanner = RunScanner(detectors=detectors, policy=policy, judge=judge, ask_judge=ask_judge, task=task)
     for index, chunk in chunks:
-        if not isinstance(chunk, ToolResult) and turn != index:
-            if watched.ended_by is not None and watched.produced.turns > watched.ended_by.turn:
-                return watched  # the last turn has been taken
-            core.begin_turn(0.0)
-            turn, before = index, watched.produced
-            if ask_judge is not None:
-                _ask_due(core, ask_judge)
-                note(index)
-                if core.stop is not None:
-                    return _stopped(core, watched)
-            watched.produced += Amount(turns=1)
-        for piece in _pieces(chunk):
-            _feed(core, piece)
-            watched.produced += _amount(piece)
-            note(index)
-            if core.stop is not None:
-                return _stopped(core, watched)
-    return watched
+        scanner.take(index, chunk)
+        if scanner.over:
+            break
+    return scanner
 
 
 def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
@@ -244,28 +299,20 @@ def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
             core.judge_failed(judge, told, answer, 0.0, cost=AskCost())
 
 
-def _finding(detection: Detection, verdict: Verdict, message: int, before: Amount) -> Finding:
-    """`before`: what had been produced when the turn of the message began."""
+def _finding(detection: Detection, verdict: Verdict, message: int, before: Amount, base: Amount) -> Finding:
+    """`before`: what had been produced when the turn of the message began. `base`: what had been
+    produced when the offsets of the detections began to count.
+    """
     text = detection.channel == "text"
+    chars = base.chars - before.chars
     return Finding(
         detection,
         verdict,
         turn=before.turns + 1,
         message=message,
-        char=detection.offset - before.chars if text else None,
-        start_char=detection.start_offset - before.chars if text else None,
+        char=detection.offset + chars if text else None,
+        start_char=detection.start_offset + chars if text else None,
     )
-
-
-def _stopped(core: RunCore, watched: ScannedRun) -> ScannedRun:
-    assert core.stop is not None  # noqa: S101 - called only then
-    if core.stop.reason is not TerminateReason.LOOP_DETECTED or watched.ended_by is None:
-        core.terminate(0.0).raise_for_reason()
-        raise AssertionError(core.stop)
-    detection = watched.ended_by.detection
-    if detection.channel == "text":
-        watched.produced = Amount(detection.offset, watched.produced.tool_calls, watched.produced.turns)
-    return watched
 
 
 class _Listener:

@@ -1,0 +1,104 @@
+"""Where transcripts are: the known places of this user, folders, patterns, archives."""
+
+from __future__ import annotations
+
+import glob
+import io
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from monitor.transcripts.readers import READERS
+from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
+
+ENDINGS: Final = (".jsonl", ".json", ".traj", ".eval", ".md", ".db", ".log", ".ndjson", ".gz", ".zst")
+"""Files of a folder that are looked at. What they are is seen in them. A file that is named itself
+is always looked at.
+"""
+ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
+SKIPPED: Final = frozenset({"node_modules", ".git", ".venv", "__pycache__", "site-packages"})
+"""Folders that hold no transcripts, and very many files."""
+
+
+def known_places(home: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """The transcripts of this user, each with the format that is written there."""
+    base = Path.home() if home is None else home
+    for reader in READERS:
+        for pattern in reader.places:
+            for path in sorted(base.glob(pattern)):
+                if path.is_file():
+                    yield reader.format, path
+
+
+def sources(paths: Iterable[str], *, missing: list[str] | None = None) -> Iterator[Source]:
+    """The transcripts in files, folders, patterns and archives. A path of which nothing is found is
+    added to `missing`.
+    """
+    for given in paths:
+        found = False
+        for source in _of(given):
+            found = True
+            yield source
+        if not found and missing is not None:
+            missing.append(given)
+
+
+def _of(given: str) -> Iterator[Source]:
+    path = Path(given).expanduser()
+    if path.is_dir():
+        yield from _folder(path)
+    elif path.is_file():
+        yield from _file(path)
+    elif glob.has_magic(given):
+        for name in sorted(glob.iglob(str(path), recursive=True)):  # noqa: PTH207 - patterns may be absolute
+            inner = Path(name)
+            yield from _folder(inner) if inner.is_dir() else _file(inner)
+
+
+def _folder(folder: Path) -> Iterator[Source]:
+    for path in sorted(folder.rglob("*")):
+        looked_at = path.name.endswith((*ENDINGS, *ARCHIVES)) and SKIPPED.isdisjoint(path.relative_to(folder).parts)
+        if looked_at and path.is_file():
+            yield from _file(path)
+
+
+def _file(path: Path) -> Iterator[Source]:
+    """The file, or the files of an archive. An evaluation of Inspect is an archive, and one
+    transcript.
+    """
+    if path.name.endswith(ARCHIVES):
+        members = list(_members(path))
+        if members:
+            yield from members
+            return
+    yield Source.of_path(path)
+
+
+def _members(path: Path) -> Iterator[Source]:
+    try:
+        with path.open("rb") as file:
+            zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
+        if zipped:
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    if not info.is_dir() and info.filename.endswith(ENDINGS):
+                        yield Source(f"{path}!{info.filename}", partial(_in_zip, path, info.filename))
+            return
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if member.isfile() and member.name.endswith(ENDINGS) and member.size <= MAX_DOCUMENT_BYTES:
+                    extracted = tar.extractfile(member)
+                    if extracted is not None:
+                        yield Source.of_bytes(f"{path}!{member.name}", extracted.read())
+    except (*DAMAGED, tarfile.TarError):
+        return
+
+
+def _in_zip(path: Path, name: str) -> io.BytesIO:
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(name).file_size > MAX_DOCUMENT_BYTES:
+            raise OSError(f"it is longer than {MAX_DOCUMENT_BYTES} bytes, unpacked")
+        return io.BytesIO(archive.read(name))

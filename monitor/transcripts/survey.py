@@ -1,0 +1,229 @@
+"""A transcript, read and watched in one pass: what its runs did, which of them loop, and what a
+stop would have saved. Of a run only its numbers and its findings are kept, however large it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from monitor.detectors.base import Detector
+from monitor.outcome import RunFailed
+from monitor.policy import Policy
+from monitor.transcripts.base import Chunker, RecordedMessage
+from monitor.transcripts.entries import Began, Compacted, Ended, EndState, ReadReport, Said
+from monitor.transcripts.readers import reader_of
+from monitor.transcripts.scan import Amount, Finding, RunScanner
+from monitor.transcripts.source import Source
+from monitor.usage import Usage
+
+EXCERPT_CHARS = 400
+"""How much of a task and of a result is kept, to be shown."""
+NOTHING = Amount()
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SurveyedRun:
+    """One run of a transcript, in numbers."""
+
+    file: str
+    format: str
+    began: Began
+    ended: Ended
+    task: str = ""
+    """The beginning of what a person asked for first."""
+    first_at: float | None = None
+    last_at: float | None = None
+    """When its first and its last message came, in seconds since 1970. `None`: nobody knows."""
+    total: Amount = NOTHING
+    """What its model produced."""
+    errors: int = 0
+    """Results that are errors."""
+    usage: Usage | None = None
+    """`None`: the recording does not say."""
+    cost_usd: float | None = None
+    """What it cost, as the recording says."""
+    compactions: int = 0
+    findings: tuple[Finding, ...] = ()
+    ended_by: Finding | None = None
+    """What would have ended the run; `None`: it would have gone on."""
+    saved: Amount = NOTHING
+    """What came after that, and would not have been produced."""
+    saved_tokens: int | None = None
+    """Tokens of the model calls after it, input and output. `None`: the recording does not say."""
+    saved_usd: float | None = None
+    result: str = ""
+    """The beginning of the result that came last before the loop was seen: often it says why."""
+    failed: str = ""
+    """A detector or the policy crashed. Such a run is not one without a loop."""
+
+    @property
+    def finding(self) -> Finding | None:
+        """The one that counts: what ended the run, else the first sure loop."""
+        return self.ended_by or next((finding for finding in self.findings if finding.detection.level == "loop"), None)
+
+    @property
+    def loops(self) -> bool:
+        """A sure loop was seen, or the run was ended for a suspicion."""
+        return self.finding is not None
+
+    @property
+    def silent(self) -> bool:
+        """Its model says and does nothing, so there was nothing to look at."""
+        return self.total == Amount(turns=self.total.turns)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SurveyedFile:
+    """One transcript, read to its end."""
+
+    file: str
+    format: str | None
+    """`None`: nobody knows its format."""
+    runs: tuple[SurveyedRun, ...] = ()
+    report: ReadReport = field(default_factory=ReadReport)
+    error: str = ""
+    """Why the file could not be read at all."""
+
+
+class Watcher:
+    """Watches one run of a transcript while it is read."""
+
+    def __init__(self, began: Began, scanner: RunScanner) -> None:
+        self.began = began
+        self._scanner = scanner
+        self._chunker = Chunker()
+        self._index = 0
+        self._task = ""
+        self._result = self._result_then = ""
+        self._times: list[float] = []
+        self._produced = Amount()
+        self._errors = self._compactions = 0
+        self._usage: Usage | None = None
+        self._usage_then: Usage | None = None
+        self._usd: float | None = None
+        self._usd_then: float | None = None
+        self._failed = ""
+
+    @property
+    def finding(self) -> Finding | None:
+        """The latest finding."""
+        return self._scanner.findings[-1] if self._scanner.findings else None
+
+    def take(self, message: RecordedMessage) -> Sequence[Finding]:
+        """Watch the next message. Answers what was found in it."""
+        self._count(message)
+        known, over = len(self._scanner.findings), self._scanner.over
+        if not over and not self._failed:
+            try:
+                for chunk in self._chunker.chunks(message):
+                    self._scanner.take(self._index, chunk)
+            except RunFailed as error:
+                self._failed = str(error)
+        found = self._scanner.findings[known:]
+        if self._result_then == "" and any(finding.detection.level == "loop" for finding in found):
+            self._result_then = self._result
+        if self._scanner.ended_by is not None and self._usage_then is None:
+            self._usage_then, self._usd_then = self._usage, self._usd
+        if message.tool_results:
+            self._result = message.tool_results[-1].text[:EXCERPT_CHARS]
+        self._index += 1
+        return found
+
+    def _count(self, message: RecordedMessage) -> None:
+        if message.at is not None:
+            self._times = [*self._times[:1], message.at]
+        if message.role == "user" and not message.synthetic and not self._task:
+            self._task = message.text[:EXCERPT_CHARS]
+        self._errors += sum(result.is_error for result in message.tool_results)
+        if message.role == "assistant":
+            self._produced += Amount(len(message.text), len(message.tool_calls), 1)
+        if message.usage is not None:
+            self._usage = message.usage if self._usage is None else self._usage + message.usage
+        if message.cost_usd is not None:
+            self._usd = (self._usd or 0.0) + message.cost_usd
+
+    def compacted(self) -> None:
+        """The history was replaced by a summary."""
+        self._compactions += 1
+        self._scanner.compacted()
+
+    def run(self, file: str, kind: str, ended: Ended) -> SurveyedRun:
+        """The run, which is over. `kind`: the format of its file."""
+        scanner = self._scanner
+        stopped = scanner.ended_by is not None
+        tokens = self._usage.total_tokens if self._usage else 0
+        then = self._usage_then.total_tokens if self._usage_then else 0
+        return SurveyedRun(
+            file=file,
+            format=kind,
+            began=self.began,
+            ended=ended,
+            task=self._task,
+            first_at=self._times[0] if self._times else None,
+            last_at=self._times[-1] if self._times else None,
+            total=self._produced,
+            errors=self._errors,
+            usage=self._usage,
+            cost_usd=self._usd,
+            compactions=self._compactions,
+            findings=tuple(scanner.findings),
+            ended_by=scanner.ended_by,
+            saved=self._produced - scanner.produced if stopped else Amount(),
+            saved_tokens=None if self._usage is None else tokens - then if stopped else 0,
+            saved_usd=None if self._usd is None else self._usd - (self._usd_then or 0.0) if stopped else 0.0,
+            result=self._result_then or (self._result if scanner.findings else ""),
+            failed=self._failed,
+        )
+
+
+def survey(
+    source: Source,
+    report: ReadReport,
+    *,
+    detectors: Callable[[], Sequence[Detector]] | None = None,
+    policy: Callable[[], Policy] | None = None,
+) -> Iterator[SurveyedRun]:
+    """The runs of one transcript, each when it is over. `detectors`, `policy` make new ones for
+    each run; the guard's default ones if `None`.
+
+    Nothing is yielded for a transcript whose format nobody knows.
+    """
+    reader = reader_of(source)
+    if reader is None:
+        return
+    open_runs: dict[str, Watcher] = {}
+    for entry in reader.read(source, report):
+        match entry:
+            case Began():
+                scanner = RunScanner(
+                    detectors=detectors() if detectors is not None else None,
+                    policy=policy() if policy is not None else None,
+                    task=entry.title or None,
+                )
+                open_runs[entry.run] = Watcher(entry, scanner)
+            case Said():
+                open_runs[entry.run].take(entry.message)
+            case Compacted():
+                open_runs[entry.run].compacted()
+            case Ended():
+                yield open_runs.pop(entry.run).run(source.name, reader.format, entry)
+
+
+def survey_file(
+    source: Source,
+    *,
+    detectors: Callable[[], Sequence[Detector]] | None = None,
+    policy: Callable[[], Policy] | None = None,
+) -> SurveyedFile:
+    """One transcript, read to its end. Never raises for what stands in it."""
+    report = ReadReport()
+    try:
+        reader = reader_of(source)
+        runs = tuple(survey(source, report, detectors=detectors, policy=policy))
+    except OSError as error:
+        return SurveyedFile(file=source.name, format=None, report=report, error=error.strerror or str(error))
+    return SurveyedFile(file=source.name, format=reader.format if reader else None, runs=runs, report=report)
+
+
+__all__ = ["EndState", "SurveyedFile", "SurveyedRun", "Watcher", "survey", "survey_file"]
