@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.cli import _view
-from monitor.transcripts.scan import Amount, Finding, Rung, ScanResult
+from monitor.transcripts.scan import Amount, Finding, Rung
+from monitor.transcripts.survey import SurveyedRun
 from monitor.verdicts import Detection, Level
 
 LEVELS: Mapping[Level, str] = {"suspect": "a suspicion", "loop": "a loop"}
@@ -52,11 +53,11 @@ def place(channel: str, offset: int, char: int | None, *, short: bool = False) -
             return f"character {offset:,} of the {'thinking' if channel == 'reasoning' else channel}"
 
 
-def explain(console: Console, file: str, result: ScanResult) -> None:
+def explain(console: Console, result: SurveyedRun) -> None:
     """One run: a line, then each loop with its findings, numbered in the order of the run. Without
     findings: the line.
     """
-    _view.heading(console, f"{_view.on_one_line(result.run.id)}  ({_view.on_one_line(file)})")
+    _view.heading(console, f"{_view.on_one_line(result.id)}  ({_view.on_one_line(result.file)})")
     console.print(_in_short(result), width=_view.columns(console))
     loops: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(result.findings, 1):
@@ -81,7 +82,7 @@ def finding_as_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _in_short(result: ScanResult) -> str:
+def _in_short(result: SurveyedRun) -> str:
     end = result.ended_by
     was = amount(result.total)
     if end is None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from monitor.adapters.models import model as model_of
 from monitor.cli import _view
 from monitor.cli._reply_cache import ReplyCache, default_cache
-from monitor.cli._report import count
+from monitor.cli._tools import count
 from monitor.errors import ConfigError, describe
 from monitor.harness.checks import CLOSE_GRACE_S
 from monitor.harness.streams.ask import ask

@@ -14,7 +14,9 @@ from rich.text import Text
 
 from monitor.cli import _table, _view
 from monitor.cli._explain import RUNG_STYLES, finding_as_json, found_at, times
-from monitor.transcripts.scan import Amount, ScanResult
+from monitor.cli._tools import OWN_FORMATS, Tools, count
+from monitor.transcripts.scan import Amount
+from monitor.transcripts.survey import SurveyedRun
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"
@@ -37,6 +39,10 @@ class _Row:
 class Report:
     """Counts of everything, and a line for each run that is listed."""
 
+    tools: Tools = field(default_factory=Tools)
+    """Runs of agents and frameworks, by tool and project."""
+    own: int = 0
+    """Runs in the project's own formats."""
     warns: bool = False
     """The policy does something else than stop, so what it did has a column."""
     runs: int = 0
@@ -66,9 +72,13 @@ class Report:
         """What would not have been produced."""
         return sum(self.saved_by_kind.values(), Amount())
 
-    def add(self, file: str, result: ScanResult, *, listed: bool) -> None:
+    def add(self, result: SurveyedRun, *, listed: bool) -> None:
         """One more run. `listed`: it gets a line."""
         self.runs += 1
+        if result.format in OWN_FORMATS:
+            self.own += 1
+        else:
+            self.tools.add(result)
         if result.detection is not None:
             kind = f"{result.detection.detector}/{result.detection.kind}"
             self.by_kind[kind] += 1
@@ -76,12 +86,14 @@ class Report:
         elif result.findings:
             self.suspected += 1
         self.ended += result.ended_by is not None
-        if listed:
-            self.rows.append(_Row(file, _cells(result)))
+        if listed and result.format in OWN_FORMATS:
+            self.rows.append(_Row(result.file, _cells(result)))
+        elif listed and result.loops:
+            self.tools.list(result)
         self._compare(result)
 
-    def _compare(self, result: ScanResult) -> None:
-        run = result.run
+    def _compare(self, result: SurveyedRun) -> None:
+        run = result.began
         if run.label == LABELLED_LOOP:
             kind = run.loop.kind if run.loop else LABELLED_LOOP
             self.labelled[kind] += 1
@@ -89,7 +101,7 @@ class Report:
         elif run.label not in {None, NOT_COUNTED}:
             self.others += 1
             if result.loops:
-                self.others_flagged.append(run.id)
+                self.others_flagged.append(run.run)
 
 
 # ------------------------------------------------------------------ for people
@@ -99,6 +111,8 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
     """The lines, the counts and the sum. `settings`: the file that they were read from."""
     if report.rows:
         _show_runs(console, report)
+    if report.tools.runs:
+        report.tools.show(console)
     if report.loops:
         _show_kinds(console, report)
     console.print(
@@ -113,6 +127,8 @@ def show(console: Console, report: Report, *, elapsed_s: float, settings: Path |
             if report.ended
             else "The policy would have ended none of them."
         )
+    if report.tools.saved_tokens:
+        console.print(f"{report.tools.said_saved()} as the recordings count them.")
     if report.suspected:
         console.print(f"{count(report.suspected, 'more run')} with suspicions and no loop.")
     if report.labelled or report.others:
@@ -148,8 +164,8 @@ def _show_runs(console: Console, report: Report) -> None:
         )
 
 
-def _cells(result: ScanResult) -> tuple[str | Text, ...]:
-    run, finding = _view.on_one_line(result.run.id), result.finding
+def _cells(result: SurveyedRun) -> tuple[str | Text, ...]:
+    run, finding = _view.on_one_line(result.id), result.finding
     if finding is None:
         return (run, Text("-", style="dim"), "", "", "", "", "")
     found = finding.detection
@@ -194,31 +210,40 @@ def _labels(report: Report) -> str:
     return f"Labels: {said}."
 
 
-def count(number: int, noun: str, nouns: str | None = None) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
-
-
 # ------------------------------------------------------------------ for programs
 
 
-def run_as_json(file: str, result: ScanResult, *, explain: bool) -> dict[str, Any]:
+def run_as_json(result: SurveyedRun, *, explain: bool) -> dict[str, Any]:
     """One run. `explain`: with every finding."""
-    finding = result.finding
+    finding, began = result.finding, result.began
     run = {
         "type": "run",
-        "file": file,
-        "id": result.run.id,
-        "model": result.run.model,
-        "label": result.run.label,
-        "labelled_kind": result.run.loop.kind if result.run.loop else None,
+        "file": result.file,
+        "format": result.format,
+        "id": result.id,
+        "parent": began.parent,
+        "project": began.project,
+        "model": began.model,
+        "label": began.label,
+        "labelled_kind": began.loop.kind if began.loop else None,
+        "state": result.ended.state,
+        "detail": result.ended.detail,
+        "first_at": result.first_at,
+        "last_at": result.last_at,
+        "tokens": result.usage.total_tokens if result.usage else None,
+        "usd": result.cost_usd,
+        "errors": result.errors,
+        "compactions": result.compactions,
         "loop": result.loops,
         "ended": result.ended_by is not None,
         "rung": finding.rung if finding else None,
-        "message": result.message,
-        "char": result.char,
+        "message": finding.message if finding else None,
+        "char": finding.char if finding else None,
         "detection": result.detection.to_dict() if result.detection else None,
+        "result": result.result,
         "saved": _amount_as_json(result.saved),
+        "saved_tokens": result.saved_tokens,
+        "saved_usd": result.saved_usd,
         "total": _amount_as_json(result.total),
     }
     return {**run, "findings": list(map(finding_as_json, result.findings))} if explain else run
@@ -240,6 +265,8 @@ def summary_as_json(report: Report, *, settings: Path | None) -> dict[str, Any]:
         "ended": report.ended,
         "by_kind": dict(report.by_kind.most_common()),
         "saved": _amount_as_json(report.saved),
+        "saved_tokens": report.tools.saved_tokens,
+        "saved_usd": report.tools.saved_usd,
         "labels": labels if report.labelled or report.others else None,
         "settings": None if settings is None else str(settings),
         "unreadable": report.bad,

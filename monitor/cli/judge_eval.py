@@ -14,7 +14,7 @@ from rich.console import Console
 
 from monitor.cli import _table, _view
 from monitor.cli._judge import CacheOption, ConfirmOption, OfflineJudge, offline_judge
-from monitor.cli._report import count
+from monitor.cli._tools import count
 from monitor.cli._unread import complain_of
 from monitor.transcripts import Corpus, RecordedRun
 from monitor.transcripts.judged import is_stuck, question_on

@@ -1,45 +1,54 @@
-"""`agent-monitor scan`: which recorded runs loop, where, and what stopping them would have
-saved.
-"""
+"""`agent-monitor scan`: which recorded runs loop, where, and what a stop would have saved."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
+from itertools import islice
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from monitor.cli import _view
+from monitor.cli import INTERRUPTED, _view
 from monitor.cli._explain import explain as explain_run
+from monitor.cli._inputs import STDIN, Reading, Wanted, inputs_of, progress, rows_to, since_when
 from monitor.cli._judge import CacheOption, ConfirmOption, JudgeOption, offline_judge
 from monitor.cli._report import Report, run_as_json, show, summary_as_json
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
-from monitor.cli._unread import complain_of
+from monitor.cli._survey import Chosen
+from monitor.cli._tools import count
 from monitor.errors import ConfigError
 from monitor.judges.base import FIRST_TURN
-from monitor.outcome import RunFailed
 from monitor.policy import StopAtFirstLoop
-from monitor.transcripts import Corpus, RecordedRun
-from monitor.transcripts.scan import Amount, ScanResult, scan_run
+from monitor.transcripts.scan import scan_run
 
 LOOPS_FOUND, BAD_INPUT = 1, 2
-STDIN = "-"
 
 
 def scan(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Recorded runs: JSON lines, plain or gzipped; - is stdin.")
-    ],
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="Transcripts: files, folders, patterns, archives; - is stdin. Without any, the known places are read.",
+        ),
+    ] = None,
     *,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Only transcripts of this format: claude-code, codex."),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only runs whose folder has this in its path.")
+    ] = None,
+    csv: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say everything that was seen, and what the policy did.")
     ] = False,
@@ -68,13 +77,15 @@ def scan(
     """Look for loops in recorded runs, with the same core that watches live ones.
 
     \b
-    A line is one run; a log of agent-monitor run --log is read too:
-      {"id": "...", "messages": [{"role": "assistant", "text": "...",
-       "tool_calls": [{"name": "...", "args": {}}],
-       "tool_results": [{"name": "...", "text": "..."}]}]}
+    Without a path it reads what the agents of this user have written: Claude Code,
+    Codex, Gemini CLI, opencode, Copilot CLI and others. It knows some thirty formats,
+    and each file by its content. It never changes a file, and sends nothing anywhere.
 
     \b
     Examples:
+      agent-monitor scan
+      agent-monitor scan --since 7d --project webshop
+      agent-monitor scan ~/.codex/sessions --csv loops.csv
       agent-monitor scan runs.jsonl.gz
       agent-monitor scan --explain --limit 20 runs.jsonl
       zcat logs/*.gz | agent-monitor scan --json -
@@ -114,6 +125,7 @@ def scan(
                     "--judge-suspicion": judge_suspicion is not None,
                 }
             )
+        given = Chosen(config, detectors, tuple(settings or ()), policy)
         chosen = settings_of(config, detectors, settings, policy)
         decides = chosen.policy() or StopAtFirstLoop()
         report = Report(warns=not isinstance(decides, StopAtFirstLoop))
@@ -131,118 +143,47 @@ def scan(
             judge=asker.judge if asker else None,
             ask_judge=asker,
         )
+        wanted = Wanted(only, project, since_when(since))
+        inputs = stack.enter_context(inputs_of(paths, complaints, wanted))
+        report.bad += inputs.missing
+        reading = Reading(given, examine, complaints, inputs, wanted, by_judge=asker is not None)
+        write_row = stack.enter_context(rows_to(csv))
         began = time.perf_counter()
-        with _progress(complaints, quiet=(as_json or explain) and console.is_terminal) as tick:
-            for file, result in _results(files, limit, examine, report, complaints):
-                listed = every or result.loops or (explain and bool(result.findings))
-                report.add(file, result, listed=listed and not as_json and not explain)
-                if listed and as_json:
-                    _view.write_json(run_as_json(file, result, explain=explain))
-                elif listed and explain:
-                    explain_run(console, file, result)
-                tick(file, report)
+        interrupted = False
+        try:
+            with progress(complaints, inputs.bytes, quiet=(as_json or explain) and console.is_terminal) as tick:
+                for result in islice(reading.results(report), limit):
+                    listed = every or result.loops or (explain and bool(result.findings))
+                    report.add(result, listed=listed and not as_json and not explain)
+                    write_row(result)
+                    if listed and as_json:
+                        _view.write_json(run_as_json(result, explain=explain))
+                    elif listed and explain:
+                        explain_run(console, result)
+                    tick(reading.done_bytes, report.runs, report.loops, result.file)
+        except KeyboardInterrupt:
+            if not report.runs:
+                raise
+            interrupted = True
+        reading.complain(report, whole=not interrupted and (limit is None or report.runs < limit))
         if asker is not None:
             asker.complain(complaints)
         if as_json:
-            summary = summary_as_json(report, settings=chosen.source)
+            summary = {**summary_as_json(report, settings=chosen.source), **reading.as_json()}
             _view.write_json(summary if asker is None else {**summary, "judge": asker.as_json()})
-        else:
+        elif csv != STDIN:
             if explain and report.runs:
                 _view.heading(console, "in short")
             show(console, report, elapsed_s=time.perf_counter() - began, settings=chosen.source)
+            reading.show(console)
             if asker is not None:
                 console.print(asker.said(), soft_wrap=True)
+        if interrupted:
+            _view.complain(complaints, f"interrupted: {reading.read} of {count(len(inputs.paths), 'file')} were read")
+            raise typer.Exit(INTERRUPTED)
         raise typer.Exit(BAD_INPUT if report.bad else LOOPS_FOUND if report.loops else 0)
 
 
 def _refuse_without_judge(given: Mapping[str, bool]) -> None:
     if idle := [option for option, is_given in given.items() if is_given]:
         raise ConfigError(f"{' and '.join(idle)} without a judge to ask: add --judge google:NAME")
-
-
-# ------------------------------------------------------------------ reading
-
-
-def _results(
-    files: Iterable[str],
-    limit: int | None,
-    examine: Callable[[RecordedRun], ScanResult],
-    report: Report,
-    complaints: Console,
-) -> Iterator[tuple[str, ScanResult]]:
-    """Every run of every file; what cannot be read is said and noted."""
-    left = limit
-    for file in files:
-        if left == 0:
-            return
-        with _opened(file) as path:
-            corpus, silent = Corpus(path), list[str]()
-            runs = 0
-            try:
-                for run in corpus:
-                    runs += 1
-                    try:
-                        result = examine(run)
-                    except RunFailed as error:
-                        report.bad += 1
-                        _view.complain(complaints, f"{file}: run {run.id}: {error}")
-                    else:
-                        yield file, result
-                        if result.total == Amount():
-                            silent.append(run.id)
-                    if left is not None:
-                        left -= 1
-                        if left == 0:
-                            break
-            except OSError as error:
-                report.bad += 1
-                _view.complain(complaints, f"agent-monitor: cannot read {file}: {error.strerror or error}")
-                continue
-            name = "<stdin>" if file == STDIN else file
-            report.bad += complain_of(complaints, corpus, name, runs, whole=left != 0)
-            if silent:
-                report.bad += len(silent)
-                which = (
-                    f"run {silent[0]}" if len(silent) == 1 else f"{len(silent):,} runs, {silent[0]} the first of them,"
-                )
-                _view.complain(
-                    complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
-                )
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[Path]:
-    """A path that can be read twice from its start, as the reader does to see whether it is
-    gzipped; a pipe cannot.
-    """
-    if file != STDIN:
-        yield Path(file)
-        return
-    with tempfile.TemporaryDirectory(prefix="agent-monitor-") as folder:
-        path = Path(folder, "stdin")
-        with path.open("wb") as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        yield path
-
-
-@contextmanager
-def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str, Report], None]]:
-    """A bar on a terminal, nothing elsewhere. `quiet`: nothing there either, because results are
-    being written to it.
-    """
-    if quiet or not console.is_terminal:
-        yield lambda *_: None
-        return
-    columns = (
-        BarColumn(pulse_style="cyan"),
-        TextColumn("{task.fields[runs]:,} runs, {task.fields[loops]:,} with a loop"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[file]}", style="dim"),
-    )
-    # What is printed meanwhile is results: they belong to stdout, and must not be drawn above the
-    # bar on stderr.
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
-        task = progress.add_task("", total=None, runs=0, loops=0, file="")
-        yield lambda file, report: progress.update(
-            task, runs=report.runs, loops=report.loops, file=_view.on_one_line(file)
-        )

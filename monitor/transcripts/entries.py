@@ -83,6 +83,8 @@ class ReadReport:
     """The first of them: the number of the line, and what is wrong with it."""
     unknown: dict[str, int] = field(default_factory=dict[str, int])
     """Records of types that the reader does not know, by type. They were left out."""
+    cut: bool = False
+    """The last line is not complete: the file was cut, or is being written."""
     repeated: int = 0
     """Records that stood twice in the file. They count once."""
     copied: int = 0

@@ -33,41 +33,41 @@ def known_places(home: Path | None = None) -> Iterator[tuple[str, Path]]:
                     yield reader.format, path
 
 
-def sources(paths: Iterable[str], *, missing: list[str] | None = None) -> Iterator[Source]:
-    """The transcripts in files, folders, patterns and archives. A path of which nothing is found is
+def files(paths: Iterable[str], *, missing: list[str] | None = None) -> Iterator[Path]:
+    """The files that `paths` name: files, folders, patterns. A path of which nothing is found is
     added to `missing`.
     """
     for given in paths:
         found = False
-        for source in _of(given):
+        for path in _of(given):
             found = True
-            yield source
+            yield path
         if not found and missing is not None:
             missing.append(given)
 
 
-def _of(given: str) -> Iterator[Source]:
+def _of(given: str) -> Iterator[Path]:
     path = Path(given).expanduser()
     if path.is_dir():
         yield from _folder(path)
-    elif path.is_file():
-        yield from _file(path)
+    elif path.exists():
+        yield path
     elif glob.has_magic(given):
         for name in sorted(glob.iglob(str(path), recursive=True)):  # noqa: PTH207 - patterns may be absolute
             inner = Path(name)
-            yield from _folder(inner) if inner.is_dir() else _file(inner)
+            yield from _folder(inner) if inner.is_dir() else (inner,)
 
 
-def _folder(folder: Path) -> Iterator[Source]:
+def _folder(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
         looked_at = path.name.endswith((*ENDINGS, *ARCHIVES)) and SKIPPED.isdisjoint(path.relative_to(folder).parts)
         if looked_at and path.is_file():
-            yield from _file(path)
+            yield path
 
 
-def _file(path: Path) -> Iterator[Source]:
-    """The file, or the files of an archive. An evaluation of Inspect is an archive, and one
-    transcript.
+def sources_of(path: Path) -> Iterator[Source]:
+    """The transcript in the file, or those in the files of an archive. An evaluation of Inspect is
+    an archive, and one transcript.
     """
     if path.name.endswith(ARCHIVES):
         members = list(_members(path))

@@ -167,7 +167,10 @@ class Source:
                 try:
                     value, end = _DECODER.raw_decode(text, at)
                 except (ValueError, RecursionError) as error:
-                    report.cannot_read(number, f"not JSON: {error}" if at == 0 else "text after the record")
+                    if not line.endswith(b"\n"):
+                        report.cut = True
+                    else:
+                        report.cannot_read(number, f"not JSON: {error}" if at == 0 else "text after the record")
                     break
                 if isinstance(value, dict):
                     yield value

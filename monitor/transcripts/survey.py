@@ -4,7 +4,7 @@ stop would have saved. Of a run only its numbers and its findings are kept, howe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from monitor.detectors.base import Detector
@@ -13,9 +13,10 @@ from monitor.policy import Policy
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.entries import Began, Compacted, Ended, EndState, ReadReport, Said
 from monitor.transcripts.readers import reader_of
-from monitor.transcripts.scan import Amount, Finding, RunScanner
+from monitor.transcripts.scan import Amount, Finding, RunScanner, ScanResult
 from monitor.transcripts.source import Source
 from monitor.usage import Usage
+from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 400
 """How much of a task and of a result is kept, to be shown."""
@@ -58,9 +59,19 @@ class SurveyedRun:
     """A detector or the policy crashed. Such a run is not one without a loop."""
 
     @property
+    def id(self) -> str:
+        """The id of the run."""
+        return self.began.run
+
+    @property
     def finding(self) -> Finding | None:
         """The one that counts: what ended the run, else the first sure loop."""
         return self.ended_by or next((finding for finding in self.findings if finding.detection.level == "loop"), None)
+
+    @property
+    def detection(self) -> Detection | None:
+        """The loop of the finding that counts."""
+        return self.finding.detection if self.finding else None
 
     @property
     def loops(self) -> bool:
@@ -177,12 +188,28 @@ class Watcher:
         )
 
 
+def surveyed(file: str, result: ScanResult) -> SurveyedRun:
+    """A run that was scanned in memory."""
+    run = result.run
+    return SurveyedRun(
+        file=file,
+        format="runs",
+        began=Began(run=run.id, source=run.source, label=run.label, loop=run.loop, model=run.model),
+        ended=Ended(run=run.id),
+        task=(run.task or "")[:EXCERPT_CHARS],
+        total=result.total,
+        findings=result.findings,
+        ended_by=result.ended_by,
+        saved=result.saved,
+    )
+
+
 def survey(
     source: Source,
     report: ReadReport,
     *,
     detectors: Callable[[], Sequence[Detector]] | None = None,
-    policy: Callable[[], Policy] | None = None,
+    policy: Callable[[], Policy | None] | None = None,
 ) -> Iterator[SurveyedRun]:
     """The runs of one transcript, each when it is over. `detectors`, `policy` make new ones for
     each run; the guard's default ones if `None`.
@@ -214,12 +241,17 @@ def survey_file(
     source: Source,
     *,
     detectors: Callable[[], Sequence[Detector]] | None = None,
-    policy: Callable[[], Policy] | None = None,
+    policy: Callable[[], Policy | None] | None = None,
+    without: Collection[str] = (),
 ) -> SurveyedFile:
-    """One transcript, read to its end. Never raises for what stands in it."""
+    """One transcript, read to its end. Never raises for what stands in it. `without`: formats of
+    which only the name is wanted.
+    """
     report = ReadReport()
     try:
         reader = reader_of(source)
+        if reader is not None and reader.format in without:
+            return SurveyedFile(file=source.name, format=reader.format)
         runs = tuple(survey(source, report, detectors=detectors, policy=policy))
     except OSError as error:
         return SurveyedFile(file=source.name, format=None, report=report, error=error.strerror or str(error))

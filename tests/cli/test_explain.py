@@ -246,12 +246,14 @@ def test_of_a_run_only_its_line_is_kept():
     from monitor.cli._report import Report
     from monitor.transcripts import RecordedMessage, RecordedRun
     from monitor.transcripts.scan import scan_run
+    from monitor.transcripts.survey import surveyed
 
     report = Report()
     tracemalloc.start()
     for n in range(20):
         text = f"{n} " + "I will try that again now. " * 40_000
-        report.add("f", scan_run(RecordedRun(f"run {n}", (RecordedMessage("assistant", text),))), listed=True)
+        result = scan_run(RecordedRun(f"run {n}", (RecordedMessage("assistant", text),)))
+        report.add(surveyed("f", result), listed=True)
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(report.rows) == 20

@@ -160,6 +160,12 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "labels": {"loops": {"tool_identical": 1}, "found": {"tool_identical": 1}, "others": 1, "others_flagged": []},
         "settings": None,
         "unreadable": 1,
+        "saved_tokens": 0,
+        "saved_usd": 0,
+        "files": 1,
+        "unknown_files": 0,
+        "copied_records": 0,
+        "repeated_records": 0,
     }
 
 

@@ -1,0 +1,371 @@
+"""What a scan reads: which files, in which order, and what it says of those that it cannot read."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from monitor.cli import _view
+from monitor.cli._report import Report
+from monitor.cli._survey import Chosen, complain_of, size_of, surveyed_files
+from monitor.cli._tools import OWN_FORMATS, count
+from monitor.cli._unread import complain_of as complain_of_own
+from monitor.errors import ConfigError
+from monitor.outcome import RunFailed
+from monitor.transcripts import Corpus, RecordedRun
+from monitor.transcripts.entries import ReadReport, collected
+from monitor.transcripts.places import files, known_places, sources_of
+from monitor.transcripts.readers import READERS, reader_of
+from monitor.transcripts.scan import Amount, ScanResult
+from monitor.transcripts.survey import SurveyedFile, SurveyedRun, surveyed
+
+STDIN: Final = "-"
+STDIN_NAME: Final = "<stdin>"
+_AGO: Final = re.compile(r"(\d{1,5})([mhdw])")
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@dataclass(slots=True, frozen=True)
+class Wanted:
+    """Which runs are looked at."""
+
+    format: str | None
+    project: str | None
+    since: float | None
+    """Seconds since 1970."""
+
+    def __post_init__(self) -> None:
+        formats = sorted(reader.format for reader in READERS)
+        if self.format is not None and self.format not in formats:
+            raise ConfigError(f"--format takes one of {', '.join(formats)}, not {self.format!r}")
+
+    def wants(self, run: SurveyedRun) -> bool:
+        """Whether `run` is looked at."""
+        if self.format is not None and run.format != self.format:
+            return False
+        if self.project is not None and self.project.lower() not in run.began.project.lower():
+            return False
+        return self.since is None or run.last_at is None or run.last_at >= self.since
+
+
+def since_when(text: str | None) -> float | None:
+    """`--since` as seconds since 1970."""
+    if text is None:
+        return None
+    if ago := _AGO.fullmatch(text):
+        return (datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).timestamp()
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--since takes 7d, 24h, 2w or a date such as 2026-01-31, not {text!r}") from None
+    return (when if when.tzinfo is not None else when.astimezone()).timestamp()
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The files to be read."""
+
+    paths: list[Path] = field(default_factory=list[Path])
+    named: set[Path] = field(default_factory=set[Path])
+    """Those that were named one by one: they must be transcripts."""
+    names: dict[Path, str] = field(default_factory=dict[Path, str])
+    """How a file is called where its path says nothing."""
+    missing: int = 0
+    """Paths of which nothing was found."""
+
+    @property
+    def bytes(self) -> int:
+        """How large they are."""
+        return sum(map(size_of, self.paths))
+
+
+@contextmanager
+def inputs_of(given: Sequence[str] | None, complaints: Console, wanted: Wanted) -> Iterator[Inputs]:
+    """The files that the command line names, or those of the known places."""
+    inputs = Inputs()
+    with ExitStack() as stack:
+        if not given:
+            inputs.paths = [path for kind, path in known_places() if wanted.format in {None, kind}]
+            if not inputs.paths:
+                inputs.missing = 1
+                _view.complain(complaints, f"agent-monitor: nothing is in the known places; {_places(wanted)}")
+        for one in given or ():
+            if one == STDIN or Path(one).is_fifo():
+                path = stack.enter_context(_copied(one))
+                inputs.paths.append(path)
+                inputs.named.add(path)
+                inputs.names[path] = STDIN_NAME if one == STDIN else one
+                continue
+            missing: list[str] = []
+            found = list(files([one], missing=missing))
+            inputs.paths += found
+            if found == [Path(one).expanduser()]:
+                inputs.named.update(found)
+            elif missing:
+                inputs.missing += 1
+                why = "there is no transcript in it" if Path(one).is_dir() else "No such file or directory"
+                _view.complain(complaints, f"agent-monitor: cannot read {one}: {why}")
+        if wanted.since is not None:
+            inputs.paths = [path for path in inputs.paths if _changed(path) >= wanted.since]
+        yield inputs
+
+
+def _places(wanted: Wanted) -> str:
+    places = [place for reader in READERS if wanted.format in {None, reader.format} for place in reader.places]
+    shown = ", ".join(f"~/{place}" for place in places[:4])
+    more = f" and {len(places) - 4} more" if len(places) > 4 else ""  # noqa: PLR2004 - as many as a line holds
+    return f"looked for {shown}{more}; give a file or a folder" if places else "this format has none; give a file"
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return float("inf")
+
+
+@contextmanager
+def _copied(name: str) -> Iterator[Path]:
+    """A pipe as a file: a reader looks at its beginning before it reads it."""
+    with tempfile.TemporaryDirectory(prefix="agent-monitor-") as folder:
+        path = Path(folder, "stdin")
+        with path.open("wb") as copy:
+            if name == STDIN:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+            else:
+                with Path(name).open("rb") as pipe:
+                    shutil.copyfileobj(pipe, copy)
+        yield path
+
+
+class Reading:
+    """Reads the transcripts of a scan, one file after the other, and says what cannot be read."""
+
+    def __init__(
+        self,
+        given: Chosen,
+        examine: Callable[[RecordedRun], ScanResult],
+        complaints: Console,
+        inputs: Inputs,
+        wanted: Wanted,
+        *,
+        by_judge: bool,
+    ) -> None:
+        self.read = 0
+        """Files that were read."""
+        self.done_bytes = 0
+        self._given = given
+        self._examine = examine
+        self._complaints = complaints
+        self._inputs = inputs
+        self._wanted = wanted
+        self._by_judge = by_judge
+        self._strangers = 0
+        self._copied = self._repeated = 0
+        self._own: tuple[Corpus, str, int] | None = None
+        self._silent: list[tuple[str, str]] = []
+
+    def results(self, report: Report) -> Iterator[SurveyedRun]:
+        """The runs that are wanted. What cannot be read is said, and counted in `report`."""
+        paths = self._inputs.paths
+        found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
+        for path, transcripts in zip(paths, found, strict=True):
+            for transcript in transcripts:
+                yield from self._runs(path, transcript, report)
+            self.read += 1
+            self.done_bytes += size_of(path)
+
+    def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
+        name = self._inputs.names.get(path, found.file)
+        own = found.format in OWN_FORMATS
+        if own or (found.format is None and path in self._inputs.named and not found.error):
+            yield from filter(self._wanted.wants, self._own_runs(path, name, report))
+            return
+        if found.format is None and not found.error:
+            self._strangers += 1
+            return
+        report.bad += complain_of(self._complaints, replace(found, file=name))
+        self._copied += found.report.copied
+        self._repeated += found.report.repeated
+        for run in found.runs:
+            if not run.failed and self._wanted.wants(run):
+                yield replace(run, file=name)
+
+    def _own_runs(self, path: Path, name: str, report: Report) -> Iterator[SurveyedRun]:
+        """The runs of a file of the project's own formats, or of one that nobody knows."""
+        corpus, silent, runs = Corpus(path), list[str](), 0
+        self._own = (corpus, name, 0)
+        try:
+            for run in corpus:
+                runs += 1
+                self._own = (corpus, name, runs)
+                try:
+                    result = surveyed(name, self._examine(run))
+                except RunFailed as error:
+                    report.bad += 1
+                    _view.complain(self._complaints, f"{name}: run {run.id}: {error}")
+                else:
+                    if result.total == Amount():
+                        silent.append(run.id)
+                        self._silent.append((name, run.id))
+                    yield result
+        except OSError as error:
+            self._own = None
+            report.bad += 1
+            _view.complain(self._complaints, f"agent-monitor: cannot read {name}: {error.strerror or error}")
+            return
+        self._own = None
+        report.bad += complain_of_own(self._complaints, corpus, name, runs)
+
+    def _asked(self, path: Path) -> list[SurveyedFile]:
+        """The transcripts of a file, with a judge, which has to see each run whole."""
+        found: list[SurveyedFile] = []
+        for source in sources_of(path):
+            reader, report = reader_of(source), ReadReport()
+            runs: list[SurveyedRun] = []
+            if reader is not None and reader.format not in OWN_FORMATS:
+                for run, ended in collected(reader.read(source, report)):
+                    try:
+                        seen = surveyed(source.name, self._examine(run))
+                    except RunFailed as error:
+                        seen = replace(surveyed(source.name, ScanResult(run=run, total=Amount())), failed=str(error))
+                    runs.append(replace(seen, format=reader.format, ended=ended))
+            kind = reader.format if reader else None
+            found.append(SurveyedFile(file=source.name, format=kind, runs=tuple(runs), report=report))
+        return found
+
+    def complain(self, report: Report, *, whole: bool) -> None:
+        """Say what could not be read. `whole`: everything was read to its end."""
+        if self._own is not None:  # it was left in its middle
+            corpus, name, runs = self._own
+            report.bad += complain_of_own(self._complaints, corpus, name, runs, whole=False)
+        by_file: dict[str, list[str]] = {}
+        for name, run in self._silent:
+            by_file.setdefault(name, []).append(run)
+        for name, silent in by_file.items():
+            report.bad += len(silent)
+            which = f"run {silent[0]}" if len(silent) == 1 else f"{len(silent):,} runs, {silent[0]} the first of them,"
+            _view.complain(
+                self._complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
+            )
+        if whole and not report.runs and not report.bad:
+            report.bad += 1
+            left = f"{count(self._strangers, 'file')} of no known format" if self._strangers else "nothing to look at"
+            _view.complain(self._complaints, f"agent-monitor: no run was found; {left}")
+
+    def show(self, console: Console) -> None:
+        """What was left out, in a sentence."""
+        left = [
+            count(number, noun, nouns)
+            for number, noun, nouns in (
+                (self._strangers, "file of no known format", "files of no known format"),
+                (self._copied, "record copied from another session", "records copied from other sessions"),
+                (self._repeated, "record that stood twice", "records that stood twice"),
+            )
+            if number
+        ]
+        if left:
+            console.print(f"Left out: {', '.join(left)}.", soft_wrap=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "files": self.read,
+            "unknown_files": self._strangers,
+            "copied_records": self._copied,
+            "repeated_records": self._repeated,
+        }
+
+
+# ------------------------------------------------------------------ rows
+
+
+_COLUMNS: Final = (
+    *("file", "format", "project", "run", "parent", "first_at", "last_at", "state", "turns", "calls", "errors"),
+    *("tokens", "usd", "loop", "found_by", "count", "repeated", "result", "saved_turns", "saved_calls"),
+    *("saved_tokens", "saved_usd"),
+)
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet takes a cell that begins so for a formula."""
+
+
+@contextmanager
+def rows_to(file: str | None) -> Iterator[Callable[[SurveyedRun], None]]:
+    """Writes a row for each run. `file`: `-` is stdout, `None` nowhere."""
+    if file is None:
+        yield lambda _: None
+        return
+    with ExitStack() as stack:
+        out = sys.stdout if file == STDIN else stack.enter_context(_created(Path(file)))
+        writer = csv.writer(out)
+        writer.writerow(_COLUMNS)
+        yield lambda run: writer.writerow(map(_cell, _row(run)))
+
+
+def _created(path: Path) -> Any:
+    try:
+        return path.open("w", newline="", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str):
+        shown = _view.on_one_line(value)
+        return f"'{shown}" if shown.startswith(_FORMULA) else shown
+    return value
+
+
+def _row(run: SurveyedRun) -> tuple[object, ...]:
+    found = run.detection
+    times = [None if at is None else datetime.fromtimestamp(at, UTC).isoformat() for at in (run.first_at, run.last_at)]
+    return (
+        *(run.file, run.format, run.began.project, run.id, run.began.parent, *times, run.ended.state),
+        *(run.total.turns, run.total.tool_calls, run.errors),
+        *(run.usage.total_tokens if run.usage else None, run.cost_usd, run.loops),
+        f"{found.detector}/{found.kind}" if found else None,
+        found.count if found else None,
+        found.evidence.excerpt if found else None,
+        run.result if found else None,
+        *(run.saved.turns, run.saved.tool_calls, run.saved_tokens, run.saved_usd),
+    )
+
+
+# ------------------------------------------------------------------ progress
+
+
+@contextmanager
+def progress(console: Console, total: int, *, quiet: bool) -> Iterator[Callable[[int, int, int, str], None]]:
+    """A bar on a terminal, nothing elsewhere. `total`: the bytes to read. `quiet`: nothing there
+    either, because results are being written to it.
+    """
+    if quiet or not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (
+        BarColumn(pulse_style="cyan"),
+        TextColumn("{task.fields[runs]:,} runs, {task.fields[loops]:,} with a loop"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[file]}", style="dim"),
+    )
+    # What is printed meanwhile is results: they belong to stdout, and must not be drawn above the
+    # bar on stderr.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task("", total=total or None, runs=0, loops=0, file="")
+        yield lambda done, runs, loops, file: bar.update(
+            task, completed=done, runs=runs, loops=loops, file=_view.on_one_line(file)
+        )
