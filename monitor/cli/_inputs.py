@@ -176,6 +176,8 @@ class Reading:
         self._copied = self._repeated = 0
         self._own: tuple[Corpus, str, int] | None = None
         self._silent: list[tuple[str, str]] = []
+        self._silent_runs = 0
+        """Runs in which a model says and does nothing. Many sessions on a disk have no answer."""
 
     def results(self, report: Report) -> Iterator[SurveyedRun]:
         """The runs that are wanted. What cannot be read is said, and counted in `report`."""
@@ -199,9 +201,12 @@ class Reading:
         report.bad += complain_of(self._complaints, replace(found, file=name))
         self._copied += found.report.copied
         self._repeated += found.report.repeated
-        for run in found.runs:
-            if not run.failed and self._wanted.wants(run):
-                yield replace(run, file=name)
+        looked_at = [run for run in found.runs if not run.failed and self._wanted.wants(run)]
+        self._silent_runs += sum(run.silent for run in looked_at)
+        if path in self._inputs.named and looked_at and all(run.silent for run in looked_at):
+            self._silent += [(name, run.id) for run in looked_at]
+        for run in looked_at:
+            yield replace(run, file=name)
 
     def _own_runs(self, path: Path, name: str, report: Report) -> Iterator[SurveyedRun]:
         """The runs of a file of the project's own formats, or of one that nobody knows."""
@@ -260,16 +265,18 @@ class Reading:
             _view.complain(
                 self._complaints, f"{name}: in {which} a model says and does nothing, so there is nothing to look at"
             )
-        if whole and not report.runs and not report.bad:
+        if whole and not report.bad and report.runs == self._silent_runs:
             report.bad += 1
             left = f"{count(self._strangers, 'file')} of no known format" if self._strangers else "nothing to look at"
-            _view.complain(self._complaints, f"agent-monitor: no run was found; {left}")
+            found = f"in {count(report.runs, 'run')} no model says anything" if report.runs else "no run was found"
+            _view.complain(self._complaints, f"agent-monitor: {found}; {left}")
 
     def show(self, console: Console) -> None:
         """What was left out, in a sentence."""
         left = [
             count(number, noun, nouns)
             for number, noun, nouns in (
+                (self._silent_runs, "run without an answer", "runs without an answer"),
                 (self._strangers, "file of no known format", "files of no known format"),
                 (self._copied, "record copied from another session", "records copied from other sessions"),
                 (self._repeated, "record that stood twice", "records that stood twice"),
@@ -277,13 +284,14 @@ class Reading:
             if number
         ]
         if left:
-            console.print(f"Left out: {', '.join(left)}.", soft_wrap=True)
+            console.print(f"Not looked at: {', '.join(left)}.", soft_wrap=True)
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""
         return {
             "files": self.read,
             "unknown_files": self._strangers,
+            "silent_runs": self._silent_runs,
             "copied_records": self._copied,
             "repeated_records": self._repeated,
         }

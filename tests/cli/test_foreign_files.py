@@ -211,10 +211,14 @@ READS_ANY_TEXT = frozenset({"run --plan"})
 UNDERSTOOD = {
     "a run without messages": {"judge-eval"},
     "a run of a user alone": {"judge-eval"},
-    "a run with content": {"context", "compact"},
-    "a run with calls of OpenAI's": {"context", "compact"},
+    "a run with content": {"context", "compact", "scan"},
+    "a run with content and text": {"scan"},
+    "a run with calls of OpenAI's": {"context", "compact", "scan"},
+    **{name: {"scan"} for name in SESSIONS},
 }
-"""Which commands do know what it is: a run that has no label, messages of OpenAI's chat."""
+"""Which commands do know what it is: a run that has no label, messages of OpenAI's chat, what an
+agent has written.
+"""
 
 
 def run(folder: Path, command: str, data: bytes) -> Any:
@@ -238,6 +242,18 @@ def test_what_is_not_understood_is_refused_in_one_sentence(name: str, tmp_path: 
             assert done.stdout == "", command
         if command == "scan":
             assert "could not be read" in done.stdout
+
+
+SAYS_NOTHING = {"Codex", "pi", "Kimi CLI", "Cursor CLI", "OpenTelemetry", "LangSmith"}
+"""Sessions above in which no model says anything."""
+
+
+@pytest.mark.parametrize("name", SESSIONS.keys() - {"OpenHands"})
+def test_a_scan_finds_the_loop_in_what_an_agent_has_written(name: str, tmp_path: Path):
+    done = run(tmp_path, "scan", SESSIONS[name])
+    assert done.exit_code == (2 if name in SAYS_NOTHING else 1), done.output
+    if name not in SAYS_NOTHING:
+        assert "content_repetition" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["binary", "UTF-16", "gzip of binary", "NUL", "empty", "Latin-1"])

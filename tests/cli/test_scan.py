@@ -164,6 +164,7 @@ def test_json_is_json_and_nothing_else(tmp_path: Path):
         "saved_usd": 0,
         "files": 1,
         "unknown_files": 0,
+        "silent_runs": 0,
         "copied_records": 0,
         "repeated_records": 0,
     }

@@ -79,7 +79,7 @@ class ClaudeCode:
                 if kind not in _QUIET:
                     report.does_not_know(kind)
                 continue
-            if not seen.is_new(record.get("uuid")):
+            if record.get("uuid") and not seen.is_new(f"{kind}/{text(record['uuid'])}"):
                 report.repeated += 1
                 continue
             if session and text(record.get("sessionId")) not in {"", session}:

@@ -37,7 +37,8 @@ class CopilotCli:
     def fits(self, source: Source) -> bool:
         """The start of a session."""
         first = source.first_records[0] if source.first_records else {}
-        return first.get("type") == "session.start" and "sessionId" in table(first.get("data"))
+        data = table(first.get("data"))
+        return first.get("type") == "session.start" and ("sessionId" in data or "producer" in data)
 
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The run of the session."""

@@ -49,7 +49,9 @@ class LangSmith:
 
 
 def _is_run(value: object) -> bool:
-    return isinstance(value, dict) and "trace_id" in value and ("run_type" in value or "dotted_order" in value)
+    if not isinstance(value, dict):
+        return False
+    return ("id" in value and "run_type" in value and "inputs" in value) or {"trace_id", "dotted_order"} <= value.keys()
 
 
 def _completed(sent: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:

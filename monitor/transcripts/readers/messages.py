@@ -30,21 +30,23 @@ class Messages:
     def fits(self, source: Source) -> bool:
         """Everything in it is a message with a role."""
         document = source.document
-        if isinstance(document, dict) and not is_message(document):
+        if isinstance(document, dict) and not _is_line(document):
             return are_messages(document.get("messages"))
         if isinstance(document, list):
-            return are_messages(document) or _are_ui(document)
+            return are_messages(document) or _are_ui(document) or _are_langchain(document)
         return bool(source.first_records) and all(map(_is_line, source.first_records))
 
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
         """The one run of the file."""
         document = source.document
         began = Began(run=source.stem)
-        if isinstance(document, dict) and not is_message(document):
+        if isinstance(document, dict) and not _is_line(document):
             yield from _request(source.stem, document)
         elif isinstance(document, list):
+            if _are_langchain(document):
+                document = [{**table(one["data"]), "role": one["type"]} for one in document]
             yield from WholeRun(began).entries(
-                messages_of(document) if are_messages(document) else (m for one in document for m in _ui(table(one)))
+                (m for one in document for m in _ui(table(one))) if _are_ui(document) else messages_of(document)
             )
         else:
             yield from _lines(source, report)
@@ -79,6 +81,17 @@ def _request(stem: str, request: Mapping[str, Any]) -> Iterator[Entry]:
         everything.append(response)
     yield from WholeRun(Began(run=text(response.get("id")) or stem, model=model)).entries(
         with_model(messages_of(everything), model)
+    )
+
+
+def _are_langchain(document: list[Any]) -> bool:
+    """Messages as `messages_to_dict` writes them."""
+    return bool(document) and all(
+        isinstance(one, dict)
+        and text(one.get("type")) in {"human", "ai", "system", "tool", "function"}
+        and isinstance(one.get("data"), dict)
+        and "content" in one["data"]
+        for one in document
     )
 
 

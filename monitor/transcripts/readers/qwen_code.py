@@ -28,7 +28,7 @@ class QwenCode:
     def fits(self, source: Source) -> bool:
         """A tree whose messages have parts."""
         return any(
-            {"uuid", "parentUuid", "sessionId"} <= record.keys() and "parts" in table(record.get("message"))
+            {"uuid", "sessionId"} <= record.keys() and "parts" in table(record.get("message"))
             for record in source.first_records
         )
 

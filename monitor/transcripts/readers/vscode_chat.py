@@ -117,7 +117,7 @@ def _request(request: Mapping[str, Any]) -> Iterator[RecordedMessage]:
 
 def _part(part: Mapping[str, Any]) -> str:
     value = part.get("value")
-    return text(value) or text(table(value).get("value")) if text(part.get("kind")) in {None, "markdownContent"} else ""
+    return text(value) or text(table(value).get("value")) if text(part.get("kind")) in {"", "markdownContent"} else ""
 
 
 def _answer(call: RecordedCall, answers: Mapping[str, Any]) -> RecordedResult:
