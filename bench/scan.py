@@ -1,5 +1,5 @@
-"""`agent-monitor scan` over a disk: files and megabytes a second, the speed-up of a second core, and
-whether the memory grows.
+"""`agent-monitor scan` over a disk: files and megabytes a second, the speed-up of a second core,
+and whether the memory grows.
 
     python -m bench.scan                 10,000 files, 2 GB
     python -m bench.scan --files 500     a twentieth of it

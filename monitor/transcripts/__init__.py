@@ -1,4 +1,4 @@
-"""Readers of recorded runs, one file a format."""
+"""Transcripts of agents: thirty formats, each recognised by its content."""
 
 from monitor.transcripts.base import LoopLabel as LoopLabel
 from monitor.transcripts.base import RecordedCall as RecordedCall
@@ -7,5 +7,37 @@ from monitor.transcripts.base import RecordedResult as RecordedResult
 from monitor.transcripts.base import RecordedRun as RecordedRun
 from monitor.transcripts.corpus import BadLine as BadLine
 from monitor.transcripts.corpus import Corpus as Corpus
+from monitor.transcripts.entries import Began as Began
+from monitor.transcripts.entries import Compacted as Compacted
+from monitor.transcripts.entries import Ended as Ended
+from monitor.transcripts.entries import Entry as Entry
+from monitor.transcripts.entries import ReadReport as ReadReport
+from monitor.transcripts.entries import Said as Said
+from monitor.transcripts.places import sources as sources
+from monitor.transcripts.reading import read as read
+from monitor.transcripts.reading import runs as runs
+from monitor.transcripts.source import Source as Source
+from monitor.transcripts.survey import SurveyedRun as SurveyedRun
+from monitor.transcripts.survey import survey as survey
 
-__all__ = ["BadLine", "Corpus", "LoopLabel", "RecordedCall", "RecordedMessage", "RecordedResult", "RecordedRun"]
+__all__ = [
+    "BadLine",
+    "Began",
+    "Compacted",
+    "Corpus",
+    "Ended",
+    "Entry",
+    "LoopLabel",
+    "ReadReport",
+    "RecordedCall",
+    "RecordedMessage",
+    "RecordedResult",
+    "RecordedRun",
+    "Said",
+    "Source",
+    "SurveyedRun",
+    "read",
+    "runs",
+    "sources",
+    "survey",
+]

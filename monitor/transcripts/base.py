@@ -132,9 +132,9 @@ class RecordedRun:
 class Chunker:
     """Turns the messages of one run into chunks, one message at a time.
 
-    Calls get the ids `call_0`, `call_1`, ... A result answers the call with its `call_id`. Without
-    one it answers the oldest open call of its name among the calls of the last message that made
-    any, else the oldest open one. A result without any call gets an id of its own.
+    Calls get the ids `call_0`, `call_1`, ... A result answers the call with its `call_id`. A result
+    without one answers the oldest open call of its name in the last message that made any. If there
+    is none, it answers the oldest open call. A result without any call gets an id of its own.
     """
 
     def __init__(self) -> None:

@@ -71,6 +71,7 @@ class Ended:
 
 
 Entry: TypeAlias = Began | Said | Compacted | Ended
+"""What a reader gives, one after the other."""
 
 
 @dataclass(slots=True, kw_only=True)

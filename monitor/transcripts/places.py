@@ -46,6 +46,12 @@ def files(paths: Iterable[str], *, missing: list[str] | None = None) -> Iterator
             missing.append(given)
 
 
+def sources(paths: Iterable[str]) -> Iterator[Source]:
+    """The transcripts in files, folders, patterns (`logs/**/*.jsonl`) and archives."""
+    for path in files(paths):
+        yield from sources_of(path)
+
+
 def _of(given: str) -> Iterator[Path]:
     path = Path(given).expanduser()
     if path.is_dir():

@@ -206,13 +206,13 @@ def surveyed(file: str, result: ScanResult) -> SurveyedRun:
 
 def survey(
     source: Source,
-    report: ReadReport,
+    report: ReadReport | None = None,
     *,
     detectors: Callable[[], Sequence[Detector]] | None = None,
     policy: Callable[[], Policy | None] | None = None,
 ) -> Iterator[SurveyedRun]:
     """The runs of one transcript, each when it is over. `detectors`, `policy` make new ones for
-    each run; the guard's default ones if `None`.
+    each run; the guard's default ones if `None`. `report` gets what could not be read.
 
     Nothing is yielded for a transcript whose format nobody knows.
     """
@@ -220,7 +220,7 @@ def survey(
     if reader is None:
         return
     open_runs: dict[str, Watcher] = {}
-    for entry in reader.read(source, report):
+    for entry in reader.read(source, report if report is not None else ReadReport()):
         match entry:
             case Began():
                 scanner = RunScanner(

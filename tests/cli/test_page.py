@@ -65,8 +65,8 @@ def test_the_end_of_a_demo(printed: Callable[..., str]):
 
 def test_a_file_that_is_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    Path("chat.jsonl").write_text('{"role": "user", "content": "hi"}\n' * 2)
-    assert CliRunner().invoke(app, ["scan", "chat.jsonl"]).stderr.strip() == block("cli.md", "chat.jsonl:1")
+    Path("chunks.jsonl").write_text('{"type": "text_delta", "text": "hi"}\n' * 2)
+    assert CliRunner().invoke(app, ["scan", "chunks.jsonl"]).stderr.strip() == block("cli.md", "chunks.jsonl:1")
 
 
 def test_a_scan(printed: Callable[..., str]):

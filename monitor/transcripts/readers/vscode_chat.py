@@ -1,5 +1,5 @@
-"""VS Code's chat: a session or an export (`requests`), its log of changes (JSON lines that must be
-replayed), and the replay of Copilot's chat (`prompts` with their logs).
+"""VS Code's chat: a session or an export (`requests`), and the replay of Copilot's chat (`prompts`
+with their logs). A log of changes is JSON lines that must be replayed.
 """
 
 from __future__ import annotations

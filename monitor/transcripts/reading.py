@@ -1,0 +1,33 @@
+"""Reads a transcript whose format is seen in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from monitor.errors import AdapterError
+from monitor.transcripts.base import RecordedRun
+from monitor.transcripts.entries import Entry, ReadReport, collected
+from monitor.transcripts.readers import reader_of
+from monitor.transcripts.source import Source
+
+
+def read(source: Source, report: ReadReport | None = None) -> Iterator[Entry]:
+    """The entries of a transcript, as they come: `Began`, `Said`, `Compacted`, `Ended`, each of one
+    run. `report` gets what could not be read.
+
+    Raises `AdapterError` if nobody knows its format, and `OSError` if it cannot be opened.
+    """
+    reader = reader_of(source)
+    if reader is None:
+        raise AdapterError(f"{source.name}: it is no transcript of a known format")
+    yield from reader.read(source, report if report is not None else ReadReport())
+
+
+def runs(source: Source, report: ReadReport | None = None) -> Iterator[RecordedRun]:
+    """The whole runs of a transcript, each when it is over. For long runs, `read` needs less
+    memory.
+
+    Raises what `read` raises.
+    """
+    for run, _ in collected(read(source, report)):
+        yield run
