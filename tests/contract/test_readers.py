@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from monitor.transcripts.entries import Began, Compacted, Ended, Entry, ReadReport, Said, collected
 from monitor.transcripts.readers import READERS, reader_of
@@ -250,3 +251,12 @@ def test_a_line_of_a_megabyte_is_read_and_a_longer_result_is_kept_by_its_beginni
     (result,) = (entry.message.tool_results[0] for entry in found if isinstance(entry, Said))
     assert report.bad == 0
     assert (result.length, len(result.text), result.whole) == (1_000_000, 65_536, False)
+
+
+def test_a_file_that_is_packed_with_zstd_is_read():
+    path = ROOT / "readers" / "codex" / "codex-exec-json.jsonl"
+    packed = Source.of_bytes("x.jsonl.zst", zstandard.ZstdCompressor().compress(content(path)))
+    assert entries(packed)[0] == entries(Source.of_bytes("x.jsonl", content(path)))[0]
+    cut, report = entries(Source.of_bytes("x.jsonl.zst", zstandard.ZstdCompressor().compress(content(path) * 50)[:-9]))
+    follow_the_rules(cut)
+    assert report.bad <= 1
