@@ -22,9 +22,16 @@ from monitor.errors import AdapterError, ConfigError
 from monitor.messages import Message, message_codec
 from monitor.models import ModelRequest, ToolSpec
 from monitor.transcripts.corpus import GZIP_MAGIC
+from monitor.transcripts.entries import ReadReport, collected
+from monitor.transcripts.history import history_of
 from monitor.transcripts.kinds import CONVERSATION, HEAD_BYTES, MAGIC_BYTES, kind_of, kind_of_record
+from monitor.transcripts.readers import reader_of
+from monitor.transcripts.source import Source
 
 STDIN: Final = "-"
+SHOWN: Final = 5
+_BARE: Final = frozenset({"messages", "responses", "runs", "events"})
+"""Formats without an agent of their own: their messages are read as a request has them."""
 _MESSAGES: Final = ("messages", "contents", "input", "history")
 """Where a request has them."""
 
@@ -58,14 +65,21 @@ class Conversation:
         )
 
 
-def read_conversation(file: str, form: str | None = None) -> tuple[Conversation, tuple[RawMessage | Message, ...]]:
-    """`file` (`-`: stdin), plain or gzipped, and its messages before any repair.
+def read_conversation(
+    file: str, form: str | None = None, run: str | None = None
+) -> tuple[Conversation, tuple[RawMessage | Message, ...]]:
+    """`file` (`-`: stdin), plain or gzipped, and its messages before any repair. A transcript of an
+    agent is read as the history of its `run`.
 
     Raises `ConfigError` for what cannot be read, and where no form fits.
     """
     if form is not None and form not in FORMS:
         raise ConfigError(f"--form {form}: it is one of {', '.join(FORMS)}")
     try:
+        if form is None and (transcript := _transcript(file, run)) is not None:
+            return transcript
+        if run is not None:
+            raise ConfigError("--run is for transcripts of agents; it is none")
         data, is_lines = _parsed(_text(file))
         conversation = replace(_conversation(data, form), is_lines=is_lines)
         messages = tuple(_messages(conversation))
@@ -76,6 +90,31 @@ def read_conversation(file: str, form: str | None = None) -> tuple[Conversation,
         return conversation, messages
     except ConfigError as error:
         raise ConfigError(f"{'stdin' if file == STDIN else file}: {error}") from None
+
+
+def _transcript(file: str, run: str | None) -> tuple[Conversation, tuple[Message, ...]] | None:
+    """The history of a run of a transcript. `None`: the file is no transcript of an agent."""
+    if file == STDIN or not Path(file).is_file():
+        return None
+    source = Source.of_path(file)
+    reader = reader_of(source)
+    if reader is None or reader.format in _BARE:
+        return None
+    runs = {one.id: one for one, _ in collected(reader.read(source, ReadReport()))}
+    if run is None and len(runs) > 1:
+        names = ", ".join(list(runs)[:SHOWN])
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        raise ConfigError(f"it holds {len(runs)} runs of {reader.agent}; name one with --run: {names}{more}")
+    chosen = next(iter(runs.values()), None) if run is None else runs.get(run)
+    if chosen is None:
+        raise ConfigError(f"there is no run {run!r} in it" if run else f"there is no run of {reader.agent} in it")
+    history = history_of(chosen.messages)
+    if not history:
+        raise ConfigError(f"in the run {chosen.id!r} nobody says anything")
+    given = [message_codec.to_dict(message) for message in history]
+    return Conversation(
+        NEUTRAL, given, model=chosen.model or next((one.model for one in chosen.messages if one.model), None)
+    ), history
 
 
 def written(conversation: Conversation, messages: Sequence[Mapping[str, Any]], system: str | None = None) -> str:

@@ -147,6 +147,9 @@ def compact(
         int | None,
         typer.Option("--window", min=1, metavar="N", help="The window in tokens that the conversation is for."),
     ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="ID", help="Of a transcript with several runs, this one.")
+    ] = None,
     form: Annotated[
         str | None,
         typer.Option(
@@ -195,7 +198,7 @@ def compact(
             raise ConfigError(f"--reason {reason}: it is one of {', '.join(REASONS)}")
         compaction = getattr(monitor.Compaction, known_name(preset, PRESETS, "preset", "--preset"))()
         _check_out(out, file)
-        given = _read(file, form, model, window)
+        given = _read(file, form, run, model, window)
         asked, close = (
             (None, nothing_to_close)
             if model in {None, EXTRACTIVE}
@@ -231,8 +234,8 @@ def compact(
 # ------------------------------------------------------------------ what is given
 
 
-def _read(file: str, form: str | None, model: str | None, window: int | None) -> _Given:
-    conversation, raw = read_conversation(file, form)
+def _read(file: str, form: str | None, run: str | None, model: str | None, window: int | None) -> _Given:
+    conversation, raw = read_conversation(file, form, run)
     messages, report = repair(raw, form=None if conversation.form == NEUTRAL else conversation.form)
     names = [name for name in (model if model != EXTRACTIVE else None, conversation.model) if name is not None]
     found = [window_of(name, config=window) for name in names] or [window_of(None, config=window)]

@@ -124,6 +124,9 @@ def context(
             "--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}."
         ),
     ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="ID", help="Of a transcript with several runs, this one.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a recorded conversation as a model would see it: tokens by source, whether it fits, what
@@ -133,6 +136,7 @@ def context(
     FILE holds messages of OpenAI (chat or responses), Anthropic or Gemini, or a
     whole request with its instructions and tools, as JSON; or JSON lines of one
     message each, of a provider or as monitor.messages.message_codec writes them.
+    A transcript of an agent (Claude Code, Codex, ...) is read as its history.
 
     \b
     Examples:
@@ -151,7 +155,7 @@ def context(
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = _view.stdout()
     with _view.tidy_exit():
-        looked = _look(*read_conversation(file, form), model, window)
+        looked = _look(*read_conversation(file, form, run), model, window)
         if as_json:
             _view.write_json(_as_json(looked))
         else:

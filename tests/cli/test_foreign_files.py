@@ -214,7 +214,7 @@ UNDERSTOOD = {
     "a run with content": {"context", "compact", "scan"},
     "a run with content and text": {"scan"},
     "a run with calls of OpenAI's": {"context", "compact", "scan"},
-    **{name: {"scan"} for name in SESSIONS},
+    **{name: {"scan", "context", "compact"} for name in SESSIONS},
 }
 """Which commands do know what it is: a run that has no label, messages of OpenAI's chat, what an
 agent has written.
@@ -242,6 +242,17 @@ def test_what_is_not_understood_is_refused_in_one_sentence(name: str, tmp_path: 
             assert done.stdout == "", command
         if command == "scan":
             assert "could not be read" in done.stdout
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("command", ["context", "compact"])
+def test_a_session_of_an_agent_is_its_history_or_refused_in_one_sentence(name: str, command: str, tmp_path: Path):
+    done = run(tmp_path, command, SESSIONS[name])
+    assert isinstance(done.exception, SystemExit | None), (command, done.exception)
+    if done.exit_code == 2 or not done.stdout:  # 1: there is nothing to compact
+        assert (done.stdout, len(done.stderr.splitlines())) == ("", 1)
+    else:
+        assert "tokens" in done.stdout
 
 
 SAYS_NOTHING = {"Codex", "pi", "Kimi CLI", "Cursor CLI", "OpenTelemetry", "LangSmith"}
