@@ -25,7 +25,7 @@ RIDDLES = re.compile(
 )
 """Words of riddles: each has a plain form that names its subject."""
 
-PARTS = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*(?=[-*|] )|\n\s*(?=\d+\. )")
+PARTS = re.compile(r"(?:(?<=[.!?:;])|(?<=[.!?:;][*\")]{1})|(?<=[.!?:;]\*\*))\s+|\n\s*\n|\n\s*(?=[-*|] )|\n\s*(?=\d+\. )")
 
 
 def sentences(text: str) -> Iterator[str]:
