@@ -1,5 +1,5 @@
-"""What a run must emit, declared by a dict of types or by a pydantic model class: the schemas, the
-tool `emit_value`, and how a value is validated.
+"""The outputs that a run must emit, declared by a dict of types or by a pydantic model class. Here
+are the schemas, the tool `emit_value`, and the validation of values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from monitor.models import ToolSpec
 from monitor.schemas import in_words, portable
 
 EMIT = "emit_value"
-"""The tool by which the model hands over one declared output."""
+"""The tool with which the model emits one declared output."""
 
 Declaration: TypeAlias = Mapping[str, Any] | type[BaseModel]
 """A type for each name, or a pydantic model class."""
@@ -100,7 +100,8 @@ class ByModel:
         try:
             self._validate(given)
         except ValidationError as error:
-            # A missing field and a check of the whole model are reported only when all are there.
+            # # Until all values are there, a missing field and a check of the whole model are not
+            # reported.
             wrong = [
                 each
                 for each in error.errors(include_url=False)
@@ -109,7 +110,7 @@ class ByModel:
             if wrong:
                 only_this = all(each["loc"][:1] in _heads([name]) for each in wrong)
                 raise RefusedError(_problems(wrong, strip=1 if only_this else 0), _names_in(wrong, given)) from None
-        except Exception:  # noqa: BLE001, S110 - a validator may need what is not emitted yet; it has its say when all are there
+        except Exception:  # noqa: BLE001, S110 - a validator may need a value that is not emitted yet; it runs again when all are there
             pass
         return value
 
@@ -133,7 +134,7 @@ Declared: TypeAlias = ByTypes | ByModel
 
 
 def declared_by(declared: Declaration) -> Declared:
-    """`declared`, checked. What cannot be an output is a `ConfigError`."""
+    """`declared`, checked. Raises `ConfigError` for anything that cannot be an output."""
     return ByModel(declared) if inspect.isclass(declared) else ByTypes(declared)
 
 

@@ -1,11 +1,16 @@
-"""What Anthropic asks of messages.
+"""Anthropic's rules for messages.
 
-Error messages: "first message must use the 'user' role", "roles must alternate" (today only on
-Bedrock; elsewhere neighbours are joined), "`tool_use` ids were found without `tool_result` blocks
-immediately after", "unexpected `tool_use_id` found in `tool_result` blocks", "each tool_use must
-have a single result", "text content blocks must contain non-whitespace text", "The final block in
-an assistant message cannot be `thinking`", "content cannot be empty if `is_error` is true", "final
-assistant content cannot end with trailing whitespace".
+Its error messages state them:
+
+- "first message must use the 'user' role";
+- "roles must alternate" (today only on Bedrock; elsewhere neighbours are joined);
+- "`tool_use` ids were found without `tool_result` blocks immediately after";
+- "unexpected `tool_use_id` found in `tool_result` blocks";
+- "each tool_use must have a single result";
+- "text content blocks must contain non-whitespace text";
+- "The final block in an assistant message cannot be `thinking`";
+- "content cannot be empty if `is_error` is true";
+- "final assistant content cannot end with trailing whitespace".
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong, in order."""
+    """The problems, in order."""
     before: str | None = None
     waiting: list[str] = []
     ids: set[str] = set()

@@ -1,9 +1,13 @@
-"""What chat completions ask of messages.
+"""The rules of chat completions for messages.
 
-Error messages: "messages with role 'tool' must be a response to a preceeding message with
-'tool_calls'", "An assistant message with 'tool_calls' must be followed by tool messages responding
-to each 'tool_call_id'", "string too long. Expected a string with maximum length 40". That arguments
-are a JSON object is asked by compatible servers, which read them.
+The error messages state them:
+
+- "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'";
+- "An assistant message with 'tool_calls' must be followed by tool messages responding to each
+  'tool_call_id'";
+- "string too long. Expected a string with maximum length 40".
+
+Compatible servers parse the arguments, and require a JSON object.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong, in order."""
+    """The problems, in order."""
     waiting: Counter[str] = Counter()
     asked = 0
     for index, message in enumerate(messages):

@@ -1,8 +1,11 @@
-"""What the responses API asks of its input, where the service stores nothing.
+"""The rules of the responses API for its input, if the service stores nothing.
 
-Error messages: "No tool output found for function call", "No tool call found for function call
-output with call_id", "Item of type 'reasoning' was provided without its required following item",
-"Duplicate item found with id".
+The error messages state them:
+
+- "No tool output found for function call";
+- "No tool call found for function call output with call_id";
+- "Item of type 'reasoning' was provided without its required following item";
+- "Duplicate item found with id".
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong, in order."""
+    """The problems, in order."""
     waiting: dict[tuple[str, str], int] = {}
     ids: set[str] = set()
     for index, item in enumerate(items):
