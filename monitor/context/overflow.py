@@ -66,8 +66,8 @@ class OverflowRow:
     """One message of a service. Every field that is set must match.
 
     `phrase`: a regular expression, matched without regard to case. In it, `<used>` stands for the
-    tokens of the request, `<limit>` for the most that are accepted, `<prompt>` and `<answer>` for
-    the parts of a sum. Raises `ConfigError` for a row without a phrase, a status and a code.
+    tokens of the request, `<limit>` for the most accepted, `<prompt>` and `<answer>` for the parts
+    of a sum. Raises `ConfigError` for a row without a phrase, a status and a code.
     """
 
     provider: str
