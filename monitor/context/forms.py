@@ -25,7 +25,7 @@ _ANY_ID: Final = r"[^\x00\ud800-\udfff]{1,%d}"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 RULES: Final[Mapping[Form, FormRules]] = {
-    # # Ids are optional. The reference of FunctionDeclaration allows 64 characters of a name.
+    # Ids are optional. The reference of FunctionDeclaration allows 64 characters of a name.
     "gemini": FormRules(re.compile(_ANY_ID % 4096), re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"), unique_ids=False),
     # "string too long. Expected a string with maximum length 40"
     "openai-chat": FormRules(re.compile(_ANY_ID % 40), _NAME, unique_ids=False),

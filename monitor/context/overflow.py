@@ -235,7 +235,7 @@ OVERFLOW_ROWS: Final[tuple[OverflowRow, ...]] = (
         code=("context_length_exceeded", "string_above_max_length", "context_window_exceeded"),
     ),
     OverflowRow("z.ai", OverflowKind.OVERFLOW, code=("1261",)),
-    # # with other statuses this phrase may mean a rate limit
+    # with other statuses this phrase may mean a rate limit
     OverflowRow("any", OverflowKind.OVERFLOW, r"\btoo many tokens\b", status=(400, 413, 422)),
     OverflowRow("anthropic", OverflowKind.BYTES, code=("request_too_large",)),
     # Copilot: "failed to parse request"; Cerebras: no body at all

@@ -116,7 +116,7 @@ def total_tokens(usage: Usage | UsageReport) -> int | None:
     return usage.total_tokens or (usage.input_tokens or 0) + (usage.output_tokens or 0) or None
 
 
-# # --- sizes of parts
+# --- sizes of parts
 
 
 def size_of_text(text: str) -> Size:

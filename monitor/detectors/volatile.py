@@ -68,7 +68,7 @@ _PLACE = re.compile(
 )
 """Where a command ran, as a line of its own beside what it printed (OpenHands, Gemini CLI)."""
 
-# # Forms in text. Where possible, a pattern begins with one character and a lookbehind after it, so
+# Forms in text. Where possible, a pattern begins with one character and a lookbehind after it, so
 # that other characters are skipped quickly.
 
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"

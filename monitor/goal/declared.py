@@ -100,7 +100,7 @@ class ByModel:
         try:
             self._validate(given)
         except ValidationError as error:
-            # # Until all values are there, a missing field and a check of the whole model are not
+            # Until all values are there, a missing field and a check of the whole model are not
             # reported.
             wrong = [
                 each
