@@ -17,8 +17,8 @@ _PROVIDERS: Final = {
     "openai-responses": ("monitor.adapters.openai.model", "OpenAIResponsesModel"),
     "replay": ("monitor.adapters.replay.model", "ReplayModel"),
 }
-"""Where the model class of a provider stands. It is imported when it is asked for, and with it the
-SDK.
+"""The module and class of each provider's model. The module, and with it the SDK, is imported on
+demand.
 """
 
 _NO_CLIENT: Final = frozenset({"replay"})
@@ -36,8 +36,7 @@ def model(name: str, *, client: Any = None) -> Model:
 
     Without `client`, one is made from the environment at the first call.
 
-    Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is
-    not installed.
+    Raises `ConfigError` for an unknown provider, and `MissingExtra` if its SDK is not installed.
     """
     provider, _, rest = str(name).partition(":")
     known = ", ".join(f"{one}:" for one in sorted(_PROVIDERS))
