@@ -270,7 +270,7 @@ def _said(message: AssistantMessage, model: str | None) -> list[dict[str, Any]]:
 
 
 def _signs_nothing(signature: bytes | None) -> list[dict[str, Any]]:
-    """An empty text with a signature, with which the service closes a turn. It needs it back there."""
+    """An empty text with a signature. The service closes a turn with it, and needs it back."""
     return [] if signature is None else [{"text": "", "thought_signature": signature}]
 
 

@@ -145,7 +145,7 @@ def _kind(status: int | None, words: list[str | None], message: str) -> ErrorKin
     by_word = next((kind for word in words if word is not None and (kind := _kind_by_word(word)) is not None), None)
     if status == 429:  # noqa: PLR2004 - HTTP
         return by_word if by_word is ErrorKind.AUTH else ErrorKind.RATE_LIMITED
-    if status == 413:  # noqa: PLR2004 - Groq answers it as well where the tokens of a minute do not suffice
+    if status == 413:  # noqa: PLR2004 - Groq also sends it when the tokens of a minute are used up
         too_much = read_failure(message, status=status)
         return ErrorKind.RATE_LIMITED if too_much and too_much.kind is OverflowKind.RATE_LIMIT else ErrorKind.OVERFLOW
     if status is None or status < 500:  # noqa: PLR2004 - the HTTP classes
