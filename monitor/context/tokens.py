@@ -1,7 +1,7 @@
 """How many tokens the next request will have.
 
 Failures answered: a report is used for a history that was rewritten since. Whole histories are
-added up again and again. Nobody knows how accurate an estimate is.
+added up again and again. The error of an estimate is unknown.
 
     meter = ContextMeter(history)
     meter.fixed(instructions, tools)

@@ -1,15 +1,14 @@
-"""A recorded run through the core that watches live ones: would it have been stopped, where, and
-what would that have saved?
+"""Feeds a recorded run to the core that watches live runs: whether it would have been stopped,
+where, and the saving.
 
-The policy is the guard's default unless another is given, so the first sure loop ends the run.
-Where a recording was cut into pieces makes no difference to the detectors, so its text is fed in
-long slices; what counts as saved is counted from the exact offset.
+The policy is the guard's default unless another is given, so the first sure loop ends the run. The
+cutting of text makes no difference to the detectors, so text is fed in long slices; the saving is
+counted from the exact offset.
 
-A judge, where there is one, is asked at the turns at which it would be asked live, and counts as
-answering at once.
+A judge is asked at the same turns as in a live run, and its answer counts at once.
 
-A recording does not answer to a warning: the model goes on as it did. A policy that warns first
-shows here how far it would have had to go, not what the warning would have changed.
+A recording cannot react to a warning: the model goes on as it did. A policy that warns first shows
+here how many steps it would have taken, not what its warnings would have changed.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ SLICE_CHARS = 4_096
 before all of the message is read.
 """
 KEPT_FOR_JUDGES = 2_000
-"""Code points of a turn's text that are kept for a judge, as a guard keeps them."""
+"""How much of a turn's text is kept for a judge, in code points."""
 
 AskJudge: TypeAlias = Callable[[Judge, JudgeInput], Judgement | str]
-"""Puts a question to a judge and waits; a text says why there is no answer."""
+"""Asks a judge and waits. A returned text is the reason why there is no answer."""
 
 Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "compact", "last_turn", "stop"]
 _RUNGS: Mapping[type[Verdict], Rung] = {
@@ -70,7 +69,7 @@ class Amount:
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """What a detector saw in a run, and what the policy did about it."""
+    """A finding of a detector in a run, and the policy's answer."""
 
     detection: Detection
     verdict: Verdict
@@ -96,7 +95,7 @@ class Finding:
 
 @dataclass(slots=True)
 class ScannedRun:
-    """What came of feeding a run to the core."""
+    """The result of feeding a run to the core."""
 
     findings: list[Finding] = field(default_factory=list[Finding])
     """Everything that was seen, in the order of the run."""
