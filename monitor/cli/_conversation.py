@@ -1,5 +1,5 @@
-"""A conversation from a file, in whatever form it was kept: a provider's messages or a whole
-request as JSON, or JSON lines of messages.
+"""Reads a conversation from a file of any form: a provider's messages or a whole request as JSON,
+or JSON lines of messages.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from monitor.transcripts.kinds import CONVERSATION, HEAD_BYTES, MAGIC_BYTES, kin
 
 STDIN: Final = "-"
 _MESSAGES: Final = ("messages", "contents", "input", "history")
-"""Where a request has them."""
+"""The fields of a request that may hold its messages."""
 
 
 @dataclass(slots=True, frozen=True)
 class Conversation:
-    """What the file says."""
+    """The content of the file."""
 
     form: Kept
     given: Sequence[Mapping[str, Any]]
-    """The messages as they stand there."""
+    """The messages as they stand in the file."""
     instructions: str | None = None
-    """The system prompt, where the request has a place for it beside the messages."""
+    """The system prompt, if the request has a field for it beside the messages."""
     tools: tuple[ToolSpec, ...] = ()
     model: str | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
-    """The whole request that the messages are part of; empty: they stand alone."""
+    """The whole request around the messages. Empty: the messages stand alone."""
     is_lines: bool = False
-    """A message a line."""
+    """Whether the file has one message on each line."""
     not_understood: int = 0
-    """How many of the messages are none of the form that was said; 0 where the form was seen."""
+    """How many messages do not have the form that `--form` names; 0 if the form was recognised."""
 
     @property
     def doubt(self) -> str:
-        """The same in words; empty: all are understood."""
+        """`not_understood` in words; empty: all messages are understood."""
         number = self.not_understood
         return (
             f"{number:,} of its {len(self.given):,} records {'is' if number == 1 else 'are'} none of {self.form}"
@@ -61,7 +61,7 @@ class Conversation:
 def read_conversation(file: str, form: str | None = None) -> tuple[Conversation, tuple[RawMessage | Message, ...]]:
     """`file` (`-`: stdin), plain or gzipped, and its messages before any repair.
 
-    Raises `ConfigError` for what cannot be read, and where no form fits.
+    Raises `ConfigError` for an unreadable file, and if no form fits.
     """
     if form is not None and form not in FORMS:
         raise ConfigError(f"--form {form}: it is one of {', '.join(FORMS)}")
@@ -79,10 +79,10 @@ def read_conversation(file: str, form: str | None = None) -> tuple[Conversation,
 
 
 def written(conversation: Conversation, messages: Sequence[Mapping[str, Any]], system: str | None = None) -> str:
-    """Other `messages` in the place of those of `conversation`, as its file has them: in their
-    request, in a list, or a line each.
+    """The text of a file with other `messages` in the place of those of `conversation`: in the
+    request, in a list, or one on each line.
 
-    `system`: what a system message among them said, which is none of `messages` any more.
+    `system`: the text of a system message of the conversation, which is not among `messages`.
     """
     form, request = conversation.form, dict(conversation.request)
     if system and form in {"openai-chat", "openai-responses"}:
@@ -110,8 +110,8 @@ def _in_base64(data: object) -> str:
 def tokens_by_source(
     messages: tuple[Message, ...], instructions: str | None, tools: tuple[ToolSpec, ...]
 ) -> dict[str, int]:
-    """Estimated tokens of what a request is made of; what stands for compacted messages is a source
-    of its own.
+    """Estimated tokens of a request by source. The summary of compacted messages is a separate
+    source.
     """
     sizes = sizes_by_source(ModelRequest(messages, instructions, tools))
     if head_of_messages(messages):
@@ -142,7 +142,7 @@ def _text(file: str) -> str:
 
 
 def _parsed(text: str) -> tuple[Any, bool]:
-    """One JSON document, or one a line, and whether it is that."""
+    """One JSON document, or one for each line, and whether it is lines."""
     if not text.strip():
         raise ConfigError("it is empty")
     try:
@@ -206,7 +206,7 @@ def _conversation(data: Any, form: str | None) -> Conversation:
 
 
 def _form(said: str | None, request: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Kept:
-    """The form that was said, else the one that is seen."""
+    """The form that `--form` names, else the recognised one."""
     if said is not None:
         return next(one for one in FORMS if one == said)
     if _is_recording(records):
@@ -220,7 +220,7 @@ def _form(said: str | None, request: Mapping[str, Any], records: Sequence[Mappin
 
 
 def _messages_of(data: object) -> Any:
-    """The messages of a request; `None` for what is no request."""
+    """The messages of a request. `None`: it is not a request."""
     if not isinstance(data, Mapping) or "role" in data or "type" in data:
         return None
     return next((data[name] for name in _MESSAGES if isinstance(data.get(name), list | str)), None)
@@ -238,7 +238,7 @@ def _words(system: object) -> str:
 
 
 def _tools(given: object) -> Iterator[ToolSpec]:
-    """What the request declares, whatever its provider calls it: for its size."""
+    """The tools of the request, in any provider's form, for the estimate of their size."""
     for one in given if isinstance(given, list) else ():
         if not isinstance(one, Mapping):
             continue

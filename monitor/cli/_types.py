@@ -21,8 +21,8 @@ _SHAPES = f"{', '.join(WORDS)}, list[...] of one of these, module:Model, or a JS
 
 
 def outputs_of(specs: Iterable[str]) -> dict[str, Any]:
-    """The declarations of `--output NAME:TYPE`. `ConfigError`: one that says nothing, or says it
-    twice.
+    """The declarations of `--output NAME:TYPE`. Raises `ConfigError` for an invalid or repeated
+    one.
     """
     outputs: dict[str, Any] = {}
     for spec in specs:
@@ -76,8 +76,8 @@ _OWN: Final[Mapping[str, set[str]]] = {"array": {"items"}, "object": {"propertie
 
 
 def type_of_schema(schema: object, option: str) -> Any:
-    """The type that validates what `schema` describes. `ConfigError` for what it says beyond that:
-    nothing is silently left unchecked.
+    """The type that validates values of `schema`. Raises `ConfigError` for keywords that it cannot
+    check, so that nothing is left unchecked silently.
     """
     if not isinstance(schema, dict):
         raise ConfigError(f"{option}: a JSON schema is an object, not {schema!r}")

@@ -86,7 +86,7 @@ def scan(
       agent-monitor scan --detectors tool-call-cycle,no-progress runs.jsonl
 
     \b
-    What no counter sees, such as the same page under other words, a model may see:
+    A judge may see loops that no counter sees, such as other queries for the same page:
       agent-monitor scan --judge google:gemini-2.5-flash --judge-suspicion 0.6 runs.jsonl
 
     \b
@@ -95,13 +95,12 @@ def scan(
     with --all every run.
 
     \b
-    A recording does not heed a warning: --policy ladder shows how far it would
-    have had to go, not what its warnings would have changed.
+    A recording cannot react to a warning: --policy ladder shows how many steps the
+    policy would have taken, not what its warnings would have changed.
 
     \b
     Exit code: 0 no loop; 1 a loop was found; 2 a file or a line could not be
-    read (the rest is reported all the same), there was nothing to look at, or
-    a setting makes no sense.
+    read (the rest is still reported), a file has no run, or a setting is invalid.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit(), ExitStack() as stack:
@@ -170,7 +169,7 @@ def _results(
     report: Report,
     complaints: Console,
 ) -> Iterator[tuple[str, ScanResult]]:
-    """Every run of every file; what cannot be read is said and noted."""
+    """Every run of every file. Unreadable lines are reported and counted."""
     left = limit
     for file in files:
         if left == 0:
@@ -212,8 +211,8 @@ def _results(
 
 @contextmanager
 def _opened(file: str) -> Iterator[Path]:
-    """A path that can be read twice from its start, as the reader does to see whether it is
-    gzipped; a pipe cannot.
+    """A path that can be read twice from its start, which the reader needs to recognise gzip. A
+    pipe is copied to a file.
     """
     if file != STDIN:
         yield Path(file)
@@ -227,8 +226,8 @@ def _opened(file: str) -> Iterator[Path]:
 
 @contextmanager
 def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str, Report], None]]:
-    """A bar on a terminal, nothing elsewhere. `quiet`: nothing there either, because results are
-    being written to it.
+    """A progress bar on a terminal, nothing elsewhere. `quiet`: no bar, because results are written
+    to the terminal.
     """
     if quiet or not console.is_terminal:
         yield lambda *_: None

@@ -100,38 +100,38 @@ class ScannedRun:
     findings: list[Finding] = field(default_factory=list[Finding])
     """Everything that was seen, in the order of the run."""
     ended_by: Finding | None = None
-    """What would have ended the run: a stop, or a last turn, which the recording then goes past."""
+    """The finding that would have ended the run: by a stop, or by a last turn."""
     produced: Amount = field(default_factory=Amount)
-    """What was produced until then; the whole run if nothing ended it."""
+    """The amount produced up to that end; the whole run if nothing ended it."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ScanResult:
-    """What the core and the policy said about one recorded run."""
+    """The findings of the core in one recorded run, and the policy's answers."""
 
     run: RecordedRun
     findings: tuple[Finding, ...] = ()
     """Everything that was seen, in the order of the run, up to its end."""
     ended_by: Finding | None = None
-    """What would have ended the run; `None`: it would have gone on to where the recording ends."""
+    """The finding that would have ended the run. `None`: no finding would."""
     total: Amount
-    """What was recorded."""
+    """The amount that was recorded."""
     saved: Amount = Amount()
-    """What would not have been produced: everything after the end."""
+    """The amount that would not have been produced: everything after the end."""
 
     @property
     def finding(self) -> Finding | None:
-        """The one that counts: what ended the run, else the first sure loop."""
+        """The decisive finding: the one that ended the run, else the first sure loop."""
         return self.ended_by or next((finding for finding in self.findings if finding.detection.level == "loop"), None)
 
     @property
     def loops(self) -> bool:
-        """A sure loop was seen, or the run was ended for a suspicion."""
+        """Whether a sure loop was seen, or a suspicion ended the run."""
         return self.finding is not None
 
     @property
     def detection(self) -> Detection | None:
-        """The loop of the finding that counts."""
+        """The detection of the decisive finding."""
         return self.finding.detection if self.finding else None
 
     @property
@@ -234,7 +234,7 @@ def watch_chunks(
 
 
 def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
-    """What a question costs is counted by who asks."""
+    """Ignores the cost of a question, which `ask` counts."""
     for judge, told in core.judges_due(0.0):
         answer = ask_judge(judge, told)
         if isinstance(answer, Judgement):
@@ -268,14 +268,14 @@ def _stopped(core: RunCore, watched: ScannedRun) -> ScannedRun:
 
 
 class _Listener:
-    """The policy, and what it was asked and said."""
+    """A policy that keeps its findings and verdicts."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._heard: list[tuple[Detection, Verdict]] = []
 
     def take(self) -> list[tuple[Detection, Verdict]]:
-        """What was said since the last time."""
+        """The findings and verdicts since the last call."""
         if not self._heard:
             return self._heard
         heard, self._heard = self._heard, []
@@ -330,4 +330,4 @@ def _total(run: RecordedRun) -> Amount:
 
 
 def _ignore(event: Event) -> None:
-    """The result says all that is asked for."""
+    """Ignores events: the result has everything that a scan needs."""
