@@ -50,8 +50,17 @@ def sentences(text: str) -> Iterator[str]:
             yield words
 
 
+def cells(text: str) -> Iterator[str]:
+    """The cells of the tables of a text."""
+    for row in re.findall(r"^\|.*\|$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE):
+        yield from (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1])
+
+
 def hard(text: str) -> Iterator[str]:
-    """What is wrong with the sentences of a text."""
+    """The faults of a text: sentences that are too long, and riddles, also in tables."""
+    for cell in cells(text):
+        if riddle := RIDDLES.search(cell):
+            yield f"{riddle[0]!r}: {cell[:100]}"
     for sentence in sentences(text):
         count = len(sentence.split())
         if count > MOST_WORDS:

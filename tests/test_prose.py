@@ -64,6 +64,10 @@ def test_code_tables_and_headings_are_not_sentences(code: str):
     assert list(hard(code)) == []
 
 
+def test_a_riddle_in_a_table_is_found():
+    assert len(list(hard("| key | meaning |\n| --- | --- |\n| `a` | whoever asks |\n"))) == 1
+
+
 def test_docstrings_comments_and_descriptions_of_attributes_are_read(tmp_path: Path):
     file = tmp_path / "module.py"
     file.write_text(

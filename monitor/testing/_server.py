@@ -115,7 +115,7 @@ class Dialect(Protocol):
         ...
 
     def closing(self, request: ReceivedRequest) -> bytes:
-        """The bytes after the last event of a complete script, e.g. `data: [DONE]`; may be empty."""
+        """The bytes after the last event of a complete script, e.g. `data: [DONE]`, or none."""
         ...
 
     def merged(self, request: ReceivedRequest, events: Sequence[Event]) -> Event:
