@@ -64,7 +64,7 @@ decision depends on the prefix: fields mark what the monitor said (`ToolResult.v
 
 @dataclass(slots=True, frozen=True)
 class Evidence:
-    """What was repeated: enough to recognise it, small enough to log."""
+    """A repetition in short: enough to recognise it, small enough to log."""
 
     excerpt: str
     """The repeated thing, cut to 200 characters. For calls it begins `name(`, with the tool that is

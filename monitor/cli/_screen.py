@@ -38,7 +38,7 @@ TASK_LINES = 8
 
 
 class Screen(Protocol):
-    """What shows a run."""
+    """Shows a run."""
 
     def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
         """The run is about to begin."""

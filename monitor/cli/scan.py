@@ -238,8 +238,8 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str, Repor
         TimeElapsedColumn(),
         TextColumn("{task.fields[file]}", style="dim"),
     )
-    # What is printed meanwhile is results: they belong to stdout, and must not be drawn above the
-    # bar on stderr.
+    # Results that are printed meanwhile belong to stdout, and must not be drawn above the bar on
+    # stderr.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task("", total=None, runs=0, loops=0, file="")
         yield lambda file, report: progress.update(

@@ -73,7 +73,7 @@ class Headroom:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Trigger:
-    """What must be true before the context is made smaller: everything that is set.
+    """The conditions under which the context is made smaller; all that are set must be true.
 
     `headroom`: the context has filled it. `tokens`, `messages`: there are at least this many.
     Raises `ConfigError` if nothing is set, or for a number that is not positive.

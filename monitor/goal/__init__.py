@@ -1,4 +1,4 @@
-"""What a run must reach: the outputs that it must emit, its plan, and the tools by which the model
+"""The goal of a run: the outputs that it must emit, its plan, and the tools with which the model
 reports both.
 """
 

@@ -237,7 +237,7 @@ def _sdk() -> Any:
 
 @cache
 def _parameters(module: str, resource: str) -> frozenset[str]:
-    """What the `create` of an API takes."""
+    """The parameters of an API's `create`."""
     create = getattr(importlib.import_module(f"openai.resources.{module}"), resource).create
     return frozenset(inspect.signature(create).parameters) - {"self"}
 
