@@ -148,7 +148,7 @@ class SourceFailed(MonitorError):
     @classmethod
     def by(cls, cause: BaseException) -> SourceFailed:
         """The error for `cause`, which the stream raised."""
-        failed = cls(f"the stream raised {describe(cause)}, and nobody has asked for that")
+        failed = cls(f"the stream raised {describe(cause)}, which was not requested")
         failed.__cause__ = cause
         return failed
 

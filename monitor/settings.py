@@ -175,7 +175,7 @@ def parse_setting(text: str) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             continue
     raise ConfigError(
-        f"{text!r}: {key.strip()!r} is no key; a name with other signs than A-Z a-z 0-9 _ - needs quotation marks"
+        f"{text!r}: {key.strip()!r} is not a key; a name with other signs than A-Z a-z 0-9 _ - needs quotation marks"
     )
 
 

@@ -39,7 +39,7 @@ def arguments_in(arguments: object) -> dict[str, Any]:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"The arguments are no valid JSON ({error}).") from None
+            raise ValueError(f"The arguments are not valid JSON ({error}).") from None
     if not isinstance(arguments, Mapping):
         raise ValueError(f"The arguments must be a JSON object, not {shown(arguments)}.")
     return dict(arguments)

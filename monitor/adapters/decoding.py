@@ -84,7 +84,7 @@ class SdkAdapter(AdapterBase, ABC):
         except AdapterError:
             raise
         except Exception as error:
-            raise AdapterError(f"{name_of(item)} is no readable {self.readable}: {error!r}") from error
+            raise AdapterError(f"{name_of(item)} is not a readable {self.readable}: {error!r}") from error
         return tuple(chunks)
 
     @abstractmethod

@@ -48,7 +48,7 @@ def model(name: str, *, client: Any = None) -> Model:
     if provider not in _PROVIDERS:
         raise ConfigError(f"model {name!r}: no provider is called {provider!r}; there are {known}")
     if client is not None and provider in _NO_CLIENT:
-        raise ConfigError(f"model {name!r} asks nobody and takes no client")
+        raise ConfigError(f"model {name!r} calls no service and takes no client")
     module, class_name = _PROVIDERS[provider]
     made: Model = getattr(importlib.import_module(module), class_name)(
         rest, **({} if client is None else {"client": client})

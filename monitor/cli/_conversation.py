@@ -71,7 +71,7 @@ def read_conversation(file: str, form: str | None = None) -> tuple[Conversation,
         messages = tuple(_messages(conversation))
         if conversation.not_understood == len(messages):
             raise ConfigError(
-                f"none of its {len(messages):,} records is {conversation.form}; without --form it is seen what they are"
+                f"none of its {len(messages):,} records is {conversation.form}; without --form the form is recognised"
             )
         return conversation, messages
     except ConfigError as error:
@@ -104,7 +104,7 @@ def _json(data: Any, *, indent: int | None = None) -> str:
 def _in_base64(data: object) -> str:
     if isinstance(data, bytes):  # Gemini's media and signatures
         return base64.b64encode(data).decode()
-    raise TypeError(f"{type(data).__name__} is nothing that JSON has")
+    raise TypeError(f"{type(data).__name__} has no JSON form")
 
 
 def tokens_by_source(
@@ -138,7 +138,7 @@ def _text(file: str) -> str:
             return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         kind = kind_of(data[:HEAD_BYTES])
-    raise ConfigError(f"it is {kind or 'no text in UTF-8'}")
+    raise ConfigError(f"it is {kind or 'not text in UTF-8'}")
 
 
 def _parsed(text: str) -> tuple[Any, bool]:
@@ -158,7 +158,7 @@ def _parsed(text: str) -> tuple[Any, bool]:
                 found.append(json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise ConfigError(
-                    f"line {number} is no JSON: {error}" if found else f"it is no JSON: {whole}"
+                    f"line {number} is not JSON: {error}" if found else f"it is not JSON: {whole}"
                 ) from None
     return found, True
 
@@ -263,7 +263,7 @@ def _messages(conversation: Conversation) -> Iterator[RawMessage | Message]:
             yield from read(conversation.form, conversation.given)
             return
     except AdapterError as error:
-        raise ConfigError(f"{error}; it was read as {conversation.form}, --form says another one") from None
+        raise ConfigError(f"{error}; it was read as {conversation.form}, --form sets another one") from None
     for index, data in enumerate(conversation.given):
         try:
             yield message_codec.from_dict(data)

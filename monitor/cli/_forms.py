@@ -157,7 +157,7 @@ def _in_no_form(each: Sequence[frozenset[Kept]], records: Sequence[Record]) -> s
     strange = [index for index, forms in enumerate(each) if not forms]
     counted = Counter(form for forms in each for form in forms)
     if not counted:
-        return f"nobody's messages are like these, with {_fields(records[0])}; {known}"
+        return f"no known form has messages like these, with {_fields(records[0])}; {known}"
     if strange:
         first, are = strange[0], "is" if len(strange) == 1 else "are"
         number = f"{len(strange):,} of its {len(each):,} records"

@@ -43,7 +43,7 @@ def _stdin() -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
-        raise ConfigError("the task on stdin is no text in UTF-8") from None
+        raise ConfigError("the task on stdin is not text in UTF-8") from None
 
 
 def model_of(
@@ -53,7 +53,7 @@ def model_of(
     compatible server. `keyless`: a command that needs no key.
     """
     if name is None and base_url is not None:
-        raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
+        raise ConfigError("--base-url needs a model; name it as well: --model openai:NAME")
     if name is None:
         raise ConfigError(
             "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY); "
@@ -200,5 +200,5 @@ def _read(file: str, option: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ConfigError(f"{option}: {file} is no text in UTF-8")
+        raise ConfigError(f"{option}: {file} is not text in UTF-8")
     return text

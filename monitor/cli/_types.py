@@ -44,14 +44,14 @@ def _type(written: str, option: str) -> Any:
         try:
             schema = json.loads(written)
         except ValueError as error:
-            raise ConfigError(f"{option}: this is no JSON schema: {error}") from None
+            raise ConfigError(f"{option}: this is not a JSON schema: {error}") from None
         return type_of_schema(schema, option)
     if ":" in written:
         model = load(written, "--output")
         if not isinstance(model, type) and getattr(model, "__origin__", None) is None:
-            raise ConfigError(f"{option}: {written} is {model!r}, and no type")
+            raise ConfigError(f"{option}: {written} is {model!r}, which is not a type")
         return model
-    raise ConfigError(f"{option}: {written!r} is no type; types are {_SHAPES}")
+    raise ConfigError(f"{option}: {written!r} is not a type; types are {_SHAPES}")
 
 
 # ------------------------------------------------------------------ JSON schemas

@@ -36,12 +36,12 @@ def complain_of(console: Console, corpus: Corpus, name: str, runs: int, *, whole
     what = f"; it is {kind}" if kind else ""
     if not corpus.bad:
         _view.complain(
-            console, f"{name}: there is no recorded run in it{what or ': it is empty' if not corpus.lines else what}"
+            console, f"{name}: there is not a recorded run in it{what or ': it is empty' if not corpus.lines else what}"
         )
         return 1
     first = corpus.bad_lines[0]
     lines = "its one line" if corpus.bad == 1 else f"none of its {corpus.bad:,} lines"
-    is_none = "is no recorded run" if corpus.bad == 1 else "is a recorded run"
+    is_none = "is not a recorded run" if corpus.bad == 1 else "is a recorded run"
     _view.complain(console, f"{name}:{first.line}: {first.message}; {lines} {is_none}{what}")
     return corpus.bad
 

@@ -203,7 +203,7 @@ def compact(
         )
         if asked is None:
             if base_url is not None:
-                raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
+                raise ConfigError("--base-url needs a model; name it as well: --model openai:NAME")
             compaction = replace(compaction, summarizer=monitor.compaction.Extractive())
         try:
             done = anyio.run(

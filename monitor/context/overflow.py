@@ -90,7 +90,7 @@ class OverflowRow:
         try:
             object.__setattr__(self, "_pattern", re.compile(pattern, re.IGNORECASE | re.DOTALL))
         except re.error as error:
-            raise ConfigError(f"the phrase {self.phrase!r} is no regular expression: {error}") from error
+            raise ConfigError(f"the phrase {self.phrase!r} is not a regular expression: {error}") from error
 
     def read(self, message: str, status: int | None, code: str | None) -> Overflow | None:
         """The row's reading of a failure. `None`: the row does not match."""

@@ -138,7 +138,7 @@ class ToolCallCycle(CallDetector):
                 f"ToolCallCycle(max_period={max_period}): a cycle has 2 calls or more; one call is ToolCallRepetition's"
             )
         if rounds <= 1:
-            raise ConfigError(f"ToolCallCycle(rounds={rounds}): once is no cycle; give 2 or more")
+            raise ConfigError(f"ToolCallCycle(rounds={rounds}): one round is not a cycle; give 2 or more")
         if unordered_at is not None and unordered_at < 2 * rounds:
             raise ConfigError(
                 f"ToolCallCycle(unordered_at={unordered_at}): give {2 * rounds} or more, two calls {rounds} times, or"

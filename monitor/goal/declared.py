@@ -90,7 +90,7 @@ class ByModel:
         self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
         if not self.required:
             raise ConfigError(
-                f"{model.__name__} has no field without a default, so there is nothing that a run could be held to"
+                f"{model.__name__} has no field without a default, so there is nothing that the run must emit"
             )
         self.texts = _texts(self.schemas, self.required)
         self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
@@ -164,7 +164,7 @@ def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
         return TypeAdapter(annotation)
     except Exception as error:
         raise ConfigError(
-            f"outputs[{name!r}]: {annotation!r} is no type that can be validated: {_first_line(error)}"
+            f"outputs[{name!r}]: {annotation!r} is not a type that can be validated: {_first_line(error)}"
         ) from error
 
 
@@ -261,7 +261,7 @@ def _json_text(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise RefusedError(f"it is no JSON value ({_first_line(error)})") from None
+        raise RefusedError(f"it is not a JSON value ({_first_line(error)})") from None
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

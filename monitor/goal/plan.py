@@ -189,7 +189,7 @@ class PlanState:
             if bare in set(StepStatus):
                 return StepStatus(bare)
         meant = closest(value, StepStatus)
-        raise ValueError(f"{shown(value)} is no status.{f' Did you mean {meant}?' if meant else ''}")
+        raise ValueError(f"{shown(value)} is not a status.{f' Did you mean {meant}?' if meant else ''}")
 
     def _replace(self, coming: Sequence[str]) -> None:
         """Replace the steps that are not started by `coming`. Models often list the whole plan

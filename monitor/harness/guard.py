@@ -467,6 +467,6 @@ def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
         if isinstance(found, str):
             return found
     raise ConfigError(
-        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no open call of this"
-        " turn; pass the call of watched.turn.tool_calls, or None for the oldest open one"
+        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is not an open call of"
+        " this turn; pass the call of watched.turn.tool_calls, or None for the oldest open one"
     )

@@ -322,7 +322,7 @@ def _step_of(step: Step | Event) -> Step:
     if isinstance(step, Repeat) and isinstance(step.step, Reply):
         raise ConfigError("a Reply cannot be repeated")
     if not isinstance(step, STEPS):
-        raise ConfigError(f"a script holds {step!r}, which is no step and no event")
+        raise ConfigError(f"a script holds {step!r}, which is neither a step nor an event")
     return step
 
 

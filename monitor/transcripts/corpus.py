@@ -91,7 +91,7 @@ class Corpus:
                     reader = reader or EventLog()
                 if isinstance(reader, EventLog) is not is_event(record):
                     raise AdapterError(
-                        "an event among recorded runs" if is_event(record) else "no event, in a log of events"
+                        "an event among recorded runs" if is_event(record) else "not an event, in a log of events"
                     )
                 run = (reader or _Runs()).add(record)
                 reader = reader or _Runs()

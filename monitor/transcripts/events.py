@@ -42,7 +42,7 @@ class EventLog:
         try:
             event = event_codec.from_dict(record)
         except ValueError as error:
-            raise AdapterError(f"no event that can be read: {error}") from None
+            raise AdapterError(f"not a readable event: {error}") from None
         if isinstance(event, RunStarted):
             unfinished, self._messages = self.end(), []
             return unfinished

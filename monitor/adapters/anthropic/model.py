@@ -172,7 +172,7 @@ def to_parameters(request: ModelRequest, *, model: str | None = None) -> dict[st
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
-            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
     thinking = request.settings.get("thinking")
     mode = thinking.get("type") if isinstance(thinking, Mapping) else None
     parameters: dict[str, Any] = {"max_tokens": MAX_TOKENS + _thinking_budget(thinking), **request.settings}
@@ -184,8 +184,7 @@ def to_parameters(request: ModelRequest, *, model: str | None = None) -> dict[st
         raise ConfigError("tool_choice is 'required', and the request has no tools")
     if choice == "required" and mode == "enabled":
         raise ConfigError(
-            "tool_choice is 'required', and Anthropic cannot force a call while thinking is enabled; leave one of them"
-            " away"
+            "tool_choice is 'required', and Anthropic cannot force a call while thinking is enabled; omit one of them"
         )
     if not tools:
         choice, tools = "none", _called(request.messages)

@@ -139,7 +139,7 @@ def _parsed_path(json_path: object) -> _Path:
     name.
     """
     if not isinstance(json_path, str) or not json_path.startswith("$"):
-        raise AdapterError(f"the path of a streamed argument is {json_path!r}, no JSON path")
+        raise AdapterError(f"the path of a streamed argument is {json_path!r}, not a JSON path")
     keys: list[str | int] = []
     at = 1
     while at < len(json_path):

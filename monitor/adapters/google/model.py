@@ -158,7 +158,7 @@ def to_config(request: ModelRequest) -> dict[str, Any]:
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
-            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
     config: dict[str, Any] = {**request.settings, "automatic_function_calling": {"disable": True}}
     if request.reply_schema is not None and not config.keys() & {"response_schema", "response_json_schema"}:
         config["response_mime_type"] = "application/json"

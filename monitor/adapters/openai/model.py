@@ -203,7 +203,7 @@ def _reasons(model: str) -> bool:
 def _settings(request: ModelRequest, *, nothing: bool) -> dict[str, Any]:
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
-            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
     if nothing:
         raise ConfigError("the request has no messages, or only empty ones")
     return {str(name): value for name, value in request.settings.items() if name != "tools"}

@@ -109,7 +109,7 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         data = json.loads(line.decode())
     except UnicodeDecodeError:
-        raise AdapterError(f"{where}: it is no text in UTF-8") from None
+        raise AdapterError(f"{where}: it is not text in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise AdapterError(f"{where}: {error}") from None
     if not isinstance(data, dict):

@@ -79,20 +79,20 @@ def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[Problem]:
     if signature is not None and not _is_signature(signature):
         yield Problem(index, "signature", "a signature is not base64")
     if signature is not None and role != "model":
-        yield Problem(index, "signature", "a signature outside of what the model said")
+        yield Problem(index, "signature", "a signature outside of the model's message")
     call, answer = part.get("function_call"), part.get("function_response")
     if call is not None and role != "model":
-        yield Problem(index, "role", "a call outside of what the model said")
+        yield Problem(index, "role", "a call outside of the model's message")
     if answer is not None and role != "user":
-        yield Problem(index, "role", "a result that the model says")
+        yield Problem(index, "role", "a result in the model's message")
     for one, field in ((call, "args"), (answer, "response")):
         if one is None:
             continue
         fields = _snake(one) if isinstance(one, Mapping) else {}
         if not RULES["gemini"].tool_name.fullmatch(text(fields, "name")):
-            yield Problem(index, "name", f"{text(fields, 'name')!r} is no name of a function")
+            yield Problem(index, "name", f"{text(fields, 'name')!r} is not a valid name of a function")
         if not isinstance(fields.get(field, {}), Mapping):
-            yield Problem(index, "arguments", f"{field} is no object")
+            yield Problem(index, "arguments", f"{field} is not an object")
 
 
 def _is_signature(signature: object) -> bool:

@@ -307,7 +307,7 @@ class SourceStream(Generic[T]):
             if not hasattr(source, "__aiter__"):
                 hint = "; use the asynchronous client of your SDK" if hasattr(source, "__next__") else ""
                 if hasattr(source, "__aenter__"):
-                    hint = "; it is to be entered first: async with ... as stream, and then watch the stream"
+                    hint = "; enter it first: async with ... as stream, and then watch the stream"
                 raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator{hint}")
             source = aiter(source)
         self._iterator = source
