@@ -71,7 +71,7 @@ def test_what_a_schema_says_of_a_value_the_model_is_told():
 @pytest.mark.parametrize(
     ("written", "complaint"),
     [
-        ("{", "this is no JSON schema"),
+        ("{", "this is not a JSON schema"),
         ('{"type": "text"}', "has a type 'text'; there are string"),
         (
             '{"type": "string", "format": "email"}',
@@ -84,7 +84,7 @@ def test_what_a_schema_says_of_a_value_the_model_is_told():
         ('{"type": "array", "items": 3}', "a JSON schema is an object, not 3"),
         ('{"enum": []}', "an enum of a JSON schema lists"),
         ('{"anyOf": {}}', "anyOf of a JSON schema lists schemas"),
-        ("list[text]", "'text' is no type"),
+        ("list[text]", "'text' is not a type"),
         ("no_such_module:Model", "there is no module 'no_such_module'"),
     ],
 )
