@@ -58,7 +58,7 @@ def test_a_model_of_ones_own_is_named_by_its_module(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     assert emitted("review_types:Review", {"risk": 0.5}).risk == 0.5
     assert emitted("review_types:Review", {"risk": "much"}) is None
-    with pytest.raises(ConfigError, match="and no type"):
+    with pytest.raises(ConfigError, match="which is not a type"):
         outputs_of(["x:review_types:__doc__"])
 
 
