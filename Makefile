@@ -10,7 +10,7 @@ READY_BENCH := $(VENV)/.ready-bench
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
-.PHONY: help run test check check-lint check-format check-types check-layers format features bench clean
+.PHONY: help run test check check-lint check-format check-types check-layers check-words format features bench clean
 
 help: ## say what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -25,8 +25,8 @@ run: $(READY) ## show it: a guarded stream that loops, a whole run, then a scan 
 test: $(READY) ## run the tests; a row of docs/features.md without a passing one fails them
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
-check: $(READY) ## lint, format, types, layers
-	@$(MAKE) --keep-going check-lint check-format check-types check-layers
+check: $(READY) ## lint, format, types, layers, words
+	@$(MAKE) --keep-going check-lint check-format check-types check-layers check-words
 
 check-lint: $(READY)
 	@$(BIN)/ruff check --quiet . && echo "lint: clean"
@@ -39,6 +39,9 @@ check-types: $(READY)
 
 check-layers: $(READY)
 	@$(BIN)/lint-imports --no-logo --no-cache
+
+check-words: $(READY)
+	@$(BIN)/python scripts/prose.py
 
 format: $(READY) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --quiet --fix . || true

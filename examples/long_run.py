@@ -1,5 +1,5 @@
-"""A long run in a small window, offline: it is compacted again and again, and still knows the first
-thing that it was told.
+"""A long run in a small window, offline. It is compacted many times, and still knows the user's
+first message.
 
 With a key, put `monitor.model("google:gemini-2.5-flash")` in the place of the script; `window=` is
 then for trying only.

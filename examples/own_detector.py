@@ -1,5 +1,5 @@
-"""A detector of your own: one class, handed over in a list. This one finds an apology that comes
-too often.
+"""A detector of your own: one class, passed in a list. This one finds apologies that come too
+often.
 """
 
 import asyncio
@@ -19,7 +19,9 @@ class Apologies:
         self._text, self._offset, self._fired = "", 0, False
 
     def observe(self, chunk: monitor.chunks.Chunk) -> Sequence[monitor.Detection]:
-        """Count in the text so far, so that it makes no difference how the provider cuts it."""
+        """Count apologies in the whole text so far, so that the provider's cutting makes no
+        difference.
+        """
         if not isinstance(chunk, monitor.chunks.TextDelta):
             return ()
         self._text = (self._text + chunk.text.lower())[-1_000:]
@@ -38,7 +40,7 @@ class Apologies:
         ]
 
     def reset(self) -> None:
-        """A new run."""
+        """Forget everything, for a new run."""
         self._text, self._offset, self._fired = "", 0, False
 
     def snapshot(self) -> dict[str, Any]:
@@ -51,13 +53,13 @@ class Apologies:
 
 
 async def model() -> AsyncIterator[str]:
-    """It is sorry, in ever other words."""
+    """A model that apologises in different words."""
     for reason in ("the typo", "the missing import", "the wrong file", "the noise"):
         yield f"I apologise for {reason}. Let me correct that. "
 
 
 async def main() -> None:
-    """The default detectors and one more."""
+    """Watch with the default detectors and one more."""
     async with monitor.watch(model(), detectors=[*monitor.default_detectors(), Apologies()]) as watched:
         async for piece in watched:
             print(piece, end="")

@@ -1,5 +1,5 @@
-"""A loop of your own over the OpenAI SDK that stays inside the model's window, offline: at the
-mark, and when the service refuses.
+"""A loop of your own over the OpenAI SDK that stays inside the model's window, offline. It compacts
+at the mark, and after a refusal of the service.
 
 With a key, leave out `base_url` and `LocalOpenAI`, and let a model write the summaries:
 `COMPACTION = monitor.Compaction(model=monitor.model("openai:gpt-5-mini"))`.
@@ -22,7 +22,7 @@ TASK = "Read src/f1.py to src/f60.py in turn. The report goes to /srv/reports/fi
 
 
 async def shorter(history: list[Any], reason: str) -> list[Any]:
-    """The same conversation, compacted; as it is where nothing of it can go."""
+    """The same conversation, compacted; unchanged if it cannot be made smaller."""
     try:
         shortened, result = await COMPACTION.shorten("openai-chat", history, window=WINDOW, reason=reason)
     # the run goes on as it is; if the service refuses that too, it ends
@@ -34,7 +34,7 @@ async def shorter(history: list[Any], reason: str) -> list[Any]:
 
 
 def read_file(path: str) -> str:
-    """Every thirtieth is long: after it the next request does not fit."""
+    """Every thirtieth file is long: after it the next request does not fit."""
     return f"# {path}\n" + "value = compute(value)  # and so on\n" * (3_400 if path.endswith("30.py") else 100)
 
 
@@ -61,7 +61,9 @@ def carried_out(turn: monitor.Turn, guard: monitor.Guard) -> list[Any]:
 
 
 async def main(base_url: str) -> None:
-    """Ask, carry out, make it shorter where that is said, until the model has answered."""
+    """Ask the model, carry out its calls, and compact when the guard says so, until the model has
+    answered.
+    """
     history: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TASK}]
     refusals = 0
     async with (
@@ -76,7 +78,7 @@ async def main(base_url: str) -> None:
                 async for _ in watched:
                     pass
             turn = watched.turn
-            if turn.stopped is None:  # else it is no turn to go on from: its calls are not carried out
+            if turn.stopped is None:  # otherwise the turn is not usable, and its calls are not carried out
                 history += carried_out(turn, guard)
             match guard.check():
                 case monitor.Stop(monitor.TerminateReason.PROMPT_TOO_LONG) if refusals < MAX_REFUSALS:
@@ -92,12 +94,12 @@ async def main(base_url: str) -> None:
                 case monitor.Compact():  # the service's own count has come to 85 % of the window
                     history = await shorter(history, "ceiling")
     print(guard.outcome.reason, "after", guard.outcome.turns, "turns:", guard.outcome.text)
-    assert "/srv/reports/final-7731.md" in json.dumps(history)  # what the user has said is there word for word
+    assert "/srv/reports/final-7731.md" in json.dumps(history)  # the user's message is kept word for word
 
 
 class Service:
-    """Stands for the service: it counts, refuses what is too long, and reads one file after
-    another.
+    """Stands for the service: it counts tokens, refuses requests that are too long, and reads one
+    file after another.
     """
 
     done = 0

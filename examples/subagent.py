@@ -1,5 +1,5 @@
-"""A whole run, offline: a chief asks a reviewer, who has to be nudged, and whose limits are its
-own.
+"""A whole run, offline: a chief asks a reviewer, which must be nudged, and which has its own
+limits.
 
 With a key, put `monitor.model("google:gemini-2.5-flash")` in the place of the scripts.
 """
@@ -13,7 +13,7 @@ from monitor.testing import ScriptedModel, call, capture_events
 
 
 class Review(BaseModel):
-    """What a review must bring."""
+    """The outputs of a review."""
 
     summary: str
     risk: float = Field(ge=0, le=1, description="0 is harmless, 1 breaks production")
@@ -34,7 +34,7 @@ CHIEF = ScriptedModel([call("review", task="Review requirements.txt")], "Merge i
 
 
 async def main() -> None:
-    """Print what happens, run in run, then how it ended."""
+    """Print the events of both runs, then the end."""
     purse = monitor.Budget(tokens=50_000)
     reviewer = monitor.Supervisor(
         REVIEWER, tools=[read_file], outputs=Review, stop_when=monitor.MaxTurns(10) | monitor.Timeout(120)

@@ -1,4 +1,4 @@
-"""Watch one stream of text: it loops, and is stopped while it does."""
+"""Watch one stream of text, which is stopped while it loops."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ import monitor
 
 
 async def model() -> AsyncIterator[str]:
-    """A model that has lost its way."""
+    """A model that repeats itself."""
     yield "I will fix the test. "
     while True:
         yield "Let me look at the "
@@ -15,7 +15,7 @@ async def model() -> AsyncIterator[str]:
 
 
 async def main() -> None:
-    """Print what comes, then why it stopped."""
+    """Print the text, then the reason of the stop."""
     async with monitor.watch(model(), stop_when=monitor.Timeout(300) | monitor.IdleTimeout(30)) as watched:
         async for piece in watched:
             print(piece, end="")

@@ -49,13 +49,13 @@ _CLEANED: Final = "_message_without_keys"
 
 
 def message_of(error: BaseException) -> str:
-    """What `str(error)` says, without keys, also if the exception's own `__str__` is broken."""
+    """The text of `str(error)` without keys, also if the exception's own `__str__` fails."""
     known = _of(error, _CLEANED)
     if isinstance(known, str):
         return known
     try:
         said = str(error)
-    except Exception:  # noqa: BLE001 - an SDK's exception may be as broken as it likes
+    except Exception:  # noqa: BLE001 - an SDK's exception may raise anything
         return "(its message cannot be read)"
     return without_keys(said, error)
 
@@ -118,9 +118,7 @@ class MonitorError(Exception):
 
 
 class ConfigError(MonitorError):
-    """An argument, or a combination of arguments, makes no sense. The message names it and the
-    fix.
-    """
+    """An argument, or a combination of arguments, is invalid. The message names it and the fix."""
 
 
 class MissingExtra(ConfigError):
@@ -136,7 +134,7 @@ class MissingExtra(ConfigError):
 
 
 class AdapterError(MonitorError):
-    """A provider's object, or a line of a recorded file, is not what its format says."""
+    """A provider's object, or a line of a recorded file, breaks the rules of its format."""
 
 
 class SourceFailed(MonitorError):
@@ -150,7 +148,7 @@ class SourceFailed(MonitorError):
     @classmethod
     def by(cls, cause: BaseException) -> SourceFailed:
         """The error for `cause`, which the stream raised."""
-        failed = cls(f"the stream raised {describe(cause)}, and nobody has asked for that")
+        failed = cls(f"the stream raised {describe(cause)}, which was not requested")
         failed.__cause__ = cause
         return failed
 
@@ -160,13 +158,13 @@ class StoreError(MonitorError):
 
 
 class ToolError(MonitorError):
-    """A tool did not do what it was asked. The message goes to the model as it stands, so it should
-    say what to do instead.
+    """A tool could not do its work. The message goes to the model unchanged, so it should say what
+    to do instead.
     """
 
 
 class RecordedError(MonitorError):
-    """An exception as it stood in a JSON record: its type by name, and its message."""
+    """An exception of a JSON record: the name of its type, and its message."""
 
     def __init__(self, type_name: str, message: str) -> None:
         super().__init__(message)

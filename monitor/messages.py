@@ -46,7 +46,7 @@ class Text:
 
 @dataclass(slots=True, frozen=True)
 class Reasoning:
-    """The model's thinking, with the signature the provider wants back."""
+    """The model's thinking, with the signature that the provider needs back."""
 
     text: str
     signature: str | None = None

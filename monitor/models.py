@@ -18,7 +18,7 @@ ToolChoice: TypeAlias = Literal["auto", "required", "none"]
 
 
 class ErrorKind(StrEnum):
-    """What kind of failure it was; the same kinds for all providers."""
+    """The kind of a failure; all providers have the same kinds."""
 
     OVERFLOW = "overflow"
     """The prompt does not fit the model's window."""
@@ -51,9 +51,9 @@ class ModelError:
     kind: ErrorKind
     message: str
     retry_after_s: float | None = None
-    """How long the provider asks to wait, where it says."""
+    """How long the provider asks to wait. `None`: it does not say."""
     status: int | None = None
-    """HTTP status, where there was one."""
+    """HTTP status, if there was one."""
     code: str | None = None
     """The provider's own code, e.g. `RESOURCE_EXHAUSTED`."""
 
@@ -109,7 +109,7 @@ class Model(Protocol):
         sent before the stream is opened.
 
         A failed call is raised as the SDK raises it, from opening or iterating the stream. The
-        adapter classifies the failure. Raises `ConfigError` for a request that makes no sense.
+        adapter classifies the failure. Raises `ConfigError` for an invalid request.
         """
         ...
 

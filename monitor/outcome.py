@@ -54,7 +54,7 @@ class Turn:
     text_chars: int = 0
     """Code points of visible text that came, whether kept or not."""
     text_truncated: bool = False
-    """More came than `text` holds."""
+    """Whether `text` was cut, because there is more text."""
     tool_calls: tuple[ToolCall, ...] = ()
     gave: tuple[str, ...] = ()
     """The kinds of other parts that came, e.g. `image/png`, `audio`, `mcp_approval_request`. The
@@ -109,7 +109,7 @@ class Outcome:
     code points.
     """
     text_truncated: bool = False
-    """More came than `text` holds."""
+    """Whether `text` was cut, because there is more text."""
     usage: Usage = field(default_factory=Usage)
     usage_estimated: bool = False
     """Part of `usage` is an estimate, because the provider did not report it."""

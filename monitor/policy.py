@@ -18,8 +18,8 @@ from monitor.verdicts import Continue, Detection, LastTurn, Nudge, Stop, Verdict
 __all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]
 
 JUDGE_PATIENCE = 3
-"""A judge's finding is forgiven after this many times `clean_turns`: even a judge that is sure
-looks only every 5 or 6 turns.
+"""A judge's finding is forgiven after this many times `clean_turns`, because even a sure judge is
+asked only every 5 or 6 turns.
 """
 WATCHED = 32
 """The newest loops that are watched. A run with more loops is stopped by the number of nudges."""
@@ -74,7 +74,7 @@ class StopAtFirstLoop:
 
 
 class ObserveOnly:
-    """Detections are events and nothing else: for trying detectors out on live runs."""
+    """Detections are only events. Use it to try detectors on live runs."""
 
     def decide(self, detection: Detection) -> Verdict:
         """Always `Continue`."""
@@ -103,7 +103,7 @@ def stop_for(detection: Detection) -> Stop:
 
 
 class Ladder:
-    """One step at a time: observe, nudge, withdraw the tool, one last turn, stop.
+    """Answers a loop in steps: nudge, withdraw the tool, one last turn, stop.
 
     - A suspicion, or a loop, that was not seen before is answered with a nudge, and goes on the
       watch list. The nudge shows the evidence and suggests one different thing to try.
@@ -117,10 +117,10 @@ class Ladder:
     - A loop in text that was only suspected earlier in the same turn stays on its step: the model
       has not read the first nudge yet.
     - A new loop starts at the first step while nudges are left (`max_nudges` in a run).
-    - `clean_turns` turns without a finding forgive everything. A judge's findings take three times
-      as many.
-    - A loop that was counted `give_up` times its threshold ends the run on any step: a flood within
-      one turn.
+    - After `clean_turns` turns without a finding, all findings are forgiven. A judge's findings
+      take three times as many.
+    - A loop with `give_up` times the repetitions of its threshold ends the run on any step: a flood
+      within one turn.
     """
 
     __slots__ = (

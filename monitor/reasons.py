@@ -14,7 +14,7 @@ class FinishReason(StrEnum):
     """
 
     DONE = "done"
-    """The model said all it wanted, tool calls included."""
+    """The model completed its turn, tool calls included."""
     LENGTH = "length"
     """The output limit cut the turn off."""
     MALFORMED = "malformed"
@@ -35,14 +35,14 @@ class TerminateReason(StrEnum):
     """Why a run ended. Every run ends with exactly one of these."""
 
     GOAL = "goal"
-    """What was asked for has been reached."""
+    """The run reached its goal: every output, the answer, or the end of the plan."""
     TERMINATED = "terminated"
     """The model called the terminate tool."""
     STREAM_ENDED = "stream_ended"
     """The watched stream came to its own good end."""
     MAX_TURNS = "max_turns"
     TIMEOUT = "timeout"
-    """The run took longer than it was given."""
+    """The run took longer than its limit."""
     IDLE_TIMEOUT = "idle_timeout"
     """The provider sent nothing for too long."""
     MODEL_CALL_LIMIT = "model_call_limit"
@@ -98,7 +98,7 @@ class CompactionReason(StrEnum):
     SILENT_OVERFLOW = "silent_overflow"
     """The provider answered, but did not read all of the request, or had no room for the answer."""
     MANUAL = "manual"
-    """Somebody asked for it."""
+    """The program asked for it, by a call or by its policy."""
 
 
 PRESSING = frozenset({CompactionReason.CEILING, CompactionReason.OVERFLOW, CompactionReason.SILENT_OVERFLOW})

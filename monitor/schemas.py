@@ -55,11 +55,11 @@ _DROPPED = ("$defs", "definitions", "$schema", "$id", "title", "discriminator")
 
 
 def portable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """`schema` (JSON schema as pydantic writes it) without what some provider refuses: no `$ref`,
-    `oneOf`, `const`, `discriminator`.
+    """`schema` (JSON schema as pydantic writes it) without keywords that some provider refuses:
+    `$ref`, `oneOf`, `const`, `discriminator`.
 
-    Definitions are inlined. One that contains itself ends at its second occurrence, of which only
-    the type is given: the model's values are still validated in full.
+    Definitions are inlined. A definition that contains itself ends at its second occurrence, which
+    gives only the type. The model's values are still validated in full.
     """
     definitions = {
         f"#/{place}/{name}": definition

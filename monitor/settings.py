@@ -1,6 +1,5 @@
-"""Settings: which detectors watch, with which numbers, what is special about a tool, and what
-follows from a loop. Failure answered: numbers that were tried with the command, and are different
-ones in the program.
+"""Settings: the detectors and their numbers, tool policies, the policy, and the compaction. Failure
+answered: numbers that were tried with the command differ from those in the program.
 
     detectors = ["ToolCallRepetition", "ContentRepetition"]    # without this line: the default ones
 
@@ -16,11 +15,11 @@ ones in the program.
 
 Rules:
 
-- what can be set is read from the signatures of the classes, so there is no second list of options
-  or defaults;
-- `false` turns off what has an off (`None` in Python); numbers, lists and words must be just that:
-  nothing is converted;
-- a key that is not known is an error that names those that are.
+- The options are read from the signatures of the classes, so there is no second list of options or
+  defaults.
+- `false` switches an option off, if it can be off (`None` in Python). Values are not converted: a
+  number must be a number, a list a list, a word a word.
+- An unknown key is an error that names the known ones.
 """
 
 from __future__ import annotations
@@ -57,16 +56,16 @@ OWN_FILE = "agent-monitor.toml"
 PROJECT_FILE = "pyproject.toml"
 PROJECT_TABLE = ("tool", "agent-monitor")
 POLICIES: Mapping[str, type[Policy]] = {"stop": StopAtFirstLoop, "observe": ObserveOnly, "ladder": Ladder}
-"""The policies by the words of the file; the names of the classes do as well."""
+"""The policies by their words in the file. The names of the classes are accepted too."""
 OFF = "off"
 COMPACTIONS = (*PRESETS, OFF)
-"""What a history may be kept small by, in the words of the file."""
+"""The values of `compaction.preset` in the file."""
 COMPACTION_OPTIONS = (
     "headroom", "low_water", "summary_tokens", "window", "timeout_s",
     "background", "attempts", "continues", "on_live_prefix", "rules",
 )  # fmt: skip
-"""The options of a preset that are numbers and words. The others are objects, and stand in a
-program.
+"""The options of a preset that are numbers or words. The other options are objects, which only a
+program can give.
 """
 
 
@@ -82,8 +81,8 @@ def detector_types() -> Mapping[str, type[Detector]]:
 
 
 class Settings:
-    """Settings that were read and checked. Detectors and policies watch one run, so each call makes
-    new ones:
+    """Settings that were read and checked. Detectors and policies belong to one run, so each call
+    makes new ones:
 
     monitor.Guard(detectors=config.detectors(), policy=config.policy())
     """
@@ -91,15 +90,15 @@ class Settings:
     __slots__ = ("_compaction", "_detectors", "_policy", "settings", "source", "tools")
 
     settings: Mapping[str, Any]
-    """What was set, detectors by the names of their classes."""
+    """The settings that were given, detectors by the names of their classes."""
     source: Path | None
-    """The file that was read; `None`: there was none."""
+    """The file that was read. `None`: there is no file."""
     tools: Mapping[str, ToolPolicy]
-    """What was said of tools, by name."""
+    """The given tool policies, by the name of the tool."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None, *, source: PathLike | None = None) -> None:
-        """`settings`: the tables of the file as a mapping. Raises `ConfigError` for what makes no
-        sense.
+        """`settings`: the tables of the file as a mapping. Raises `ConfigError` for an invalid
+        setting.
         """
         self.settings = _spelled(settings or {})
         self.source = None if source is None else Path(source)
@@ -119,19 +118,19 @@ class Settings:
         return [make() for make in self._detectors]
 
     def policy(self) -> Policy | None:
-        """A new policy for one run; `None`: the file names no policy, and the default applies."""
+        """A new policy for one run. `None`: the file names no policy, and the default applies."""
         return self._policy() if self._policy is not None else None
 
     def compaction(self) -> Compaction | None:
-        """How a supervised run's history is kept inside the window, `None`: it is not; where
-        nothing is said of it, the default preset.
+        """The compaction for a supervised run. `None`: it is off. Without a setting, it is the
+        default preset.
         """
         return self._compaction
 
     def updated(self, *settings: Mapping[str, Any]) -> Settings:
-        """The same settings with `settings` on top, one after the other: tables are joined,
-        anything else is replaced. Another type of policy, or another preset of compaction, drops
-        the options of the one before. Only what comes of all of them must make sense.
+        """The same settings with `settings` applied in order: tables are merged, other values are
+        replaced. Another type of policy, or another preset of compaction, drops the options of the
+        old one. Only the final result must be valid.
         """
         joined = dict(self.settings)
         for new in map(_spelled, settings):
@@ -146,11 +145,11 @@ class Settings:
 
 
 def load_settings(path: PathLike | None = None) -> Settings:
-    """The settings in a TOML file; of a `pyproject.toml` its table `[tool.agent-monitor]`.
+    """The settings in a TOML file, or in the table `[tool.agent-monitor]` of a `pyproject.toml`.
 
-    Without `path`: of `agent-monitor.toml` in the current directory, else of `pyproject.toml` there
-    if it has the table, else none at all, which means the defaults. Raises `ConfigError`, which
-    names the file, if it cannot be read or says what makes no sense.
+    Without `path`, `agent-monitor.toml` in the current directory is read, else the table of
+    `pyproject.toml` there. If there is neither, the defaults apply. Raises `ConfigError`, with the
+    name of the file, if the file is unreadable or invalid.
     """
     if path is not None:
         settings = _read(Path(path))
@@ -164,7 +163,7 @@ def load_settings(path: PathLike | None = None) -> Settings:
 
 
 def parse_setting(text: str) -> dict[str, Any]:
-    """`"ToolCallRepetition.loop_at=7"` as the mapping that the same line of a file would be; a word
+    """`"ToolCallRepetition.loop_at=7"` as the mapping that the same line in a file gives. A word
     needs no quotation marks.
     """
     key, equals, value = text.partition("=")
@@ -176,7 +175,7 @@ def parse_setting(text: str) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             continue
     raise ConfigError(
-        f"{text!r}: {key.strip()!r} is no key; a name with other signs than A-Z a-z 0-9 _ - needs quotation marks"
+        f"{text!r}: {key.strip()!r} is not a key; a name with other signs than A-Z a-z 0-9 _ - needs quotation marks"
     )
 
 
@@ -184,7 +183,7 @@ def parse_setting(text: str) -> dict[str, Any]:
 
 
 def _read(file: Path) -> Mapping[str, Any] | None:
-    """The settings of a file; `None`: a `pyproject.toml` without any."""
+    """The settings of a file. `None`: a `pyproject.toml` without the table."""
     try:
         data: Any = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
@@ -210,7 +209,7 @@ def _checked(settings: Mapping[str, Any], file: Path) -> Settings:
 
 
 def known_name(name: str, known: Iterable[str], what: str, where: str = "") -> str:
-    """Which of `known` is meant: `tool-call-repetition`, `tool_call_repetition` and
+    """The name in `known` that `name` spells: `tool-call-repetition`, `tool_call_repetition` and
     `ToolCallRepetition` are one name.
 
     `what`: the noun for the error. `where`: the table in which the name stands.
@@ -232,8 +231,8 @@ def _plain(name: str) -> str:
 
 
 def _spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, in one spelling: names of detectors and policies as in the library, `policy = "x"`
-    as a table.
+    """The settings in one spelling: names of detectors and policies as in the library,
+    `policy = "x"` as a table.
     """
     if not isinstance(settings, Mapping):
         raise ConfigError(f"settings are a table, not {settings!r}")
@@ -328,7 +327,7 @@ def _compaction(settings: Mapping[str, Any]) -> Compaction | None:
     names = {key: known_name(key, COMPACTION_OPTIONS, "option", "compaction") for key in table}
     options = _options(Preset, {names[key]: value for key, value in table.items()}, "compaction")
     if not settings.get("compaction"):
-        return DEFAULT  # nothing is said of it: nobody has asked for a compaction
+        return DEFAULT  # without a setting, no compaction was asked for
     return _made(lambda: cast("Compaction", getattr(Compaction, preset)(**options)), "compaction")
 
 
@@ -389,7 +388,7 @@ def _hints(cls: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """`value` as the type says, or a `ConfigError` that says where it does not fit."""
+    """`value` as its type requires. Raises `ConfigError`, with the place, if it does not fit."""
     kinds = _kinds(hint)
     if value is False and NoneType in kinds and bool not in kinds:
         return None
@@ -413,9 +412,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 @cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    """What checks values of a type. JSON has lists only, and pydantic does not know a `Collection`
-    of them.
-    """
+    """The validator of a type. JSON has only lists, so a `Collection` is checked as a list."""
     lists = {kind: GenericAlias(Sequence, get_args(kind)) for kind in _kinds(hint) if get_origin(kind) is Collection}
     return TypeAdapter(reduce(or_, (lists.get(kind, kind) for kind in _kinds(hint))))
 

@@ -37,11 +37,11 @@ class RunState:
     of what came since.
     """
     usage_estimated: bool = False
-    """Part of `usage` is an estimate, because the provider has not reported it (yet)."""
+    """Whether part of `usage` is an estimate, because the provider has not reported it (yet)."""
     stream_started_s: float | None = None
     """When the running stream was first read. `None`: no stream is running."""
     first_chunk_seen: bool = False
-    """The running stream has delivered something."""
+    """Whether the running stream has delivered its first chunk."""
     waiting_since_s: float | None = None
     """When the pending read of the stream began. `None`: no read is pending."""
     cost_usd: float = 0.0
@@ -49,7 +49,7 @@ class RunState:
     paused_s: float = 0.0
     """Seconds during which a person was asked, including a pause that is not over."""
     paused: bool = False
-    """A person is being asked now."""
+    """Whether a person is being asked now."""
     retry_delay_s: float = 0.0
     """Seconds spent waiting before another attempt, because a provider failed or asked for it."""
     tools_called: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class RunState:
     missing_outputs: tuple[str, ...] | None = None
     """Declared outputs that are not emitted yet. `None`: no outputs are declared."""
     plan_done: bool | None = None
-    """No step of the plan is left to do. `None`: there is no plan."""
+    """Whether no step of the plan is left to do. `None`: there is no plan."""
     task_done: bool | None = None
     """The judge's latest answer. `None`: the judge has not answered yet."""
 

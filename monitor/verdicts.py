@@ -38,33 +38,33 @@ Fact: TypeAlias = Literal["loop", "done"]
 
 @dataclass(slots=True, frozen=True)
 class Judgement:
-    """What a judge answered."""
+    """A judge's answer."""
 
     analysis: str
     """Its reasons, in its own words."""
     confidence: float
     """How sure the judge is that the run is stuck, or that the task is done: 0 to 1."""
     found: bool
-    """The judge is sure enough, by its own threshold and its second opinion."""
+    """Whether the judge is sure enough, by its threshold and its second model."""
     judged_by: str
     """The model whose answer counted."""
 
 
 Channel: TypeAlias = Literal["text", "reasoning", "arguments", "tools", "messages"]
-"""Where a detector looked."""
+"""The part of a run in which a detector looks."""
 Level: TypeAlias = Literal["suspect", "loop"]
 """How sure a detection is: `suspect` may be chance, `loop` is not."""
 
 VETO = "[agent-monitor]"
-"""Prefix of a text by the monitor in a place where others speak, for the model and for people.
-Nothing is decided by the prefix. What the monitor said is known by a field: `ToolResult.vetoed`,
-`UserMessage.synthetic`.
+"""Prefix of the monitor's texts in places where others speak, for the model and for people. No
+decision depends on the prefix: fields mark what the monitor said (`ToolResult.vetoed`,
+`UserMessage.synthetic`).
 """
 
 
 @dataclass(slots=True, frozen=True)
 class Evidence:
-    """What was repeated: enough to recognise it, small enough to log."""
+    """A repetition in short: enough to recognise it, small enough to log."""
 
     excerpt: str
     """The repeated thing, cut to 200 characters. For calls it begins `name(`, with the tool that is
@@ -82,7 +82,7 @@ class Evidence:
 
 @dataclass(slots=True, frozen=True)
 class Detection:
-    """A detector saw something repeat."""
+    """A finding: a detector saw a repetition."""
 
     detector: str
     kind: str
@@ -128,7 +128,9 @@ class Met:
 
 @dataclass(slots=True, frozen=True)
 class Stop:
-    """The run must end, and why. Conditions return it; as a verdict it is the last step."""
+    """The decision that the run must end, with its reason. Conditions return it; as a verdict it is
+    the last step.
+    """
 
     reason: TerminateReason
     detail: str
@@ -159,7 +161,7 @@ class Stop:
 
 @dataclass(slots=True, frozen=True)
 class Continue:
-    """Go on."""
+    """The run goes on."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -227,7 +229,7 @@ class LastTurn:
 
 
 Verdict: TypeAlias = Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop
-"""What the policy answers to a finding: the run goes on, is helped, or ends."""
+"""The policy's answer to a finding: the run goes on, gets a hint or a restriction, or ends."""
 
 detection_codec: Codec[Detection] = Codec(Detection)
 """JSON form of a detection."""

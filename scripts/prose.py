@@ -15,31 +15,52 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CHECKED = ("monitor", "examples", "docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+"""What is checked without arguments."""
 MOST_WORDS = 25
 """A longer sentence is two."""
 
 RIDDLES = re.compile(
-    r"\b(so many(?! as)|so much of|none that|no good|is told|are told|was told|been told|lets? (?:it )?go|let go|deaf"
-    r"|seen out|manieth|of one's own|whoever|by halves|besides(?=[.,;]))\b",
-    re.IGNORECASE,
+    # Idioms, metaphors and inverted forms: each has a plain form that names its subject.
+    r"(?i:\b(?:so many(?! as)|so much of|none that|no good|(?:is|are|was|were|been|be) told|lets? (?:it )?go|let go"
+    r"|deaf|seen out|manieth|of one's own|whoever|by halves|besides(?=[.,;])|left away|leaves? away|makes? no sense"
+    r"|purse|wants? (?:it |them |both )?back|whose doing|as (?:he|it|they) likes?|(?:has|have) (?:its|a|no) say"
+    r"|to speak of|but for(?! the)|heeds?|nobody knows|came to nothing|comes to nothing)\b)"
+    # "What is X is Y", "Who does X": the subject comes first, as a noun. Questions and labels stay.
+    r"|^(?:What|Who) (?:is|was|are|were|has|have|does|do|may|can|must|cannot|wants?)\b(?!.*[?:]$)"
 )
-"""Words of riddles: each has a plain form that names its subject."""
+"""Words of riddles."""
 
-PARTS = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*(?=[-*|] )|\n\s*(?=\d+\. )")
+PARTS = re.compile(r"(?:(?<=[.!?:;])|(?<=[.!?:;][*\")])|(?<=[.!?:;]\*\*))\s+|\n\s*\n|\n\s*(?=[-*|] )|\n\s*(?=\d+\. )")
+
+MARK = re.compile(r"^(?:[-*]|\d+\.) ")
+"""The mark of an item of a list, which is not a word."""
 
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a text, without code, tables and headings."""
+    text = re.sub(r"\x08\n(?:.*\S.*\n?)*", "\n", text)  # what typer prints line by line
     text = re.sub(r"```.*?```", "\n\n", text, flags=re.DOTALL)
-    text = re.sub(r"^(?: {4,}|\t|\||#).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^(?:\||#).*$", "\n", text, flags=re.MULTILINE)
+    # An indented block after a blank line is code; after another line it continues a list item.
+    text = re.sub(r"(?<=\n)[ \t]*\n(?:(?: {4,}|\t).*(?:\n|$)(?:[ \t]*\n(?= {4,}|\t))*)+", "\n\n", f"\n{text}")
     for part in PARTS.split(text):
-        words = " ".join(part.split())
+        words = MARK.sub("", " ".join(part.split()))
         if words:
             yield words
 
 
+def cells(text: str) -> Iterator[str]:
+    """The cells of the tables of a text."""
+    for row in re.findall(r"^\|.*\|$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE):
+        yield from (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1])
+
+
 def hard(text: str) -> Iterator[str]:
-    """What is wrong with the sentences of a text."""
+    """The faults of a text: sentences that are too long, and riddles, also in tables."""
+    for cell in cells(text):
+        if riddle := RIDDLES.search(cell):
+            yield f"{riddle[0]!r}: {cell[:100]}"
     for sentence in sentences(text):
         count = len(sentence.split())
         if count > MOST_WORDS:
@@ -77,22 +98,25 @@ def cleaned(doc: str) -> str:
     return "\n".join([doc.split("\n", 1)[0], *textwrap.dedent("\n".join(doc.split("\n")[1:])).split("\n")])
 
 
-def files_in(folder: Path) -> list[Path]:
-    """The Python files and pages of a folder."""
-    return sorted([*folder.rglob("*.py"), *folder.rglob("*.md")])
+def files_in(paths: list[str]) -> list[Path]:
+    """The Python files and pages below `paths`; of a folder, all. Raises `FileNotFoundError`."""
+    files: list[Path] = []
+    for root in map(Path, paths):
+        if not root.exists():
+            raise FileNotFoundError(root)
+        files += [root] if root.is_file() else sorted([*root.rglob("*.py"), *root.rglob("*.md")])
+    return files
 
 
 def main(paths: list[str]) -> int:
-    """List what is found below `paths`, or in the package and the pages."""
-    roots = [Path(path) for path in paths] or [ROOT / name for name in ("monitor", "docs", "examples", "README.md")]
-    files = [
-        path
-        for root in roots
-        for path in ([root] if root.is_file() else sorted([*root.rglob("*.py"), *root.rglob("*.md")]))
-    ]
+    """List what is found below `paths`, or in everything that is checked. Returns the exit code."""
+    files = files_in(paths or [str(ROOT / name) for name in CHECKED])
     found = [f"{path}:{line} {what}" for path in files for line, text in texts(path) for what in hard(text)]
-    print(*found, sep="\n")
-    print(f"{len(found)} sentences to look at in {len(files)} files")
+    if found:
+        print(*found, sep="\n")
+        print(f"{len(found)} sentences to look at in {len(files)} files")
+    else:
+        print("words: clean")
     return int(bool(found))
 
 

@@ -245,7 +245,7 @@ def test_a_setting_is_written_as_in_the_file_and_a_word_needs_no_quotation_marks
 
 @pytest.mark.parametrize("text", ["", "x", "x=", "=4", "a b=3"])
 def test_what_is_no_setting_is_said(text: str):
-    with pytest.raises(ConfigError, match=r"KEY=VALUE|is no key"):
+    with pytest.raises(ConfigError, match=r"KEY=VALUE|is not a key"):
         parse_setting(text)
 
 

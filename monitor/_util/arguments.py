@@ -1,6 +1,4 @@
-"""What the monitor's own tools have in common: how they read what a model sent, and how they
-answer.
-"""
+"""Helpers of the monitor's own tools: how they read the model's arguments, and how they answer."""
 
 from __future__ import annotations
 
@@ -41,19 +39,18 @@ def arguments_in(arguments: object) -> dict[str, Any]:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"The arguments are no valid JSON ({error}).") from None
+            raise ValueError(f"The arguments are not valid JSON ({error}).") from None
     if not isinstance(arguments, Mapping):
         raise ValueError(f"The arguments must be a JSON object, not {shown(arguments)}.")
     return dict(arguments)
 
 
 def was_cut_off(arguments: object) -> bool:
-    """Whether these are arguments that came as a text though the text is empty, or is a whole JSON
-    object.
+    """Whether `arguments` are a text that is empty or a whole JSON object.
 
-    An adapter gives the text where its provider did not say that the arguments are complete. What
-    was still to come may change them, so such a call is not carried out. (Any other text is no JSON
-    object, and is refused for that.)
+    An adapter gives the text if its provider did not say that the arguments are complete. Missing
+    pieces may change them, so such a call is not carried out. (Any other text is not a JSON object,
+    and is refused for that reason.)
     """
     if not isinstance(arguments, str):
         return False
@@ -85,8 +82,8 @@ _SEEN = re.compile("[^\\s\u200b\u200c\u200d\u2060\ufeff\u00ad]")
 
 
 def closest(name: object, names: Iterable[str]) -> str | None:
-    """The one of `names` that was probably meant: equal but for case, spaces and punctuation, else
-    similar. `None`: no name is similar.
+    """The one of `names` that was probably meant: equal except for case, spaces and punctuation,
+    else similar. `None`: no name is similar.
     """
     if not isinstance(name, str):
         return None

@@ -40,7 +40,7 @@ MAX_DEPTH = 450
 break the run.
 """
 SAFE_DEPTH = 50
-"""Instead of that, where the program's own stack is deep already."""
+"""The depth that is used instead if the program's own stack is deep already."""
 
 
 MAX_INT_BITS = 14_000
@@ -74,7 +74,7 @@ def _plain(value: Any, depth: int) -> Any:
         return _of_parts(value, depth - 1) if depth else "(nested too deeply)"
     except RecursionError:
         raise
-    except Exception:  # noqa: BLE001 - an object of the caller's may raise whatever it likes while it is read
+    except Exception:  # noqa: BLE001 - an object of the caller's may raise anything while it is read
         return _repr(value)
 
 
@@ -102,14 +102,14 @@ def _key(key: object) -> str:
 
 
 def _other(value: Any) -> Any:
-    """Dates, paths, decimals and the like as pydantic writes them in JSON; of anything else its
+    """Dates, paths, decimals and the like as pydantic writes them in JSON; any other object as its
     `repr`.
     """
     if isinstance(value, bytes | bytearray | Iterator):
-        return _repr(value)  # pydantic would decode the one, and use up the other
+        return _repr(value)  # pydantic would decode bytes, and exhaust an iterator
     try:
         return to_jsonable_python(value, fallback=_repr)
-    except Exception:  # noqa: BLE001 - whatever an object of the caller's raises when it is written
+    except Exception:  # noqa: BLE001 - an object of the caller's may raise anything while it is written
         return _repr(value)
 
 
@@ -121,20 +121,20 @@ def _repr(value: object) -> str:
 
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
-"""The same object, made again, must look the same: else a repeated result would pass for a new
-one.
+"""Addresses are removed, so that an equal object looks the same when it is made again. Otherwise a
+repeated result would look new.
 """
 
 
 MOST_PARTS = 5_000
 """Data with more keys and items than this is huge."""
 MOST_CHARS = 262_144
-"""And so is data whose texts have more code points."""
+"""Data whose texts have more code points than this is huge as well."""
 
 
 def has_more(value: object, parts: int, chars: int) -> bool:
-    """Whether JSON-like data has more parts, or more text, than that. Looks at no more than so
-    many.
+    """Whether JSON-like data has more than `parts` keys and items, or more than `chars` code points
+    of text. Stops counting there.
     """
     waiting = [value]
     while waiting:
@@ -154,11 +154,11 @@ def has_more(value: object, parts: int, chars: int) -> bool:
 
 
 def text_of(result: object) -> str:
-    """What the model will read of a tool's answer: text as it is, anything else as JSON."""
+    """A tool's answer as the model reads it: text unchanged, anything else as JSON."""
     if isinstance(result, str):
         return result
     if has_more(result, MOST_PARTS, MOST_CHARS):
-        with contextlib.suppress(TypeError, ValueError, RecursionError):  # it is no JSON data, then
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # the result is not JSON data
             return json.dumps(result, ensure_ascii=False, sort_keys=True, allow_nan=False)  # 20 times quicker
     return json.dumps(to_plain(result), ensure_ascii=False, sort_keys=True)
 
@@ -171,8 +171,8 @@ def error_to_plain(error: BaseException) -> dict[str, str]:
 
 
 class Codec(Generic[T]):
-    """JSON for a closed set of dataclasses. Unknown tags and wrong fields are a `ValueError` that
-    says which.
+    """JSON for a closed set of dataclasses. Unknown tags and wrong fields raise a `ValueError` that
+    names them.
     """
 
     def __init__(self, *classes: type[T]) -> None:
@@ -182,7 +182,7 @@ class Codec(Generic[T]):
 
     @property
     def tags(self) -> KeysView[str]:
-        """What `type` may be."""
+        """The known values of `type`."""
         return self._classes.keys()
 
     def _adapter(self, cls: type) -> TypeAdapter[Any]:

@@ -1,7 +1,7 @@
 """Identity of text and of JSON-like data.
 
-Failures answered: two equal tool calls that look different, because a model wrote the keys in
-another order. Two different ones that look equal, because Python says `1 == True`.
+Failures answered: two equal tool calls look different, because a model wrote the keys in another
+order. Two different calls look equal, because Python says `1 == True`.
 
 Rules of the canonical form:
 
@@ -10,9 +10,9 @@ Rules of the canonical form:
   integral float reads as its integer, `-0.0` as `0`.
 - `True` is not `1`, `None` is not `"None"`; tuples and lists are equal.
 - Text is compared in NFC: models write `é` as one code point or as two, and mean the same file.
-  Nothing else of it changes: lone surrogates and NUL survive.
-- What JSON lacks (NaN, infinities, bytes, sets, any object) gets a tagged form that no JSON value
-  has. A container within itself is identified by how far up it begins.
+  Nothing else in the text changes: lone surrogates and NUL survive.
+- Values that JSON lacks (NaN, infinities, bytes, sets, any object) get a tagged form that no JSON
+  value has. A container within itself is identified by how far up it begins.
 
 `canonical_json` never raises.
 """
@@ -29,8 +29,8 @@ from typing import Any
 import xxhash
 
 MAX_DEPTH = 64
-"""Deeper nesting is summed up by its `repr`; far above any tool's schema, far below the
-interpreter's recursion limit.
+"""Deeper nesting is represented by its `repr`. The limit is far above any tool's schema, and far
+below the interpreter's recursion limit.
 """
 MAX_INT_BITS = 4_096
 """Longer integers go in hexadecimal: Python refuses to write thousands of decimal digits."""
@@ -79,7 +79,7 @@ def _plain(value: object, above: tuple[int, ...]) -> Any:
 def _mapping(mapping: Mapping[Any, Any], above: tuple[int, ...]) -> dict[str, Any]:
     items = [(_key(key), _plain(item, above)) for key, item in mapping.items()]
     plain = dict(items)
-    if len(plain) < len(items):  # keys that only their Unicode form tells apart
+    if len(plain) < len(items):  # keys that differ only in their Unicode form
         return _tagged("mapping", sorted([key, json.dumps(item, sort_keys=True)] for key, item in items))
     return _tagged("mapping", plain) if TAG in plain else plain
 
@@ -106,7 +106,7 @@ def _number(value: float) -> Any:
 
 
 TAG = "\x00"
-"""Marks what is not JSON. A mapping that has this very key is tagged itself, so nothing can pose as
+"""Marks values that JSON lacks. A mapping with this very key is tagged too, so nothing can imitate
 a tagged form.
 """
 

@@ -1,5 +1,5 @@
-"""Names of a package that are loaded at first use, so that `import monitor` costs only what
-everybody needs.
+"""Names of a package that are loaded at first use, so that `import monitor` loads only what every
+program needs.
 """
 
 import importlib

@@ -1,9 +1,9 @@
-"""Other people's text as data: on one line, as JSON, in printable characters and without angle
-brackets; or, where its lines matter, with a mark before each of them.
+"""Quotes foreign text as data: on one line, as JSON, in printable characters and without angle
+brackets. If its lines matter, each line gets a mark instead.
 
-What is quoted so cannot end its quotation, begin a line, look like one of the marks around it, or
-hide anything from a reader: invisible characters (among them those in which whole sentences can be
-hidden), controls and lone surrogates are escaped.
+Quoted text cannot end its quotation, begin a line, look like one of the marks around it, or hide
+anything. Invisible characters (some can hide whole sentences), controls and lone surrogates are
+escaped.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from monitor._util.hashing import canonical_json
 from monitor.verdicts import VETO
 
 OPENING_CHARS, ENDING_CHARS = 160, 80
-"""Of a longer text its opening, which tells what it is about, and its end, where the error of a
-traceback stands.
+"""How much of a longer text is quoted: its opening, which shows the subject, and its end, where the
+error of a traceback stands.
 """
 
 _BRACKETS = frozenset("<>\uff1c\uff1e\ufe64\ufe65\u2039\u203a")
-"""Angle brackets, and what looks like them."""
+"""Angle brackets, and characters that look like them."""
 
 
 def quoted(text: str, opening: int = OPENING_CHARS, ending: int = ENDING_CHARS) -> str:
-    """`text` as a JSON string; of a long one its opening and its end, and how long it is."""
+    """`text` as a JSON string. Of a long text, the opening, the end and the length."""
     if len(text) <= opening + ending:
         return _readable(json.dumps(text, ensure_ascii=False))
     begins, ends = (
@@ -34,7 +34,7 @@ def quoted(text: str, opening: int = OPENING_CHARS, ending: int = ENDING_CHARS) 
 
 
 def quoted_data(value: object) -> str:
-    """`value` as JSON; where that is long, as a quoted text."""
+    """`value` as JSON; if that is long, as a quoted text."""
     canonical = canonical_json(value)
     room = OPENING_CHARS + ENDING_CHARS
     if len(canonical) > 6 * room:  # six times, because it is ASCII
@@ -48,10 +48,10 @@ _ESCAPED_MARK = re.compile(rf"\\({re.escape(VETO)})", re.IGNORECASE)
 
 
 def foreign(text: str) -> str:
-    """`text` of somebody else, for the model: where it has the monitor's mark, a backslash before
-    it. Twice is as once.
+    """Foreign `text` for the model, with a backslash before each mark of the monitor. A second call
+    changes nothing.
 
-    So nothing that a tool, a page or a model wrote is read as said by the monitor.
+    So text of a tool, a page or a model is never read as the monitor's.
     """
     return _MARK.sub(
         lambda found: found[0] if text[found.start() - 1 : found.start()] == "\\" else f"\\{found[0]}", text
@@ -59,8 +59,8 @@ def foreign(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The same, so that `unescaped` gives `text` back: with a backslash before each mark, also
-    where there is one.
+    """As `foreign`, but reversible by `unescaped`: every mark gets a backslash, also if it has one
+    already.
     """
     return _MARK.sub(lambda found: f"\\{found[0]}", text)
 
@@ -71,27 +71,27 @@ def unescaped(text: str) -> str:
 
 
 LINE_MARK = "| "
-"""Before each line of a text that is quoted by lines: no line of it can be taken for one that
-stands outside.
+"""Stands before each line of a text that is quoted by lines, so that no line looks like one outside
+the quotation.
 """
 
 
 def quoted_lines(text: str) -> str:
-    """`text` line by line, each behind `LINE_MARK`. What does not print is escaped, so that nothing
-    hides or begins a line of its own.
+    """`text` line by line, each after `LINE_MARK`. Unprintable characters are escaped, so that
+    nothing is hidden or begins a further line.
     """
     return "\n".join(LINE_MARK + printable(line) for line in text.splitlines()) or LINE_MARK.rstrip()
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with everything escaped that does not print; tabs stay."""
+    """`text` on one line, with unprintable characters escaped; tabs stay."""
     if text.isprintable():
         return text
     return "".join(char if char == "\t" or char.isprintable() else _escaped(char) for char in text)
 
 
 def _readable(text: str) -> str:
-    """The same JSON with everything escaped that a reader could take for something else."""
+    """The same JSON with ambiguous characters escaped."""
     if text.isprintable() and _BRACKETS.isdisjoint(text):
         return text
     return "".join(char if char.isprintable() and char not in _BRACKETS else _escaped(char) for char in text)

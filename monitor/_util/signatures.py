@@ -1,19 +1,18 @@
-"""Signatures that hold more than a signature: what a provider wants back of its reasoning, as the
-string that everybody keeps.
+"""Signatures that hold more than a signature: all data that a provider needs back with its
+reasoning, as one string.
 
-OpenAI's services want fields beside text and calls; they are a small JSON object behind a prefix,
-so that no other provider's signature is mistaken for one. Anthropic wants its redacted thinking
-back, behind a prefix of its own.
+OpenAI's services need fields in addition to text and calls. These fields are a small JSON object
+after a prefix, so that no other provider's signature is mistaken for them. Anthropic needs its
+redacted thinking back, which has its own prefix.
 
 A signature goes only to the provider that gave it (`goes_to`): all others refuse the whole request.
 Its origin is recorded beside it: `google`, `anthropic` or `openai`, and the model if the stream
 names it.
 
-- Anthropic's signatures are bound to the model: "Invalid signature in thinking block" is what
-  another Claude answers.
-- Gemini's are taken by other Gemini models.
-- OpenAI's reasoning is bound to the service; compatible services under the same API sign for
-  themselves.
+- Anthropic's signatures are bound to the model: another Claude model answers "Invalid signature in
+  thinking block".
+- Gemini's signatures are accepted by other Gemini models.
+- OpenAI's reasoning is bound to the service; each compatible service has its own signatures.
 """
 
 from __future__ import annotations
@@ -25,21 +24,23 @@ from typing import Any, Final
 
 OPENAI: Final = "openai:"
 REDACTED: Final = "redacted_thinking:"
-"""Before the data of Anthropic's redacted thinking."""
+"""Prefix of the data of Anthropic's redacted thinking."""
 
 CUSTOM: Final = {"type": "custom_tool_call"}
-"""The `call` of a mark, where a call's input is a text: a custom tool's, in both of OpenAI's
+"""The field `call` of a mark for a custom tool's call, whose input is a text, in both of OpenAI's
 APIs.
 """
 
 
 def mark(fields: Mapping[str, Any]) -> str:
-    """The signature that says `fields`, whose keys are those of OpenAI's wire format."""
+    """The signature that holds `fields`, by their names in OpenAI's wire format."""
     return OPENAI + json.dumps(fields, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def read_mark(signature: str | None) -> dict[str, Any] | None:
-    """What a signature of OpenAI's says; `None` where it is another provider's, or none."""
+    """The fields in a signature of OpenAI's. `None`: it is another provider's signature, or there
+    is none.
+    """
     if signature is None or not signature.startswith(OPENAI):
         return None
     try:
@@ -53,15 +54,17 @@ def read_mark(signature: str | None) -> dict[str, Any] | None:
 
 
 def origin(provider: str, model: object) -> str:
-    """What is recorded beside a signature. `model`: as the stream calls it, if it does."""
+    """The origin that is recorded beside a signature. `model`: the name in the stream, if there is
+    one.
+    """
     return f"{provider}:{model}" if isinstance(model, str) and model else provider
 
 
 def goes_to(origin: str | None, provider: str, model: str | None = None) -> bool:
     """Whether a signature of `origin` may be sent to `model` of `provider`.
 
-    A model whose name tells nothing (a deployment's, say) is taken for the one that signed. So is
-    everybody, where nobody said who did.
+    A model with an unknown name (e.g. of a deployment) is taken for the one that signed. If the
+    origin is unknown, every model is.
     """
     if origin is None:
         return True
@@ -81,8 +84,8 @@ _LONGEST_VERSION: Final = 2
 
 
 def _line(model: str) -> tuple[str, ...] | None:
-    """What of a model's name its signatures are bound to, without dates, regions and aliases:
-    `("claude", "sonnet", "4", "5")`, or the maker; `None`: the name tells nothing.
+    """The part of a model's name to which its signatures are bound, without dates, regions and
+    aliases: `("claude", "sonnet", "4", "5")`, or the maker. `None`: the name is unknown.
     """
     found = _MAKERS.search(model.lower())
     if found is None:

@@ -1,21 +1,21 @@
-"""How many tokens a text will be counted as, without a tokenizer.
+"""Estimates the tokens of a text, without a tokenizer.
 
-A quarter of a token per ASCII character is what English prose and code come to with today's
-vocabularies; characters outside ASCII cost more, about in proportion to their UTF-8 bytes: 5/8 of a
-token for Cyrillic or Arabic letters, one for a CJK character, 11/8 for an emoji. Good to about 20 %
-on ordinary text; a provider's own count replaces it when it comes.
+With today's vocabularies, English prose and code have about a quarter of a token per ASCII
+character. Other characters cost more, about in proportion to their UTF-8 bytes: 5/8 of a token for
+Cyrillic or Arabic letters, one for a CJK character, 11/8 for an emoji. The estimate is within about
+20 % on ordinary text, and is replaced by the provider's own count.
 
-Counted in eighths of a token, so that a text costs the same in one piece and in many.
+The unit is an eighth of a token, so that a text costs the same in one piece and in many.
 
-That is for text while it streams. `weigh` looks closer, at four times the cost, and is for what is
-counted once: JSON, numbers, hashes and tables cost up to three times what prose of their length
-does.
+That estimate is for text while it streams. `weigh` is more accurate, at four times the cost, for
+texts that are counted once. JSON, numbers, hashes and tables have up to three times the tokens of
+prose of their length.
 """
 
 from typing import Final
 
 MOST_EIGHTHS_PER_CHAR = 11
-"""No character is estimated at more than this."""
+"""The highest estimate for one character."""
 
 
 def eighths_of_tokens(text: str) -> int:

@@ -27,24 +27,26 @@ class StreamAdapter(Protocol):
     - `plain_text(item) -> str | None`: the text of an object that is one piece of visible text and
       nothing else;
     - `responses(source) -> Sequence`: the SDK's own response objects behind `source`, a suspended
-      generator or coroutine, or a traceback. Their `aclose()` or `close()` closes the connection
-      at once. Empty where they cannot be found.
+      generator or coroutine, or a traceback. Their `aclose()` or `close()` closes the connection at
+      once. Empty if they cannot be found.
 
     It may also have three more facts:
 
     - `requests`: the model calls that the SDK is known to have made inside the stream; 1 otherwise;
-    - `broke_off`: the source has ended, and the last of several answers in it has not;
-    - `gave`: the kinds of what came besides text, thinking and the caller's calls (`image/png`,
-      `mcp_approval_request`), each once. An answer of such kinds only is not empty.
+    - `broke_off`: whether the source has ended while the last of several answers in it has not;
+    - `gave`: the kinds of parts other than text, thinking and the caller's calls (`image/png`,
+      `mcp_approval_request`), each once. An answer with only such parts is not empty.
 
     `AdapterBase` in `monitor.adapters.decoding` has the defaults of all five.
     """
 
     needs_finish: bool
-    """Whole streams of the SDK end with a finish reason; a stream without one was truncated."""
+    """Whether whole streams of the SDK end with a finish reason. Then a stream without one was
+    truncated."""
     drains: bool
-    """`aclose()` of this SDK's async generators does not close the connection. Their `responses`
-    are closed instead; where none is found, the generators are drained in a cancelled scope.
+    """Whether `aclose()` of this SDK's async generators leaves the connection open. Then their
+    `responses` are closed instead. If none is found, the generators are drained in a cancelled
+    scope.
     """
 
     def decode(self, item: object) -> Sequence[Chunk]:
@@ -62,7 +64,7 @@ class StreamAdapter(Protocol):
         ...
 
     def classify(self, error: BaseException) -> ModelError:
-        """The kind of failure that an exception of the SDK is.
+        """Classify an exception of the SDK.
 
         Names and values decide; httpx is not imported.
         """
@@ -94,7 +96,7 @@ _DEFAULTS: Final = AdapterBase()
 
 
 class _Completed:
-    """A caller's adapter, which may have no more than `StreamAdapter` asks for."""
+    """A caller's adapter, which may have only the members of `StreamAdapter`."""
 
     def __init__(self, given: StreamAdapter) -> None:
         self._given = given
@@ -109,7 +111,7 @@ def complete(adapter: StreamAdapter) -> FullAdapter:
 
 
 def adapter_of(model: object) -> AdapterFactory | None:
-    """The attribute `adapter` of a model; `None`: the objects of its stream tell."""
+    """The attribute `adapter` of a model. `None`: the objects of its stream show the SDK."""
     factory: AdapterFactory | None = getattr(model, "adapter", None)
     return factory
 
@@ -132,7 +134,9 @@ def find_adapter(item: object) -> AdapterFactory | None:
 
 
 def find_adapter_of_source(source: object) -> AdapterFactory | None:
-    """The factory for a stream, found before the first read; `None`: the first item must tell."""
+    """The factory for a stream, found before the first read. `None`: only the first item shows the
+    SDK.
+    """
     if inspect.isasyncgen(source):
         frame = source.ag_frame
         return _by_module(str(frame.f_globals.get("__name__", ""))) if frame is not None else None
@@ -140,11 +144,11 @@ def find_adapter_of_source(source: object) -> AdapterFactory | None:
 
 
 def responses_behind(source: object, adapter: FullAdapter | None) -> list[Any]:
-    """What any SDK holds open behind a suspended generator or coroutine, or in the frames of a
-    traceback.
+    """The open responses of any SDK behind a suspended generator or coroutine, or in the frames of
+    a traceback.
 
-    `adapter` is that of the stream, if one is known. The adapters of all imported SDKs look as
-    well: a generator or an opening function of the caller's may hold any SDK's stream.
+    `adapter`: the adapter of the stream, if known. The adapters of all imported SDKs search as
+    well, because the caller's own generator or opening function may hold any SDK's stream.
     """
     finders: list[Any] = [_by_module(module) for module in _BY_MODULE if module in sys.modules]
     adapters = [finder(0) for finder in finders if not isinstance(adapter, finder)]
@@ -155,7 +159,7 @@ def responses_behind(source: object, adapter: FullAdapter | None) -> list[Any]:
 
 
 def comes_from_sdk(trace: TracebackType | None) -> bool:
-    """Whether an exception came through an SDK's own code, which releases its connection then."""
+    """Whether an exception passed through an SDK's own code, which then releases its connection."""
     return any(_by_module(str(frame.f_globals.get("__name__", ""))) is not None for frame, _ in walk_tb(trace))
 
 

@@ -1,5 +1,5 @@
-"""What a suspended async generator or coroutine holds, and what an exception left in the frames of
-its traceback.
+"""Searches the objects that a suspended async generator or coroutine holds, or that an exception
+left in the frames of its traceback.
 
 This works on CPython; elsewhere nothing is found.
 """
@@ -19,11 +19,11 @@ _MAX_STEPS: Final = 2_000
 
 
 def held_behind(source: object, wanted: Callable[[object], Any]) -> list[Any]:
-    """What `wanted` finds among the objects that `source` holds: a suspended generator or
-    coroutine, with those nested in it, or a traceback. Empty for any other `source`.
+    """The results of `wanted` for the objects that `source` holds. `source`: a suspended generator
+    or coroutine, with those nested in it, or a traceback. Empty for any other `source`.
 
-    Only frames that are over are searched, not the frame that caught the exception, nor its
-    callers. Cells are passed over: a function may share them with code that is still at work.
+    Of a traceback, only finished frames are searched, not the frame that caught the exception, nor
+    its callers. Cells are not searched: a function may share them with code that still runs.
     """
     seen, waiting, found = {id(source)}, [source] if isinstance(source, _NESTS) else [], list[Any]()
     while waiting and len(seen) < _MAX_STEPS:

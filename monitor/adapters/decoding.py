@@ -24,7 +24,7 @@ class ReportedFailure(AdapterError):
         super().__init__(model_error.message)
         self.model_error = model_error
         self.last = last
-        """No later object says more, such as what the failed call has used."""
+        """Whether no later object adds to the report, e.g. the usage of the failed call."""
         self.chunks: tuple[Chunk, ...] = ()
         """The chunks of the same object before the failure, e.g. usage."""
 
@@ -40,16 +40,16 @@ class AdapterBase:
     requests: int = 1
     """The model calls that the SDK is known to have made inside the stream."""
     gave: Sequence[str] = ()
-    """The kinds of what came besides text, thinking and the caller's calls, each once."""
+    """The kinds of parts other than text, thinking and the caller's calls, each once."""
 
     @property
     def broke_off(self) -> bool:
-        """The source has ended, and the last of several answers in it has not."""
+        """Whether the source has ended while the last of several answers in it has not."""
         return False
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else. `None`: only
-        `decode` can tell.
+        """The text of an object that is one piece of visible text and nothing else. `None`: use
+        `decode`.
         """
         return None
 
@@ -64,13 +64,13 @@ class SdkAdapter(AdapterBase, ABC):
     needs_finish = True
     drains = True
     readable: ClassVar[str]
-    """What an object must be, for the error of one that cannot be read."""
+    """What an object should be, in words for the error of an unreadable object."""
 
     def decode(self, item: object) -> Sequence[Chunk]:
         """The chunks of one object of the SDK, in order.
 
         Raises `AdapterError` for an object that is not the SDK's or is broken, and
-        `ReportedFailure` where the object says that the call failed.
+        `ReportedFailure` if the object says that the call failed.
         """
         words = self.plain_text(item)
         if words is not None:
@@ -84,7 +84,7 @@ class SdkAdapter(AdapterBase, ABC):
         except AdapterError:
             raise
         except Exception as error:
-            raise AdapterError(f"{name_of(item)} is no readable {self.readable}: {error!r}") from error
+            raise AdapterError(f"{name_of(item)} is not a readable {self.readable}: {error!r}") from error
         return tuple(chunks)
 
     @abstractmethod
@@ -93,6 +93,6 @@ class SdkAdapter(AdapterBase, ABC):
 
 
 def name_of(value: object) -> str:
-    """The type of a value, as an error message says it."""
+    """The type of a value, for an error message."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,6 +1,7 @@
-"""What the SDKs' exceptions have in common: their causes, the transports under them, delays.
+"""The common parts of classifying the SDKs' exceptions: their causes, the transports under them,
+delays.
 
-Decided by names and values along the chain of causes: the same SDK raises errors of aiohttp, httpx
+Names and values along the chain of causes decide, because one SDK raises errors of aiohttp, httpx
 or httpx2.
 """
 
@@ -26,7 +27,7 @@ _MAX_MESSAGE_CHARS: Final = 2000
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """The exception and what it came from, nearest first; members of a group as well."""
+    """The exception and its causes, nearest first; members of a group as well."""
     chain: list[BaseException] = []
     waiting = [error]
     while waiting and len(chain) < _MAX_CAUSES:
@@ -41,7 +42,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def kind_by_type(error: BaseException) -> ErrorKind | None:
-    """The kind that the class of `error` tells, for any SDK; `None`: the class tells nothing."""
+    """The kind of `error` by its class, for any SDK. `None`: the class does not decide."""
     types = [(kind.__name__, kind.__module__.partition(".")[0]) for kind in type(error).__mro__]
     if any(name in _UNREADABLE for name, _ in types):
         return ErrorKind.MALFORMED
@@ -56,9 +57,7 @@ def kind_by_type(error: BaseException) -> ErrorKind | None:
 
 
 def delay_s(value: object) -> float | None:
-    """A delay as a service writes it, in seconds: `7`, `7.5s`, or a date; `None` where it is none
-    of these.
-    """
+    """A delay as a service writes it, in seconds: `7`, `7.5s`, or a date. `None`: anything else."""
     text = str(value).strip()
     delay = _DELAY.fullmatch(text)
     if delay:
@@ -70,7 +69,7 @@ def delay_s(value: object) -> float | None:
 
 
 def header_delay_s(headers: object) -> float | None:
-    """What the headers of a response ask to wait: `retry-after-ms`, else `retry-after`."""
+    """The delay that the headers of a response ask for: `retry-after-ms`, else `retry-after`."""
     if not isinstance(headers, Mapping):
         return None
     said = {str(name).lower(): value for name, value in headers.items()}

@@ -1,5 +1,5 @@
-"""A neutral history in the words of each provider: the inverse of `monitor.context.read`, and the
-same that the models here send.
+"""Writes a neutral history in the form of each provider, as the models here send it: the inverse of
+`monitor.context.read`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _BUILDERS: Final[Mapping[Form, tuple[str, str]]] = {
     "openai-responses": ("monitor.adapters.openai.history", "to_input"),
     "anthropic": ("monitor.adapters.anthropic.model", "to_messages"),
 }
-"""Imported when they are asked for. They need no SDK."""
+"""The module of each form, imported on demand. None needs an SDK."""
 
 
 def to_form(form: Form, messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """`messages` as `form` has them: Gemini's contents, OpenAI's chat messages or response items,
-    Anthropic's messages.
+    """`messages` in the provider's `form`: Gemini's contents, OpenAI's chat messages or response
+    items, Anthropic's messages.
 
-    Plain data that the SDK takes as it is, instructions and tools apart; Gemini's bytes are
-    `bytes`. Linear in the size of the history. `monitor.context.repair(messages, form=form)` comes
-    before it. Raises `ConfigError` for an unknown form, and for media that the provider does not
-    take or that have neither data nor address.
+    The result is plain data that the SDK takes unchanged, without instructions and tools; Gemini's
+    bytes are `bytes`. Linear in the size of the history. Call
+    `monitor.context.repair(messages, form=form)` first. Raises `ConfigError` for an unknown form,
+    and for media that the provider does not take or that have neither data nor address.
     """
     if form not in _BUILDERS:
         raise ConfigError(f"unknown form {form!r}; known: {', '.join(_BUILDERS)}")

@@ -17,8 +17,8 @@ _PROVIDERS: Final = {
     "openai-responses": ("monitor.adapters.openai.model", "OpenAIResponsesModel"),
     "replay": ("monitor.adapters.replay.model", "ReplayModel"),
 }
-"""Where the model class of a provider stands. It is imported when it is asked for, and with it the
-SDK.
+"""The module and class of each provider's model. The module, and with it the SDK, is imported on
+demand.
 """
 
 _NO_CLIENT: Final = frozenset({"replay"})
@@ -36,8 +36,7 @@ def model(name: str, *, client: Any = None) -> Model:
 
     Without `client`, one is made from the environment at the first call.
 
-    Raises `ConfigError` for a provider that there is not, and as `MissingExtra` where its SDK is
-    not installed.
+    Raises `ConfigError` for an unknown provider, and `MissingExtra` if its SDK is not installed.
     """
     provider, _, rest = str(name).partition(":")
     known = ", ".join(f"{one}:" for one in sorted(_PROVIDERS))
@@ -49,7 +48,7 @@ def model(name: str, *, client: Any = None) -> Model:
     if provider not in _PROVIDERS:
         raise ConfigError(f"model {name!r}: no provider is called {provider!r}; there are {known}")
     if client is not None and provider in _NO_CLIENT:
-        raise ConfigError(f"model {name!r} asks nobody and takes no client")
+        raise ConfigError(f"model {name!r} calls no service and takes no client")
     module, class_name = _PROVIDERS[provider]
     made: Model = getattr(importlib.import_module(module), class_name)(
         rest, **({} if client is None else {"client": client})

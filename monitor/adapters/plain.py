@@ -17,7 +17,7 @@ class _PlainAdapter(AdapterBase):
         """`stream` is ignored: chunks bring their ids."""
 
     def finish(self) -> Sequence[Chunk]:
-        """Nothing is owed."""
+        """Empty: no chunk is missing at the end."""
         return ()
 
     def classify(self, error: BaseException) -> ModelError:
@@ -27,7 +27,7 @@ class _PlainAdapter(AdapterBase):
         kind = ErrorKind.UNKNOWN
         if isinstance(error, AdapterError):
             kind = ErrorKind.MALFORMED
-        elif isinstance(error, OSError):  # TimeoutError and ConnectionError are among them
+        elif isinstance(error, OSError):  # TimeoutError and ConnectionError are subclasses
             kind = ErrorKind.NETWORK
         return ModelError(kind, describe(error))
 

@@ -1,4 +1,4 @@
-"""What the models of all SDKs need to say a neutral request in a provider's words."""
+"""Helpers with which the models of all SDKs write a neutral request in a provider's form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 class Opening:
-    """A call that is made when it is awaited. Unlike a coroutine it may also be left alone, or be
+    """A call that is made when it is awaited. Unlike a coroutine, it may stay unawaited or be
     awaited again.
     """
 
@@ -21,7 +21,7 @@ class Opening:
 
 
 def suggested(name: str, known: Iterable[str]) -> str:
-    """An unknown name, with the known one that was perhaps meant."""
+    """An unknown name, with the most similar known one."""
     close = get_close_matches(name, known, n=1)
     return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
 
@@ -30,15 +30,15 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def valid(text: str) -> str:
-    """Models do write halves of surrogate pairs, and no service takes them back: each becomes
-    U+FFFD.
+    """`text` with each half of a surrogate pair replaced by U+FFFD. Models do write such halves,
+    and no service accepts them.
     """
-    # a history is sent whole at every call, and most of it is ASCII
+    # A history is sent whole at every call, and most of it is ASCII.
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def valid_data(data: Any) -> Any:
-    """The same, of every text in plain data."""
+    """Plain data, with `valid` applied to every text in it."""
     match data:
         case str():
             return valid(data)

@@ -11,7 +11,7 @@ from monitor.errors import MissingExtra
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended, as shells count it."""
 UNREAD = 141
-"""The same of a program that ended because nobody read what it wrote."""
+"""The exit code of a program that ended because the reader of its output had gone."""
 
 
 def main() -> None:

@@ -22,13 +22,13 @@ from monitor.cli.run import run
 from monitor.cli.scan import scan
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
-"""Wrong use, as typer says it, whichever click it brings."""
+"""Typer's exception for wrong use, of whichever click it contains."""
 
 
 @contextmanager
 def _printable_complaints() -> Iterator[None]:
-    """Typer prints what is wrong with an argument by itself; `scan *` makes arguments of the names
-    of files.
+    """Typer itself prints errors about arguments. These may be names of files (`scan *`), so
+    control characters in them are escaped.
     """
     try:
         yield

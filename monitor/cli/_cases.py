@@ -1,7 +1,7 @@
-"""Runs for `doctor`: one loop of each kind, and work that repeats and is no loop. Made, not
-recorded, and always the same.
+"""Runs for `doctor`: one loop of each kind, and repetitive work that is not a loop. They are made,
+not recorded, and always the same.
 
-Each goes on for much longer than any sensible threshold, so what is not seen here is not seen.
+Each loop is much longer than any sensible threshold, so a loop that is not seen here is never seen.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CALLS = 60
 """Turns of a loop of calls; the default thresholds are 3 to 16."""
 ANSWERS = 30
 CHARS = 24_000
-"""Of a loop of text; the slowest rule looks at 5,000."""
+"""Length of a loop of text; the slowest rule reads 5,000 characters."""
 PIECE_CHARS = 1_000
 
 Chunks: TypeAlias = Iterator[tuple[int, Chunk]]
 Answer: TypeAlias = str | tuple[str, bool]
-"""What a tool says, and whether it is an error."""
+"""A tool's answer, and whether it is an error."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,11 +39,11 @@ class Case:
     chunks: Callable[[], Chunks]
     """Its chunks from the start, each with the number of its message."""
     unseen_because: str = ""
-    """Of a loop that need not be seen: why."""
+    """Why a loop need not be seen."""
 
 
 def loops(tools: Mapping[str, ToolPolicy]) -> list[Case]:
-    """One loop of each kind, and one of each tool that the settings say something about."""
+    """One loop of each kind, and one of each tool that the settings name."""
     return [
         Case(
             "the same call, the same result",
@@ -106,7 +106,7 @@ def loops(tools: Mapping[str, ToolPolicy]) -> list[Case]:
 
 
 def healthy() -> list[Case]:
-    """Work that repeats and is no loop."""
+    """Repetitive work that is not a loop."""
     return [
         Case(
             "polling, the result changes",
@@ -169,7 +169,7 @@ def _answers(text: Callable[[int], str]) -> Callable[[], Chunks]:
 
 
 def _text(unit: Callable[[int], str], *, channel: str = "text", chars: int = CHARS) -> Callable[[], Chunks]:
-    """One answer made of units, after a start of its own."""
+    """One answer made of repeated units, after a beginning that is not repeated."""
 
     def chunks() -> Chunks:
         given, n, piece = 0, 0, '{"path": "app.py", "text": "' if channel == "arguments" else "Here is what I found. "
@@ -211,7 +211,7 @@ def _always(value: T) -> Callable[[int], T]:
 
 
 def _wrong_tool(n: int) -> tuple[str, dict[str, Any]]:
-    """Every other call is one of a real tool."""
+    """Every second call is one of a real tool."""
     return ("google_search", {"q": f"part {n}"}) if n % 2 else ("list_files", {"folder": f"src/{n}"})
 
 
@@ -228,7 +228,7 @@ def _error_moves(n: int) -> Answer:
 
 
 def _of_tool(name: str, policy: ToolPolicy) -> Case:
-    """A loop of one of the user's tools, with whatever is said to change by itself."""
+    """A loop of one of the user's tools, with the fields that its policy calls volatile."""
     result = {"status": "nothing new", **dict.fromkeys(policy.volatile, "")}
 
     def answer(n: int) -> str:
@@ -311,7 +311,7 @@ def _hash(of: object) -> str:
 
 
 def _number(n: int, below: int) -> int:
-    """Of each `n` another one, without order."""
+    """A number below `below` for `n`, without a visible order."""
     return int(_hash(n), 16) % below
 
 

@@ -1,6 +1,4 @@
-"""The SDKs' clients for the command line: the keys that they need, and a server in the place of the
-service.
-"""
+"""The SDKs' clients for the command line: their keys, and compatible servers."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ class Service:
     """How the command line reaches one provider."""
 
     keys: tuple[str, ...]
-    """One of these is set in the environment where the SDK can reach the service; the first is the
-    one to name.
+    """Environment variables; one of them must be set. Messages name the first.
     """
     client: Callable[[str, str], tuple[Any, Closing]]
     """A client for a base URL and a key, without retries of its own, and how to close it."""
@@ -66,14 +63,14 @@ SERVICES = {
     "openai-responses": _OPENAI,
     "anthropic": Service(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), _anthropic),
 }
-"""By the provider's name before the colon."""
+"""The services by the provider's name before the colon."""
 
 
 def client_for(name: str, base_url: str | None, *, keyless: str) -> tuple[Any, Closing] | None:
     """The client for the model `name`; `None`: the model makes its own. `ConfigError`: no key, or
     no service for the URL.
 
-    `keyless`: what can be done without a key, for the sentence that says that there is none.
+    `keyless`: a command that needs no key, for the message about a missing key.
     """
     provider = name.partition(":")[0]
     service = SERVICES.get(provider)
@@ -87,7 +84,9 @@ def client_for(name: str, base_url: str | None, *, keyless: str) -> tuple[Any, C
     if base_url is not None:
         if urlsplit(base_url).scheme not in {"http", "https"} or not urlsplit(base_url).netloc:
             raise ConfigError(f"--base-url {base_url}: write the whole address, e.g. http://localhost:8000/v1")
-        return service.client(base_url, keys[0] if keys else "none")  # the SDK wants a key, a local server may not
+        return service.client(
+            base_url, keys[0] if keys else "none"
+        )  # the SDK requires a key, even if a local server does not
     if not keys:
         raise ConfigError(f"{name} needs a key: set {service.keys[0]} (without a key: {keyless})")
     return None

@@ -1,5 +1,5 @@
-"""A conversation from a file, in whatever form it was kept: a provider's messages or a whole
-request as JSON, or JSON lines of messages.
+"""Reads a conversation from a file of any form: a provider's messages or a whole request as JSON,
+or JSON lines of messages.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ SHOWN: Final = 5
 _BARE: Final = frozenset({"messages", "responses", "runs", "events"})
 """Formats without an agent of their own: their messages are read as a request has them."""
 _MESSAGES: Final = ("messages", "contents", "input", "history")
-"""Where a request has them."""
+"""The fields of a request that may hold its messages."""
 
 
 @dataclass(slots=True, frozen=True)
 class Conversation:
-    """What the file says."""
+    """The content of the file."""
 
     form: Kept
     given: Sequence[Mapping[str, Any]]
-    """The messages as they stand there."""
+    """The messages as they stand in the file."""
     instructions: str | None = None
-    """The system prompt, where the request has a place for it beside the messages."""
+    """The system prompt, if the request has a field for it beside the messages."""
     tools: tuple[ToolSpec, ...] = ()
     model: str | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
-    """The whole request that the messages are part of; empty: they stand alone."""
+    """The whole request around the messages. Empty: the messages stand alone."""
     is_lines: bool = False
-    """A message a line."""
+    """Whether the file has one message on each line."""
     not_understood: int = 0
-    """How many of the messages are none of the form that was said; 0 where the form was seen."""
+    """How many messages do not have the form that `--form` names; 0 if the form was recognised."""
 
     @property
     def doubt(self) -> str:
-        """The same in words; empty: all are understood."""
+        """`not_understood` in words; empty: all messages are understood."""
         number = self.not_understood
         return (
             f"{number:,} of its {len(self.given):,} records {'is' if number == 1 else 'are'} none of {self.form}"
@@ -71,7 +71,7 @@ def read_conversation(
     """`file` (`-`: stdin), plain or gzipped, and its messages before any repair. A transcript of an
     agent is read as the history of its `run`.
 
-    Raises `ConfigError` for what cannot be read, and where no form fits.
+    Raises `ConfigError` for an unreadable file, and if no form fits.
     """
     if form is not None and form not in FORMS:
         raise ConfigError(f"--form {form}: it is one of {', '.join(FORMS)}")
@@ -85,7 +85,7 @@ def read_conversation(
         messages = tuple(_messages(conversation))
         if conversation.not_understood == len(messages):
             raise ConfigError(
-                f"none of its {len(messages):,} records is {conversation.form}; without --form it is seen what they are"
+                f"none of its {len(messages):,} records is {conversation.form}; without --form the form is recognised"
             )
         return conversation, messages
     except ConfigError as error:
@@ -118,10 +118,10 @@ def _transcript(file: str, run: str | None) -> tuple[Conversation, tuple[Message
 
 
 def written(conversation: Conversation, messages: Sequence[Mapping[str, Any]], system: str | None = None) -> str:
-    """Other `messages` in the place of those of `conversation`, as its file has them: in their
-    request, in a list, or a line each.
+    """The text of a file with other `messages` in the place of those of `conversation`: in the
+    request, in a list, or one on each line.
 
-    `system`: what a system message among them said, which is none of `messages` any more.
+    `system`: the text of a system message of the conversation, which is not among `messages`.
     """
     form, request = conversation.form, dict(conversation.request)
     if system and form in {"openai-chat", "openai-responses"}:
@@ -143,14 +143,14 @@ def _json(data: Any, *, indent: int | None = None) -> str:
 def _in_base64(data: object) -> str:
     if isinstance(data, bytes):  # Gemini's media and signatures
         return base64.b64encode(data).decode()
-    raise TypeError(f"{type(data).__name__} is nothing that JSON has")
+    raise TypeError(f"{type(data).__name__} has no JSON form")
 
 
 def tokens_by_source(
     messages: tuple[Message, ...], instructions: str | None, tools: tuple[ToolSpec, ...]
 ) -> dict[str, int]:
-    """Estimated tokens of what a request is made of; what stands for compacted messages is a source
-    of its own.
+    """Estimated tokens of a request by source. The summary of compacted messages is a separate
+    source.
     """
     sizes = sizes_by_source(ModelRequest(messages, instructions, tools))
     if head_of_messages(messages):
@@ -177,11 +177,11 @@ def _text(file: str) -> str:
             return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         kind = kind_of(data[:HEAD_BYTES])
-    raise ConfigError(f"it is {kind or 'no text in UTF-8'}")
+    raise ConfigError(f"it is {kind or 'not text in UTF-8'}")
 
 
 def _parsed(text: str) -> tuple[Any, bool]:
-    """One JSON document, or one a line, and whether it is that."""
+    """One JSON document, or one for each line, and whether it is lines."""
     if not text.strip():
         raise ConfigError("it is empty")
     try:
@@ -197,7 +197,7 @@ def _parsed(text: str) -> tuple[Any, bool]:
                 found.append(json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise ConfigError(
-                    f"line {number} is no JSON: {error}" if found else f"it is no JSON: {whole}"
+                    f"line {number} is not JSON: {error}" if found else f"it is not JSON: {whole}"
                 ) from None
     return found, True
 
@@ -245,7 +245,7 @@ def _conversation(data: Any, form: str | None) -> Conversation:
 
 
 def _form(said: str | None, request: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Kept:
-    """The form that was said, else the one that is seen."""
+    """The form that `--form` names, else the recognised one."""
     if said is not None:
         return next(one for one in FORMS if one == said)
     if _is_recording(records):
@@ -259,7 +259,7 @@ def _form(said: str | None, request: Mapping[str, Any], records: Sequence[Mappin
 
 
 def _messages_of(data: object) -> Any:
-    """The messages of a request; `None` for what is no request."""
+    """The messages of a request. `None`: it is not a request."""
     if not isinstance(data, Mapping) or "role" in data or "type" in data:
         return None
     return next((data[name] for name in _MESSAGES if isinstance(data.get(name), list | str)), None)
@@ -277,7 +277,7 @@ def _words(system: object) -> str:
 
 
 def _tools(given: object) -> Iterator[ToolSpec]:
-    """What the request declares, whatever its provider calls it: for its size."""
+    """The tools of the request, in any provider's form, for the estimate of their size."""
     for one in given if isinstance(given, list) else ():
         if not isinstance(one, Mapping):
             continue
@@ -302,7 +302,7 @@ def _messages(conversation: Conversation) -> Iterator[RawMessage | Message]:
             yield from read(conversation.form, conversation.given)
             return
     except AdapterError as error:
-        raise ConfigError(f"{error}; it was read as {conversation.form}, --form says another one") from None
+        raise ConfigError(f"{error}; it was read as {conversation.form}, --form sets another one") from None
     for index, data in enumerate(conversation.given):
         try:
             yield message_codec.from_dict(data)

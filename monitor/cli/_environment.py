@@ -1,4 +1,4 @@
-"""What is installed: the facts that a question about a misbehaving watch begins with."""
+"""The installed versions, which every bug report needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import monitor
 
 DISTRIBUTION = "agent-monitor"
 NOT_FOR_USERS = {"all", "bench", "test"}
-"""Extras that only name others, or that nobody needs who uses the library."""
+"""Extras that only name others, or that users of the library do not need."""
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def environment() -> dict[str, Any]:
-    """Versions of everything that matters, as JSON data; `None`: not installed."""
+    """The relevant versions, as JSON data. `None`: not installed."""
     return {
         "agent_monitor": monitor.__version__,
         "python": platform.python_version(),
@@ -38,7 +38,7 @@ def environment() -> dict[str, Any]:
 
 
 def version_of(package: str) -> str | None:
-    """What is installed of a distribution; `None`: nothing."""
+    """The installed version of a distribution. `None`: it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -46,8 +46,8 @@ def version_of(package: str) -> str | None:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Packages by extra, as the installed distribution says; what is always needed under "". Empty
-    for a bare checkout.
+    """Packages by extra, from the metadata of the installed distribution. Required packages are
+    under "". Empty for a bare checkout.
     """
     try:
         lines = metadata.requires(DISTRIBUTION) or []

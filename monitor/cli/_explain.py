@@ -1,4 +1,4 @@
-"""A finding in full: who saw it, how often, where, on what evidence, and what the policy did."""
+"""Findings in full: the detector, the count, the place, the evidence, and the policy's step."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ RUNG_STYLES: Mapping[Rung, str] = {
     "last_turn": "red",
     "stop": "bold red",
 }
-"""By how far the policy went."""
+"""Styles by the policy's step."""
 
 
 def found_at(finding: Finding) -> str:
-    """Where it was seen, short."""
+    """Where the finding was seen, in short."""
     return place(finding.detection.channel, finding.detection.offset, finding.char, short=True)
 
 
 def times(found: Detection) -> str:
-    """How often it came; of a judge, how sure it was."""
+    """The number of repetitions; for a judge, its confidence."""
     return f"{found.count} %" if found.kind == "judge" else f"x {found.count}"
 
 
@@ -92,7 +92,7 @@ def _in_short(result: SurveyedRun) -> str:
 
 
 def amount(amount: Amount) -> str:
-    """In words, without what there is none of."""
+    """An amount in words, without its zeros."""
     parts = [
         f"{number:,} {noun}{'' if number == 1 else 's'}"
         for number, noun in ((amount.turns, "turn"), (amount.tool_calls, "call"), (amount.chars, "character"))
@@ -117,7 +117,7 @@ def _show_loop(console: Console, numbered: Sequence[tuple[int, Finding]]) -> Non
 
 
 def _steps(numbered: Sequence[tuple[int, Finding]]) -> Table:
-    """A line for each new step; what came again without anything new done about it is one."""
+    """One line for each new step. Repeated findings without a new step are joined in one line."""
     steps = Table.grid(padding=(0, 2))
     for _, same in groupby(numbered, key=lambda one: (one[1].detection.level, one[1].rung)):
         (number, first), *others = list(same)

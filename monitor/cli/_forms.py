@@ -1,5 +1,5 @@
-"""In whose words a record of a conversation is. Seen by what it has: each form asks for all of its
-signs, and for none of another's.
+"""Recognises the form of a conversation's records. A record must have all signs of one form, and no
+sign of another.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Record: TypeAlias = Mapping[str, Any]
 
 NEUTRAL: Final = "neutral"
 Kept: TypeAlias = Form | Literal["neutral"]
-"""In whose words a conversation is kept; `neutral`: in ours, as `monitor.messages.message_codec`
-writes them.
+"""The form of a stored conversation. `neutral`: our own, as `monitor.messages.message_codec` writes
+it.
 """
 FORMS: Final[tuple[Kept, ...]] = (*get_args(Form), NEUTRAL)
 MOST_FIELDS: Final = 8
@@ -36,7 +36,7 @@ _CHAT_FIELDS: Final = frozenset(
     }
     | {"prefix", "cache_control"}
 )
-"""OpenAI's, and those of the servers that are compatible with it."""
+"""Fields of OpenAI's and compatible servers' messages."""
 _CHAT_PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"})
 _MESSAGE_ROLES: Final = frozenset({"user", "assistant", "system"})
 _MESSAGE_FIELDS: Final = frozenset(
@@ -54,7 +54,7 @@ _MESSAGE_FIELDS: Final = frozenset(
         "context_management",
     }
 )
-"""Anthropic's: of what is asked, and of what is answered."""
+"""Fields of Anthropic's messages, of requests and of answers."""
 _BLOCKS: Final = frozenset(
     {
         "text",
@@ -70,7 +70,8 @@ _BLOCKS: Final = frozenset(
     | {"compaction", "fallback", "mcp_tool_listing", "tool_reference"}
 )
 _BLOCK_ENDS: Final = ("_tool_use", "_tool_result")
-"""How the blocks of Anthropic's own tools end: `server_tool_use`, `web_search_tool_result`."""
+"""Endings of the types of Anthropic's own tools' blocks: `server_tool_use`,
+`web_search_tool_result`."""
 _ITEM_ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
 _ITEM_FIELDS: Final = frozenset({"role", "content", "type", "id", "status", "phase", "object"})
 _ITEM_PARTS: Final = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"})
@@ -96,7 +97,7 @@ _ITEMS: Final[Mapping[str, tuple[str, ...]]] = {
     "reasoning": ("summary",),
     **dict.fromkeys(("additional_tools", "configuration_update", "compaction_trigger", "tool_search_call"), ()),
 }
-"""Items of OpenAI's responses besides messages, and the fields without which they are none."""
+"""Items of OpenAI's responses other than messages, and their required fields."""
 _CONTENT: Final = frozenset({"role", "parts"})
 _CONTENT_ROLES: Final = frozenset({"user", "model", "function", "tool"})
 _PARTS: Final = frozenset(
@@ -121,21 +122,21 @@ _PARTS: Final = frozenset(
     }
     | {"audiotranscription", "speechmetadata", "documentmetadata", "spreadsheetmetadata", "audiometadata"}
 )
-"""Fields of a part of Gemini's, without underscores and capitals: on the wire and in the SDK they
-are written differently.
+"""Fields of Gemini's parts, without underscores and capitals, because the wire format and the SDK
+spell them differently.
 """
 
 
 def forms_of(record: Record) -> frozenset[Kept]:
-    """The forms in which `record` makes sense; a plain text by a user does so in several."""
+    """The forms that `record` fits; a user's plain text fits several."""
     return frozenset(form for form, has_signs in _SIGNS.items() if has_signs(record))
 
 
 def form_of(request: Record, records: Sequence[Record]) -> Kept:
-    """The one form of all `records`, which may stand in `request`. What several have in common is
-    taken for OpenAI's chat.
+    """The one form of all `records`, which may stand in `request`. Records that fit several forms
+    are taken for OpenAI's chat.
 
-    Raises `ConfigError`, which says of how many records it is not sure.
+    Raises `ConfigError`, which counts the records that do not fit.
     """
     each = [forms_of(record) for record in records]
     common = frozenset(FORMS).intersection(*each)
@@ -156,7 +157,7 @@ def _in_no_form(each: Sequence[frozenset[Kept]], records: Sequence[Record]) -> s
     strange = [index for index, forms in enumerate(each) if not forms]
     counted = Counter(form for forms in each for form in forms)
     if not counted:
-        return f"nobody's messages are like these, with {_fields(records[0])}; {known}"
+        return f"no known form has messages like these, with {_fields(records[0])}; {known}"
     if strange:
         first, are = strange[0], "is" if len(strange) == 1 else "are"
         number = f"{len(strange):,} of its {len(each):,} records"
@@ -171,7 +172,7 @@ def _fields(record: Record) -> str:
 
 
 def not_understood(form: Kept, records: Sequence[Record]) -> int:
-    """How many of `records` are none of `form`."""
+    """How many of `records` do not fit `form`."""
     has_signs = _SIGNS[form]
     return sum(not has_signs(record) for record in records)
 

@@ -28,8 +28,8 @@ from monitor.transcripts.scan import Amount
 DELTA_CHARS = 6
 """About a token and a half, which is what fast models send at a time."""
 CLOSING_PAUSE_S = 0.05
-"""The pause before the event that closes a turn. A stop at the last call then falls into the
-middle of the stream, as with a real service.
+"""The pause before the event that closes a turn. So a stop at the last call comes in the middle of
+the stream, as with a real service.
 """
 CLOSE_SEEN_S = 2.0
 """How long the server is given to see the connection close. It takes about a millisecond."""
@@ -37,7 +37,7 @@ LIVE_LIMITS = monitor.Timeout(300) | monitor.IdleTimeout(60)
 
 
 class Screen(Protocol):
-    """Where a run is shown while it goes on."""
+    """Shows a run while it goes on."""
 
     def text(self, words: str) -> None:
         """A piece of the answer."""
@@ -48,7 +48,7 @@ class Screen(Protocol):
         ...
 
     def result(self, result: RecordedResult) -> None:
-        """What the tool answered."""
+        """A tool's answer."""
         ...
 
 
@@ -61,12 +61,13 @@ class Played:
     sent: Amount
     """What the server had sent when the connection was gone."""
     seen_closed_after_s: float | None
-    """From the decision to stop until the server saw the connection close; `None`: it did not."""
+    """Seconds from the decision to stop until the server saw the connection close. `None`: the
+    server did not see it."""
 
 
 async def play(run: DemoRun, screen: Screen, *, pace_s: float, think_s: float) -> Played:
-    """Let the local server write `run` event by event, and read it with the real SDK under a guard,
-    as an agent's loop would.
+    """Play `run` on the local server, and read it with the real SDK under a guard, as an agent's
+    loop would.
     """
     scripts = [_script(turn, pace_s=pace_s, think_s=think_s) for turn in run.turns]
     decided = _Decided()
@@ -91,8 +92,8 @@ async def play(run: DemoRun, screen: Screen, *, pace_s: float, think_s: float) -
 
 
 async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: Screen) -> None:
-    """The loop of any agent: ask the model, carry out its calls, ask again. Here the tools answer
-    what they answered then.
+    """The loop of any agent: ask the model, carry out its calls, ask again. Here the tools give
+    their recorded answers.
     """
     history = [types.Content(role="user", parts=[types.Part(text=run.prompt)])]
     for turn in run.turns:
@@ -102,7 +103,7 @@ async def _agent_loop(run: DemoRun, guard: monitor.Guard, client: Any, screen: S
             async for response in watched:
                 said += _shown(response, screen)
         if watched.turn.stopped is not None:
-            return  # the tool of the call that was one too many is not run
+            return  # the call that exceeded the limit is not carried out
         answers: list[types.Part] = []
         for call, result in zip(watched.turn.tool_calls, turn.results, strict=False):
             screen.result(result)
@@ -131,9 +132,7 @@ async def ask_model(model: str, prompt: str, screen: Screen) -> monitor.Outcome:
 
 
 class _Decided:
-    """A sink that notes when the end was decided, by the clock by which the server notes when it
-    saw the client leave.
-    """
+    """A sink that notes the time of the decision, by the same clock as the server."""
 
     def __init__(self) -> None:
         self.at: float | None = None
@@ -169,7 +168,7 @@ def _sent(requests: Sequence[ReceivedRequest], scripts: Sequence[Sequence[Step |
 
 
 def _shown(response: types.GenerateContentResponse, screen: Screen) -> list[types.Part]:
-    """Show what a response brings, and answer its parts."""
+    """Show a response. Returns its parts."""
     content = response.candidates[0].content if response.candidates else None
     parts = (content.parts if content else None) or []
     for part in parts:
@@ -182,9 +181,7 @@ def _shown(response: types.GenerateContentResponse, screen: Screen) -> list[type
 
 @contextmanager
 def _no_proxy() -> Iterator[None]:
-    """The local server is reached directly, whatever proxy the environment names for the world
-    outside.
-    """
+    """Reach the local server directly, whatever proxy the environment names."""
     names = ("no_proxy", "NO_PROXY")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "127.0.0.1"))

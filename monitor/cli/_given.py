@@ -1,5 +1,5 @@
-"""What the options of `run` say, as the arguments of a `Supervisor`. What makes no sense is one
-sentence: a `ConfigError`.
+"""The options of `run` as arguments of a `Supervisor`. An invalid option raises a `ConfigError` of
+one sentence.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def _stdin() -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
-        raise ConfigError("the task on stdin is no text in UTF-8") from None
+        raise ConfigError("the task on stdin is not text in UTF-8") from None
 
 
 def model_of(
     name: str | None, base_url: str | None, *, keyless: str = "agent-monitor run --demo"
 ) -> tuple[monitor.models.Model, Closing]:
-    """The model by its name, and how to close what it needs. `base_url`: a compatible server in the
-    place of the service. `keyless`: what can be done without a key.
+    """The model by its name, and a function that closes its client. `base_url`: the address of a
+    compatible server. `keyless`: a command that needs no key.
     """
     if name is None and base_url is not None:
-        raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
+        raise ConfigError("--base-url needs a model; name it as well: --model openai:NAME")
     if name is None:
         raise ConfigError(
             "which model? --model google:gemini-2.5-flash asks Gemini (with GEMINI_API_KEY); "
@@ -70,7 +70,7 @@ def model_of(
 
 
 async def nothing_to_close() -> None:
-    """The model holds nothing."""
+    """Does nothing: the model has no client to close."""
 
 
 def instructions_of(given: str | None) -> str | None:
@@ -120,7 +120,7 @@ def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:
 
 
 def limits_of(*, max_turns: str, timeout: str, idle_timeout: str, max_tool_calls: int | None) -> Condition | None:
-    """The limits that end the run, put together."""
+    """The limits of the run as one condition."""
     limits: list[Condition] = []
     if (turns := number_or_off(max_turns, "--max-turns")) is not None:
         limits.append(monitor.MaxTurns(int(turns)))
@@ -165,14 +165,14 @@ def price_of(given: str | None) -> monitor.Price | None:
 
 
 def budget_of(tokens: int | None, usd: float | None, price: monitor.Price | None) -> monitor.Budget | None:
-    """The purse of the run and of the runs that its tools start."""
+    """The budget of the run and of its nested runs."""
     if usd is not None and price is None:
         raise ConfigError("--budget-usd needs to know what tokens cost: add --price IN,OUT")
     return monitor.Budget(tokens=tokens, usd=usd) if tokens is not None or usd is not None else None
 
 
 def model_settings_of(temperature: float | None, given: Iterable[str]) -> dict[str, Any]:
-    """What is passed to the provider as it is."""
+    """The settings that are passed to the provider unchanged."""
     settings: dict[str, Any] = {} if temperature is None else {"temperature": temperature}
     for one in given:
         try:
@@ -200,5 +200,5 @@ def _read(file: str, option: str) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ConfigError(f"{option}: {file} is no text in UTF-8")
+        raise ConfigError(f"{option}: {file} is not text in UTF-8")
     return text

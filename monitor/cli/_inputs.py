@@ -180,7 +180,7 @@ class Reading:
         """Runs in which a model says and does nothing. Many sessions on a disk have no answer."""
 
     def results(self, report: Report) -> Iterator[SurveyedRun]:
-        """The runs that are wanted. What cannot be read is said, and counted in `report`."""
+        """The runs that are wanted. Unreadable files and lines are reported, and counted in `report`."""
         paths = self._inputs.paths
         found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
         for path, transcripts in zip(paths, found, strict=True):
@@ -209,7 +209,7 @@ class Reading:
             yield replace(run, file=name)
 
     def _own_runs(self, path: Path, name: str, report: Report) -> Iterator[SurveyedRun]:
-        """The runs of a file of the project's own formats, or of one that nobody knows."""
+        """The runs of a file of the project's own formats, or of a file of an unknown format."""
         corpus, silent, runs = Corpus(path), list[str](), 0
         self._own = (corpus, name, 0)
         try:
@@ -272,7 +272,7 @@ class Reading:
             _view.complain(self._complaints, f"agent-monitor: {found}; {left}")
 
     def show(self, console: Console) -> None:
-        """What was left out, in a sentence."""
+        """Print the counts of the runs, files and records that were left out."""
         left = [
             count(number, noun, nouns)
             for number, noun, nouns in (

@@ -1,5 +1,5 @@
-"""A judge of recorded runs: asked one question at a time, answers kept on disk, everything
-counted.
+"""A judge for recorded runs. It is asked one question at a time, its answers are kept on disk, and
+its costs are counted.
 """
 
 from __future__ import annotations
@@ -51,29 +51,29 @@ REASONS_SHOWN = 5
 
 
 class OfflineJudge:
-    """Asks a judge from code that does not await. Answers of a replay are not kept: it asks
-    nobody.
+    """Asks a judge from synchronous code. Answers of a replay are not kept, because they cost
+    nothing.
     """
 
     def __init__(self, judge: Judge, portal: BlockingPortal, cache: ReplyCache) -> None:
         self.judge = judge
         self.questions = self.asked = self.cached = self.failed = 0
-        """Questions put to the judge; calls of a model, made and found in the cache; questions
+        """The numbers of questions, of model calls, of answers from the cache, and of questions
         without an answer.
         """
         self.cost = AskCost()
         self.reasons: Counter[str] = Counter()
-        """Why there was no answer, and how often."""
+        """The reasons of questions without an answer, with their counts."""
         self._portal = portal
         self._cache = cache
 
     def __call__(self, judge: Judge, told: JudgeInput) -> Judgement | str:
-        """The answer, or why there is none."""
+        """The answer, or the reason why there is none."""
         used: list[str] = []
         self.questions += 1
         try:
             return self._portal.call(judge.review, told, partial(self._ask, used))
-        except Exception as error:  # noqa: BLE001 - what a model cannot answer is said, and the scan goes on
+        except Exception as error:  # noqa: BLE001 - a question without an answer is reported, and the scan goes on
             for key in used:
                 self._cache.forget(key)
             self.failed += 1
@@ -111,7 +111,7 @@ class OfflineJudge:
         self.cost += cost
 
     def said(self) -> str:
-        """What it took, in a sentence."""
+        """The cost in a sentence."""
         tokens = f"{self.cost.usage.total_tokens:,} tokens{' (estimated)' if self.cost.estimated else ''}"
         failed = f", {self.failed} without an answer" if self.failed else ""
         return (
@@ -120,14 +120,14 @@ class OfflineJudge:
         )
 
     def complain(self, console: Console) -> None:
-        """Why there was no answer, most often first."""
+        """Print the reasons of questions without an answer, the most frequent first."""
         for why, times in self.reasons.most_common(REASONS_SHOWN):
             _view.complain(console, f"judge: {why}{f' ({times} times)' if times > 1 else ''}")
         if len(self.reasons) > REASONS_SHOWN:
             console.print(f"judge: and {count(len(self.reasons) - REASONS_SHOWN, 'other reason')}", style="red")
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The cost as JSON data."""
         return {
             "questions": self.questions,
             "model_calls": self.asked,
@@ -143,8 +143,8 @@ class OfflineJudge:
 def offline_judge(
     name: str, confirm: str | None, cache: Path | None, *, first_turn: int = FIRST_TURN, suspicion: float | None = None
 ) -> Iterator[OfflineJudge]:
-    """A loop judge of the model of that name, with an event loop of its own to ask it in. Raises
-    `ConfigError` as `monitor.model` does.
+    """A loop judge with the named model and its own event loop. Raises `ConfigError` as
+    `monitor.model` does.
     """
     models = [_model(one) for one in (name, confirm) if one is not None]
     judge = LoopJudge(

@@ -1,4 +1,4 @@
-"""Things of the user's own by name: `module:function`, `module:Model`."""
+"""Loads the user's objects by name: `module:function`, `module:Model`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from monitor.errors import ConfigError, describe
 
 
 def load(spec: str, option: str) -> Any:
-    """What `module:name` names; modules of the current directory are found as well. `ConfigError`,
-    which names `option`: there is none.
+    """The object that `module:name` names, also in modules of the current directory. Raises
+    `ConfigError`, with `option`, if there is none.
     """
     name, colon, path = spec.partition(":")
     if not colon or not name or not path:
@@ -44,5 +44,5 @@ def _module(name: str, spec: str, option: str) -> Any:
         if name == missing or name.startswith(f"{missing}."):
             raise ConfigError(f"{option} {spec}: there is no module {name!r}, neither here nor installed") from None
         raise ConfigError(f"{option} {spec}: {name} needs a module that is not installed: {missing}") from None
-    except Exception as error:  # the user's code may raise what it likes
+    except Exception as error:  # the user's code may raise anything
         raise ConfigError(f"{option} {spec}: importing {name} raised {describe(error)}") from error

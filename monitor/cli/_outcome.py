@@ -15,7 +15,7 @@ from monitor.reasons import TerminateReason
 EXCERPT_CHARS = 70
 
 GAVE_UP, WRONG_USE, LIMIT, LOOP, MISSING, PROVIDER, CRASHED = 1, 2, 3, 4, 5, 6, 7
-"""Exit codes of `run`; 0 is a goal that was reached, 130 is Ctrl-C."""
+"""Exit codes of `run`. 0: the goal was reached. 130: Ctrl-C."""
 
 _CODES: Final = {
     TerminateReason.TERMINATED: GAVE_UP,
@@ -53,12 +53,12 @@ def exit_code(outcome: monitor.Outcome) -> int:
 
 
 def failed(outcome: monitor.Outcome) -> bool:
-    """Something broke, and nobody stopped it."""
+    """Whether the run ended by a failure, and not by a decision."""
     return exit_code(outcome) in (PROVIDER, CRASHED)
 
 
 def why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
-    """The rows of a card that say why it ended: reason, sentence, evidence."""
+    """The rows of a card about the end: reason, sentence, evidence."""
     rows: list[tuple[str, str | Text]] = [
         ("reason", Text(outcome.reason.value, style=f"bold {style(outcome)}")),
         ("because", _view.printable(outcome.detail)),
@@ -77,7 +77,7 @@ def why(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
 
 
 def results(outcome: monitor.Outcome) -> list[tuple[str, str | Text]]:
-    """The rows that say what came of it: what was emitted, and what was not."""
+    """The rows about the results: outputs that were emitted, and missing ones."""
     rows: list[tuple[str, str | Text]] = []
     for name, value in outcome.emitted.items():
         said = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)

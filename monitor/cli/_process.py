@@ -1,5 +1,5 @@
-"""What else writes to the terminal: an exception that nobody caught, a warning, a log line. None of
-it may steer it either.
+"""Makes other output printable: tracebacks, warnings and log lines must not contain control
+characters for the terminal either.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from monitor.cli import _view
 
 CRASHED = 70
-"""The exit code of a bug of ours: none of a command's own, which say what was found."""
+"""The exit code of a bug of agent-monitor. No command uses it for a result."""
 
 
 def run(app: Callable[[], Any]) -> None:
@@ -24,10 +24,10 @@ def run(app: Callable[[], Any]) -> None:
     last = logging.StreamHandler()
     last.setLevel(logging.WARNING)
     last.setFormatter(_Printable())
-    logging.lastResort = last  # where nothing is configured, which is so here
+    logging.lastResort = last  # used if no logging is configured, as in the command
     try:
         app()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is shown whole
+    except Exception as error:  # noqa: BLE001 - every bug is shown with its whole traceback
         sys.stderr.write(_view.printable("".join(traceback.format_exception(error))))
         sys.exit(CRASHED)
 

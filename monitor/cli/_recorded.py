@@ -16,7 +16,7 @@ from monitor.transcripts.scan import Amount
 
 @dataclass(slots=True, frozen=True)
 class DemoTurn:
-    """A model response and what the tools answered."""
+    """A model response and the answers of the tools."""
 
     message: dict[str, Any]
     """The assistant message as it stands in the file."""

@@ -1,5 +1,5 @@
-"""Answers of models kept on disk, so that a question is paid for once: one file a question, named
-by the hash of model and request.
+"""Keeps answers of models on disk, so that each question is paid for once: one file for each
+question, named by the hash of model and request.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def default_cache() -> Path:
 
 
 class ReplyCache:
-    """The answers in `folder`, which is made with the first of them. What cannot be read counts as
-    not there.
+    """The answers in `folder`, which is made with the first answer. An unreadable answer counts as
+    missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class ReplyCache:
         return reply if isinstance(reply, str) else None
 
     def put(self, key: str, model: Model, reply: str) -> None:
-        """Keep it. Raises `OSError`. A reader never sees half of it."""
+        """Keep a reply. Raises `OSError`. The file is written atomically."""
         path = self._path(key)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, half = tempfile.mkstemp(dir=path.parent)

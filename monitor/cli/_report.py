@@ -1,5 +1,5 @@
-"""What a scan found, counted, as tables for people and as JSON for programs. Of a run only its line
-is kept.
+"""The counted findings of a scan, as tables for people and as JSON for programs. Only the line of
+each run is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from monitor.transcripts.survey import SurveyedRun
 
 LABELLED_LOOP = "loop"
 NOT_COUNTED = "borderline"
-"""Runs that a person would call neither; see the corpus."""
+"""The label of runs that people call neither a loop nor clean; they are not counted."""
 EVIDENCE_COLUMNS = 100
 """Below this width there is no room for the evidence; --json has it in full."""
 NAMED_OTHERS = 5
@@ -32,7 +32,7 @@ class _Row:
 
     file: str
     cells: tuple[str | Text, ...]
-    """By column."""
+    """The cells, by column."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Report:
     own: int = 0
     """Runs in the project's own formats."""
     warns: bool = False
-    """The policy does something else than stop, so what it did has a column."""
+    """Whether the policy has other steps than a stop, which then have a column."""
     runs: int = 0
     bad: int = 0
     """Lines and files that could not be read."""
@@ -58,7 +58,7 @@ class Report:
     labelled: Counter[str] = field(default_factory=Counter[str])
     """Labelled loops by kind."""
     found: Counter[str] = field(default_factory=Counter[str])
-    """Those of them that were found."""
+    """Labelled loops that were found, by kind."""
     others: int = 0
     others_flagged: list[str] = field(default_factory=list[str])
 
@@ -69,7 +69,7 @@ class Report:
 
     @property
     def saved(self) -> Amount:
-        """What would not have been produced."""
+        """The amount that would not have been produced."""
         return sum(self.saved_by_kind.values(), Amount())
 
     def add(self, result: SurveyedRun, *, listed: bool) -> None:

@@ -1,4 +1,4 @@
-"""The sample of `run --demo`: a small recorded run, and what it needs to be a whole one."""
+"""The sample of `run --demo`: a small recorded run with its task, tool and outputs."""
 
 from __future__ import annotations
 

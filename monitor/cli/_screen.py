@@ -1,5 +1,5 @@
-"""Events on their way to the terminal: in order, at once, as a transcript with a card at its end,
-or as JSON lines.
+"""Shows events on the terminal in order and at once: as a transcript with a card at its end, or as
+JSON lines.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from monitor.events import (
 )
 
 _WAITS = (ToolStarted, ToolFinished, RetryScheduled, Paused, Resumed)
-"""With these a wait begins, or goes on."""
+"""Events at which a wait begins or goes on."""
 _FINDINGS = (DetectionRaised, LimitWarning, StopDecided)
-"""The run hands these out before the piece of the answer in which they were found."""
+"""The run yields these events before the piece of the answer that caused them."""
 TASK_LINES = 8
-"""A task from stdin may be a whole file; its begin says which."""
+"""How many lines of a task are shown: a task from stdin may be a whole file."""
 
 
 class Screen(Protocol):
-    """What shows a run."""
+    """Shows a run."""
 
     def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
         """The run is about to begin."""
@@ -49,36 +49,36 @@ class Screen(Protocol):
         ...
 
     def end(self, outcome: monitor.Outcome) -> None:
-        """It is over."""
+        """The run is over."""
         ...
 
 
 class Shown:
     """Brings events to the screen, in order and at once.
 
-    The run hands out its events, pieces of the answer among them, when it is asked for the next
-    one. While the run waits, nobody asks. As a sink, `Shown` hears of a wait when the wait begins,
-    and shows all events before it.
+    The run yields its events, with the pieces of the answer, on request. While the run waits, no
+    event is requested. As a sink, `Shown` gets the event that begins a wait at once, and then shows
+    all events before it.
 
-    If nobody reads the output any more (`| head`), the run has no purpose either.
+    If the reader of the output has gone (`| head`), the run is aborted.
     """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._heard: deque[Event] = deque()
-        self._found: deque[Event] = deque()  # in a piece of the answer that comes next
+        self._found: deque[Event] = deque()  # caused by the piece of the answer that comes next
         self.failure: OSError | None = None
-        """Why what was said could not be shown."""
+        """The error that prevented output."""
         self.abort: Callable[[str], None] = lambda _: None
 
     def emit(self, event: Event) -> None:
-        """It has happened."""
+        """Keep an event that has happened, and show it if a wait begins."""
         self._heard.append(event)
         if isinstance(event, _WAITS):
             self.flush()
 
     def handed_out(self, event: Event) -> None:
-        """Its place among the pieces of the answer is here."""
+        """Show an event in its place among the pieces of the answer."""
         if isinstance(event, ChunkReceived):
             self._show(event)
         elif self._heard and self._heard[0] is event:
@@ -92,7 +92,7 @@ class Shown:
             self._show(self._found.popleft())
 
     def flush(self) -> None:
-        """Show all that has happened."""
+        """Show all events that have happened."""
         self._found.extend(self._heard)
         self._heard.clear()
         self._show_found()
@@ -115,7 +115,7 @@ class JsonLines:
         self._chunks = chunks
 
     def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
-        """The first event says what there is to say."""
+        """Does nothing: the first event has all facts."""
 
     def emit(self, event: Event) -> None:
         """One line."""
@@ -123,7 +123,7 @@ class JsonLines:
             _view.write_json(event_codec.dumps(event))
 
     def end(self, outcome: monitor.Outcome) -> None:
-        """The last event has said it."""
+        """Does nothing: the last event has all facts."""
 
 
 class ForPeople:
@@ -136,7 +136,7 @@ class ForPeople:
         self._transcript = Transcript(console, verbose=verbose)
 
     def begin(self, supervisor: monitor.Supervisor, task: str) -> None:
-        """With what, and what for."""
+        """Print the model, the parts and the task."""
         parts = [_view.on_one_line(supervisor.model.name)]
         if supervisor.tools:
             parts.append(f"tools {', '.join(supervisor.tools)}")

@@ -70,7 +70,7 @@ def settings_of(
     if detectors is not None:
         names = [name.strip() for name in detectors.split(",") if name.strip()]
         if not names:
-            raise ConfigError("--detectors names none; leave it away for the default ones")
+            raise ConfigError("--detectors names none; omit it for the default ones")
         given.append({"detectors": names})
     if policy is not None:
         given.append({"policy": policy})

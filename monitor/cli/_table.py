@@ -1,7 +1,6 @@
-"""Tables that lose nothing without a sign: a column that must be whole is whole, or the rows become
-lists.
+"""Tables that mark every cut. If a column that must be whole does not fit, the rows become lists.
 
-Into a pipe every value goes whole: somebody may want to search for it.
+In a pipe every value is whole, so that it can be searched.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ Cell: TypeAlias = str | Text
 Narrow: TypeAlias = Literal["whole", "middle", "end", "fold"]
 
 LEAST: Final = 12
-"""Columns of a value that is cut or folded; where that is not enough room, each row is a list of
-its values.
+"""The least width of a value that is cut or folded. If there is less room, each row becomes a list
+of its values.
 """
 GAP: Final = 2
 
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """A column. `narrow`: what happens to its values where there is not enough room."""
+    """A column. `narrow`: what happens to its values if there is not enough room."""
 
     name: str
     narrow: Narrow = "whole"
@@ -68,12 +67,12 @@ def _edges(cell: Text) -> set[int]:
 
 
 def _room(console: Console) -> int | None:
-    """How wide a table may be; `None`: as wide as it is."""
+    """The greatest width of a table. `None`: any width."""
     return None if _view.is_unbounded(console) else console.width
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int | None) -> list[int] | None:
-    """How wide each column is; `None`: they have no room beside each other."""
+    """The width of each column. `None`: they do not fit beside each other."""
     widths = [max(map(cell_len, (column.name, *(row[at].plain for row in rows)))) for at, column in enumerate(columns)]
     if room is None:
         return widths
@@ -92,7 +91,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int
 
 
 def _line(console: Console, columns: Sequence[Column], row: Sequence[Text], widths: Sequence[int]) -> None:
-    """One row; what is folded has several lines."""
+    """Print one row. A folded value takes several lines."""
     cells = [_fitted(console, cell, column, width) for cell, column, width in zip(row, columns, widths, strict=True)]
     for number in range(max(map(len, cells))):
         line = Text()
@@ -118,7 +117,7 @@ def _fitted(console: Console, cell: Text, column: Column, width: int) -> list[Te
 
 
 def _show_lists(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> None:
-    """Each row under its first value."""
+    """Print each row as a list under its first value."""
     for first, *others in rows:
         console.print(first, overflow="fold")
         grid = Grid.grid(padding=(0, GAP, 0, 0))

@@ -69,7 +69,8 @@ _MARKS: Mapping[type[Event], tuple[str, str]] = {
     Paused: ("·", "dim"),
     Resumed: ("·", "dim"),
 }
-"""What is shown of the rest, and how; what is not here is shown by `--verbose` alone."""
+"""The marks and styles of other events. An event that is not listed is shown only with
+`--verbose`."""
 SLOW_S = 1.0
 """A tool that takes longer has its time shown."""
 
@@ -84,7 +85,7 @@ class Transcript:
         self._answer = _view.LiveText(console, style="")
         self._thinking = _view.LiveText(console, bar="  ┆ ", style="dim italic")
         self._plan: list[str] = []
-        self._failed = False  # it was said why the model call failed
+        self._failed = False  # the failure of the model call was shown already
 
     def emit(self, event: Event) -> None:
         """Show the next event."""

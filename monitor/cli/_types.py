@@ -21,8 +21,8 @@ _SHAPES = f"{', '.join(WORDS)}, list[...] of one of these, module:Model, or a JS
 
 
 def outputs_of(specs: Iterable[str]) -> dict[str, Any]:
-    """The declarations of `--output NAME:TYPE`. `ConfigError`: one that says nothing, or says it
-    twice.
+    """The declarations of `--output NAME:TYPE`. Raises `ConfigError` for an invalid or repeated
+    one.
     """
     outputs: dict[str, Any] = {}
     for spec in specs:
@@ -44,14 +44,14 @@ def _type(written: str, option: str) -> Any:
         try:
             schema = json.loads(written)
         except ValueError as error:
-            raise ConfigError(f"{option}: this is no JSON schema: {error}") from None
+            raise ConfigError(f"{option}: this is not a JSON schema: {error}") from None
         return type_of_schema(schema, option)
     if ":" in written:
         model = load(written, "--output")
         if not isinstance(model, type) and getattr(model, "__origin__", None) is None:
-            raise ConfigError(f"{option}: {written} is {model!r}, and no type")
+            raise ConfigError(f"{option}: {written} is {model!r}, which is not a type")
         return model
-    raise ConfigError(f"{option}: {written!r} is no type; types are {_SHAPES}")
+    raise ConfigError(f"{option}: {written!r} is not a type; types are {_SHAPES}")
 
 
 # ------------------------------------------------------------------ JSON schemas
@@ -76,8 +76,8 @@ _OWN: Final[Mapping[str, set[str]]] = {"array": {"items"}, "object": {"propertie
 
 
 def type_of_schema(schema: object, option: str) -> Any:
-    """The type that validates what `schema` describes. `ConfigError` for what it says beyond that:
-    nothing is silently left unchecked.
+    """The type that validates values of `schema`. Raises `ConfigError` for keywords that it cannot
+    check, so that nothing is left unchecked silently.
     """
     if not isinstance(schema, dict):
         raise ConfigError(f"{option}: a JSON schema is an object, not {schema!r}")

@@ -1,6 +1,4 @@
-"""What a command could not read of a file of recorded runs: a few lines by name, the rest as a
-number, never a line each.
-"""
+"""Reports the unreadable lines of a file of recorded runs: names a few, and counts the others."""
 
 from __future__ import annotations
 
@@ -17,16 +15,16 @@ from monitor.transcripts.corpus import BOM, GZIP_MAGIC
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 
 SHOWN: Final = 3
-"""Lines of a file that are named; in most files that are not understood, all of them are wrong in
-the same way.
+"""How many lines of a file are named. If a file is not understood, mostly all lines have the same
+fault.
 """
 
 
 def complain_of(console: Console, corpus: Corpus, name: str, runs: int, *, whole: bool = True) -> int:
-    """Say what could not be read of `corpus`, which is shown as `name` and of which `runs` were
-    read, and how much that is.
+    """Report the unreadable lines of `corpus`, and return their number; 1 for a file without lines.
+    `name`: the name that is shown. `runs`: how many runs were read.
 
-    `whole`: it was read to its end.
+    `whole`: the file was read to its end.
     """
     if runs or not whole:
         for bad in corpus.bad_lines[:SHOWN]:
@@ -38,12 +36,12 @@ def complain_of(console: Console, corpus: Corpus, name: str, runs: int, *, whole
     what = f"; it is {kind}" if kind else ""
     if not corpus.bad:
         _view.complain(
-            console, f"{name}: there is no recorded run in it{what or ': it is empty' if not corpus.lines else what}"
+            console, f"{name}: there is not a recorded run in it{what or ': it is empty' if not corpus.lines else what}"
         )
         return 1
     first = corpus.bad_lines[0]
     lines = "its one line" if corpus.bad == 1 else f"none of its {corpus.bad:,} lines"
-    is_none = "is no recorded run" if corpus.bad == 1 else "is a recorded run"
+    is_none = "is not a recorded run" if corpus.bad == 1 else "is a recorded run"
     _view.complain(console, f"{name}:{first.line}: {first.message}; {lines} {is_none}{what}")
     return corpus.bad
 

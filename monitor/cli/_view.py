@@ -1,8 +1,8 @@
-"""What the commands look like: panels, tables, a model's words as they come.
+"""The output of the commands: panels, tables, a model's words as they come.
 
-Rules: a terminal gets colour and boxes (no colour with NO_COLOR), anything else gets plain text
-without either. Everything that is printed goes through `_Console` or `write`, so no character
-reaches a terminal that it would obey rather than show.
+A terminal gets colour and boxes (no colour with NO_COLOR), anything else gets plain text without
+either. Everything that is printed goes through `_Console` or `write`, so no control character
+reaches a terminal.
 """
 
 from __future__ import annotations
@@ -32,33 +32,31 @@ from monitor.errors import MonitorError
 MOST_COLUMNS = 100
 """Longer lines are hard to read."""
 PLAIN_COLUMNS = 160
-"""Where no terminal says how wide it is, rows are cut late: somebody may want to search them."""
+"""The width without a terminal. Rows are cut late there, so that they can be searched."""
 LONGEST_WORD = 30
-"""A word is held back until it is complete, so that lines break between words; a longer one is no
-word (or a language without spaces).
+"""A word is held back until it is complete, so that lines break between words. A longer text
+without spaces is not a word (or has no spaces in its language).
 """
 
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of characters that steer: controls, marks of direction and of no width, lone
-surrogates, line separators.
+"""Unicode's categories of characters that a terminal may obey: controls, marks of direction and of
+no width, lone surrogates, line separators.
 """
 _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
 
 
 def stdout() -> Console:
-    """Where results go."""
+    """The console for results."""
     return _console(stderr=False)
 
 
 def stderr() -> Console:
-    """Where complaints and progress go."""
+    """The console for complaints and progress."""
     return _console(stderr=True)
 
 
 class _Console(Console):
-    """Whatever is rendered, also what nobody thought of making printable, is printable where it
-    leaves.
-    """
+    """Makes everything printable when it is rendered, also text that was not escaped before."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of `renderable`; rich's own control codes stay."""
@@ -69,7 +67,7 @@ class _Console(Console):
                 yield Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more. What is found is still the exit code."""
+        """The reader of the output has gone. The exit code still reports the result."""
         _discard(sys.stderr if self.stderr else sys.stdout)
 
 
@@ -117,8 +115,8 @@ def _written(stream: TextIO, text: str) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """What is printed from here on goes nowhere. A second broken pipe at the end of the process
-    would change its exit code.
+    """Discard all further output. A second broken pipe at the end of the process would change its
+    exit code.
     """
     global _gone  # noqa: PLW0603 - the process has one stdout
     _gone = _gone or stream is sys.stdout
@@ -129,8 +127,8 @@ def _discard(stream: TextIO) -> None:
 
 @contextmanager
 def tidy_exit() -> Iterator[None]:
-    """Ctrl-C ends a command quietly, and an error of ours, or of the place where output goes, is
-    one line, not a traceback.
+    """Ctrl-C ends a command quietly. An error of agent-monitor or of the output is one line, not a
+    traceback.
     """
     try:
         try:
@@ -154,7 +152,7 @@ def tidy_exit() -> Iterator[None]:
 
 BAD_USE = 2
 _NO_PLACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
-"""Why a file that stdout leads to takes no more."""
+"""Errors of a file behind stdout that can take no more data."""
 
 
 def printable(text: str) -> str:
@@ -165,7 +163,7 @@ def printable(text: str) -> str:
 
 
 class _Shown(dict[int, str]):
-    """How each character is shown, looked up as they come."""
+    """How each character is shown; a cache that fills on demand."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -177,9 +175,7 @@ _SHOWN = _Shown({ord("\n"): "\n", ord("\t"): "    "})
 
 
 def _ascii(text: str) -> str:
-    """JSON, the same data, with what a terminal would obey as escapes of JSON; such characters
-    stand inside of strings only.
-    """
+    """The same JSON with control characters as escapes. They stand only inside strings."""
     return text if text.isprintable() else "".join(map(_in_json, text))
 
 
@@ -195,7 +191,7 @@ def on_one_line(text: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most `width` columns of `text`, its middle left away: ids differ at their ends."""
+    """At most `width` columns of `text`, cut in its middle, because ids differ at their ends."""
     if cell_len(text) <= width:
         return text
     head = _begin(text, (width - 1) // 3)
@@ -203,7 +199,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _begin(text: str, width: int) -> str:
-    """As many characters of it as fit."""
+    """The beginning of `text` that fits into `width` columns."""
     used = 0
     for at, char in enumerate(text):
         used += cell_len(char)
@@ -218,7 +214,7 @@ def columns(console: Console) -> int:
 
 
 def is_unbounded(console: Console) -> bool:
-    """It is no terminal, and nobody has said how wide it is to be taken."""
+    """Whether the output is not a terminal and no width was set."""
     return not console.is_terminal and "COLUMNS" not in os.environ
 
 
@@ -232,14 +228,14 @@ def heading(console: Console, title: str) -> None:
 
 
 def said_by_user(console: Console, text: str) -> None:
-    """What the model was asked."""
+    """Print the user's message."""
     grid = Table.grid(padding=(0, 1))
     grid.add_row(Text("  user", style="bold"), printable(text.strip()))
     console.print(grid, width=columns(console))
 
 
 def card(console: Console, title: str, rows: Sequence[tuple[str, str | Text]], *, style: str) -> None:
-    """Named facts under a title; into a pipe each line of a fact whole."""
+    """Print named facts under a title. In a pipe each line of a fact is whole."""
     if is_unbounded(console):
         console.print(Text(f"-- {on_one_line(title)}"), soft_wrap=True)
         room = max((len(name) for name, _ in rows), default=0)

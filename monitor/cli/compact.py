@@ -40,31 +40,31 @@ from monitor.sinks.lines import line_of
 NOT_COMPACTED: Final = 1
 EXTRACTIVE: Final = "extractive"
 ASSUMED_TOKENS: Final = 128_000
-"""Where nobody says how large the window is: that of many models of today."""
+"""The window that is assumed if none is known; many models of today have it."""
 SCALED: Final = 0.05
-"""By so much more than is estimated a request counts that was refused: it was larger than the
-window.
+"""A refused request was larger than the window, so it counts as larger than its estimate by this
+share.
 """
 REASONS: Final = ("manual", "overflow")
 PREFIX_CHARS: Final = 40
-"""Of the name, in the name of what is half written."""
+"""How much of the file's name the temporary file's name has."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Given:
-    """What is to be compacted, and what for."""
+    """The conversation to compact, with its window and model."""
 
     conversation: Conversation
     messages: tuple[Message, ...]
     """Repaired."""
     repairs: int
     system: str | None
-    """What a system message among them said."""
+    """The text of a system message among the messages."""
     window: Window
 
     @property
     def instructions(self) -> str | None:
-        """All that goes out before the messages."""
+        """All instructions that are sent before the messages."""
         return "\n\n".join(filter(None, (self.conversation.instructions, self.system))) or None
 
     def by_source(self, messages: tuple[Message, ...]) -> dict[str, int]:
@@ -74,10 +74,10 @@ class _Given:
 
 @dataclass(slots=True, frozen=True)
 class _Pinned:
-    """What stands beside the summary word for word, counted."""
+    """The counted pinned facts beside the summary."""
 
     verbatim: int = 0
-    """User messages that are there as they were."""
+    """User messages that are kept word for word."""
     shortened: int = 0
     left_out: int = 0
     identifiers: int = 0
@@ -86,7 +86,7 @@ class _Pinned:
 
 @dataclass(slots=True, frozen=True)
 class _Compacted:
-    """Everything there is to say."""
+    """The result of the compaction, with all numbers to print."""
 
     given: _Given
     compaction: monitor.Compaction
@@ -94,23 +94,23 @@ class _Compacted:
     calls: int
     reason: CompactionReason
     breaks_at: int
-    """The first message that is another one than before."""
+    """The index of the first message that changed."""
 
     @property
     def summarised(self) -> int:
-        """How many messages the summary stands for."""
+        """How many messages the summary replaces."""
         return self.result.record.first_kept if self.result.record is not None else 0
 
     @property
     def text(self) -> str:
-        """What stands in their place; empty: nothing does."""
+        """The text in the place of the old messages; empty: there is none."""
         if self.result.record is None:
             return ""
         return "\n".join(part.text for part in self.result.record.shown[0].content if isinstance(part, monitor.Text))
 
     @property
     def pinned(self) -> _Pinned:
-        """What of the facts got a place."""
+        """The facts for which there was room."""
         found = read_back(self.text)
         if found is None:
             return _Pinned()
@@ -137,7 +137,7 @@ def compact(
         typer.Option(
             "--model",
             metavar="NAME",
-            help="Who summarises: google:gemini-2.5-flash, ..., or extractive, which asks nobody.",
+            help="Who summarises: google:gemini-2.5-flash, ..., or extractive, which calls no model.",
         ),
     ] = None,
     base_url: Annotated[
@@ -153,7 +153,7 @@ def compact(
     form: Annotated[
         str | None,
         typer.Option(
-            "--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}."
+            "--form", metavar="FORM", help=f"The form of the file, if it is not recognised: {', '.join(FORMS)}."
         ),
     ] = None,
     reason: Annotated[
@@ -161,15 +161,15 @@ def compact(
     ] = "manual",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the compacted conversation here, in the words it came in."),
+        typer.Option("--out", metavar="FILE", help="Write the compacted conversation here, in its own form."),
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Also print what stands in the place of the old messages.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compact a recorded conversation, and show what is left of it: tokens before and after, what
-    is pinned, what it costs.
+    """Compact a recorded conversation, and show the result: tokens before and after, pinned facts,
+    and the cost.
 
     \b
     FILE is what `agent-monitor context` reads: messages of OpenAI, Anthropic or
@@ -206,7 +206,7 @@ def compact(
         )
         if asked is None:
             if base_url is not None:
-                raise ConfigError("--base-url is where a model is asked; name it as well: --model openai:NAME")
+                raise ConfigError("--base-url needs a model; name it as well: --model openai:NAME")
             compaction = replace(compaction, summarizer=monitor.compaction.Extractive())
         try:
             done = anyio.run(
@@ -266,7 +266,7 @@ class _Counted:
 
 @dataclass(slots=True, frozen=True)
 class _Progress:
-    """Tells how far it has come. A sink."""
+    """A sink that prints the progress."""
 
     console: Console
 
@@ -316,7 +316,7 @@ def _say_why_not(error: monitor.compaction.CompactionError, complaints: Console,
 
 
 def _check_out(out: Path | None, file: str) -> None:
-    """Before a model is paid for."""
+    """Check the file for `--out` before a model is paid for."""
     if out is None:
         return
     if not out.absolute().parent.is_dir():
@@ -337,8 +337,8 @@ def _in_its_words(given: _Given, messages: tuple[Message, ...]) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """All of it or nothing, through a name that nobody can have taken. A new file is for its owner
-    alone; an old one keeps its mode.
+    """Write the whole file or nothing, through a temporary file with a random name. A new file is
+    readable by its owner only; an old one keeps its mode.
     """
     data = text.encode("utf-8", "replace")
     if out.suffix == ".gz":
@@ -350,7 +350,7 @@ def _write(out: Path, text: str) -> None:
                 half.write(data)
                 if out.is_file() and not out.is_symlink():
                     Path(name).chmod(stat.S_IMODE(out.stat().st_mode))
-            Path(name).replace(out)  # of a link that was put there meanwhile it takes the place, and does not follow it
+            Path(name).replace(out)  # replaces a link that was made meanwhile, and does not follow it
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -422,7 +422,7 @@ def _window(window: Window) -> str:
 
 
 def _how(scaled: bool) -> str:
-    """What the numbers of tokens are."""
+    """How the numbers of tokens were found."""
     return "what was refused has at least a window; the table has estimates" if scaled else "estimated"
 
 

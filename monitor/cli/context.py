@@ -1,6 +1,4 @@
-"""`agent-monitor context`: a recorded conversation as a model would be shown it, and what would be
-done to it before.
-"""
+"""`agent-monitor context`: a recorded conversation as a model would be shown it."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ from monitor.messages import Text as Words
 
 NOT_AS_IT_STANDS: Final = 1
 MOST_LINES: Final = 20
-"""Of repairs and of problems; `--json` has all."""
+"""How many repairs and problems are printed; `--json` has all."""
 
 Fits: TypeAlias = Literal["yes", "perhaps", "no", "unknown"]
 
@@ -55,15 +53,15 @@ _TARGETS: Final[Mapping[str, Form]] = {
     "openai-responses": "openai-responses",
     "anthropic": "anthropic",
 }
-"""The form in which a provider's models are asked."""
+"""The form of each provider's requests."""
 _NEXT: Final = UserMessage((Words("(what the user says next)"),))
-"""A conversation in which the model has had the last word is shown to it when the user goes on."""
+"""A conversation that ends with the model's message is sent again with the user's next message."""
 _STYLES: Final[Mapping[Fits, str]] = {"yes": "green", "perhaps": "yellow", "no": "red", "unknown": "yellow"}
 
 
 @dataclass(slots=True, frozen=True)
 class _Problem:
-    """A rule of a form that is broken. `index` is `None` where it is none of one message."""
+    """A broken rule of a form. `index=None`: the problem does not belong to one message."""
 
     form: Form
     index: int | None
@@ -73,25 +71,25 @@ class _Problem:
 
 @dataclass(slots=True, frozen=True)
 class _Looked:
-    """Everything there is to say."""
+    """All results to print."""
 
     conversation: Conversation
     messages: tuple[Message, ...]
-    """As the model would be shown them: repaired."""
+    """The repaired messages, as the model would be shown them."""
     report: RepairReport
     problems: Sequence[_Problem]
-    """Of the messages as they stand in the file."""
+    """The problems of the messages as they stand in the file."""
     left: Sequence[_Problem]
-    """Of the repaired ones, as they would be sent."""
+    """The problems of the repaired messages, as they would be sent."""
     tokens: Mapping[str, int]
-    """By source."""
+    """Estimated tokens by source."""
     count: TokenCount
     window: Window
     reductions: Mapping[str, Reduction | None]
 
     @property
     def fits(self) -> Fits:
-        """Whether the model takes so much."""
+        """Whether the conversation fits the model's window."""
         most = self.window.tokens
         if most is None:
             return "unknown"
@@ -101,7 +99,7 @@ class _Looked:
 
     @property
     def ok(self) -> bool:
-        """It can be sent as it stands."""
+        """Whether the conversation can be sent as it stands."""
         wrong = self.report or self.problems or self.left or self.conversation.not_understood
         return not (wrong or self.fits == "no" or self.window.problem)
 
@@ -121,7 +119,7 @@ def context(
     form: Annotated[
         str | None,
         typer.Option(
-            "--form", metavar="FORM", help=f"In whose words the file is, if it is not seen: {', '.join(FORMS)}."
+            "--form", metavar="FORM", help=f"The form of the file, if it is not recognised: {', '.join(FORMS)}."
         ),
     ] = None,
     run: Annotated[
@@ -129,8 +127,8 @@ def context(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show a recorded conversation as a model would see it: tokens by source, whether it fits, what
-    is wrong with it, what could go.
+    """Show a recorded conversation as a model would see it: tokens by source, whether it fits, its
+    problems, and what each reduction would save.
 
     \b
     FILE holds messages of OpenAI (chat or responses), Anthropic or Gemini, or a
@@ -146,8 +144,8 @@ def context(
       tail -n 1 requests.jsonl | agent-monitor context - --json
 
     \b
-    Tokens are estimated, without a tokenizer; the range is what 19 of 20
-    estimates lie in. No model is asked and nothing leaves the machine.
+    Tokens are estimated, without a tokenizer; 19 of 20 estimates lie in
+    the range. No model is asked and nothing leaves the machine.
 
     \b
     Exit code: 0 it can be sent as it stands; 1 it needs a repair, breaks a rule
@@ -198,7 +196,9 @@ def _named(form: Form, problems: Sequence[Problem]) -> list[_Problem]:
 
 
 def _left(form: Form, messages: tuple[Message, ...]) -> list[_Problem]:
-    """What the service would refuse them for, as the model of that form sends them."""
+    """The reasons for which the service would refuse the messages, in the form that its model
+    sends.
+    """
     try:
         return _named(form, validate(form, to_form(form, messages)))
     except ConfigError as error:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from monitor.cli._gemini import Played
 
 PACE_S, THINK_S = 0.015, 0.25
-"""Between two events, and before a turn: about 400 characters a second, which can still be
-followed.
+"""Seconds between two events, and before a turn: about 400 characters a second, which people can
+still read.
 """
 FAST_PACE_S, FAST_THINK_S = 0.001, 0.0
-"""No pace at all would let the server write the whole answer into the socket before anybody could
+"""Without a pause, the server would write the whole answer into the socket before the client could
 read it.
 """
 PROMPT = "Explain in about 200 words why an agent that calls tools can get stuck in a loop."
@@ -226,7 +226,7 @@ def _title(outcome: monitor.Outcome) -> str:
 
 
 def _gemini() -> ModuleType:
-    """The part that needs the SDK."""
+    """The module that needs the SDK."""
     try:
         return importlib.import_module("monitor.cli._gemini")
     except ImportError as error:

@@ -1,5 +1,5 @@
-"""`agent-monitor doctor`: which loops the present settings see, how soon, what follows; and what is
-installed.
+"""`agent-monitor doctor`: which loops the present settings see, how soon, and what follows. It also
+lists the installed versions.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NOT_SEEN = 1
 
 @dataclass(slots=True, frozen=True)
 class _Row:
-    """A case and what came of it."""
+    """A case and its result."""
 
     case: Case
     watched: RunScanner
 
     @property
     def loop(self) -> Finding | None:
-        """The first sure one."""
+        """The first finding of a sure loop."""
         return next((finding for finding in self.watched.findings if finding.detection.level == "loop"), None)
 
     @property
@@ -64,13 +64,12 @@ def doctor(
       agent-monitor doctor --json --config agent-monitor.toml
 
     \b
-    Nothing is asked of a model and nothing leaves the machine: the runs are made
-    on the spot, and are always the same. Tools that the settings say something
-    about get a loop of their own.
+    No model is asked and nothing leaves the machine: the runs are made here, and
+    are always the same. Each tool that the settings name gets its own loop.
 
     \b
-    Exit code: 0 every loop is seen and no healthy run is taken for one; 1 not so;
-    2 a setting makes no sense.
+    Exit code: 0 every loop is seen and no healthy run is taken for a loop;
+    1 otherwise; 2 a setting is invalid.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = _view.stdout()
     with _view.tidy_exit():
@@ -176,7 +175,7 @@ def _after(found: Detection) -> str:
 
 
 def _number(found: Detection) -> int:
-    """How much of the run it took."""
+    """How much of the run the detection needed."""
     return found.offset + 1 if found.channel in {"tools", "messages"} else found.offset
 
 

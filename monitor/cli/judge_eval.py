@@ -1,5 +1,5 @@
-"""`agent-monitor judge-eval`: does a judge agree with what people said of recorded runs, and is its
-confidence to be believed?
+"""`agent-monitor judge-eval`: whether a judge agrees with the labels of recorded runs, and whether
+its confidence is reliable.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from monitor.verdicts import Judgement
 
 NO_VERDICT, BAD_INPUT = 1, 2
 BINS = 10
-"""Of the reliability table: confidences from 0 to 1 in steps of a tenth."""
+"""Rows of the reliability table: confidences from 0 to 1 in steps of a tenth."""
 
 
 @dataclass(slots=True, frozen=True)
 class Verdict:
-    """What the judge said of one run, and what people said."""
+    """The judge's answer on one run, and the run's label."""
 
     run: str
     kind: str
@@ -36,7 +36,7 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """They say the same."""
+        """Whether the judge agrees with the label."""
         return self.judgement.found is self.stuck
 
 
@@ -57,9 +57,7 @@ class Evaluation:
 
     @property
     def brier(self) -> float:
-        """The mean square of what the confidence was wrong by: 0 is perfect, 0.25 is what `0.5`
-        always gets.
-        """
+        """The mean square error of the confidence: 0 is perfect, and a constant 0.5 gets 0.25."""
         return _mean((verdict.judgement.confidence - verdict.stuck) ** 2 for verdict in self.verdicts)
 
     def kinds(self) -> Iterator[tuple[str, list[Verdict]]]:
@@ -99,8 +97,8 @@ def judge_eval(
 ) -> None:
     """Ask a judge about labelled runs, and compare.
 
-    Each run is asked about once: where its label says that the loop was plain (its fifth
-    repetition, or its third), else at its end. Loops within one message are left out.
+    The judge is asked once about each run: at the fifth repetition of its labelled loop (or
+    the third), else at its end. Loops within one message are left out.
 
     \b
     Examples:
@@ -112,7 +110,7 @@ def judge_eval(
 
     \b
     Exit code: 0; 1 no verdict was given; 2 a file or a line could not be read (the rest
-    is reported all the same), or there are no labels.
+    is still reported), or there are no labels.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit(), offline_judge(judge, confirm, cache) as asker:
@@ -162,7 +160,7 @@ def _examine(run: RecordedRun, asker: OfflineJudge, found: Evaluation) -> None:
 
 
 def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
-    """Two tables and what they come to."""
+    """Print two tables and the totals."""
     if found.verdicts:
         kinds = [
             (
@@ -212,7 +210,7 @@ def show(console: Console, found: Evaluation, asker: OfflineJudge) -> None:
 
 
 def as_data(found: Evaluation, asker: OfflineJudge) -> dict[str, Any]:
-    """The same, with every verdict."""
+    """The evaluation as JSON data, with every verdict."""
     return {
         "agreement": found.agreement if found.verdicts else None,
         "brier": found.brier if found.verdicts else None,

@@ -1,4 +1,4 @@
-"""`agent-monitor run`: drive a model to its goal or to an honest reason, from the shell."""
+"""`agent-monitor run`: drive a whole run from the shell."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from monitor.errors import ConfigError
 
 _WHAT, _LIMITS, _SHOWN = "The run", "Limits", "What is shown"
 STRAGGLER_S = 0.2
-"""How long a thread of a tool that was left has to end before the command ends without it."""
+"""How long the command waits for the thread of an abandoned tool, in seconds."""
 
 
 def run(  # noqa: PLR0917 - typer calls it by name
@@ -226,7 +226,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
     pieces of the answer are among them.
 
     \b
-    Ctrl-C ends the run in order and says so; a second one leaves at once.
+    Ctrl-C ends the run and closes its connection; a second one leaves at once.
 
     \b
     Exit code:
@@ -237,7 +237,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
       4    a loop
       5    outputs are missing: the model stopped without them
       6    the model call failed, was blocked or was cut off
-      7    something crashed that is not the model's
+      7    another part crashed: a detector, a condition
       130  Ctrl-C (143: SIGTERM; 141: nobody reads what is printed)
     """  # noqa: D301 - \b keeps the lines of an example apart
     console = _view.stdout()
@@ -280,7 +280,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 model_settings=model_settings_of(temperature, setting or ()),
                 sinks=[shown, *sinks],
             )
-            said = task_of(task) if said is None else said  # nobody should write a task for a call that is refused
+            said = task_of(task) if said is None else said  # read stdin only after the options are checked
             screen.begin(supervisor, said)
             before = set(threading.enumerate())
             ended = anyio.run(partial(_driven, supervisor, said, shown, close))
@@ -309,7 +309,7 @@ def _log(file: Path | None) -> AbstractContextManager[list[Any]]:
 class _Ended:
     outcome: monitor.Outcome
     code: int | None = None
-    """The exit code, where something outside of the run ended it."""
+    """The exit code, if something outside the run ended it."""
 
 
 async def _driven(supervisor: monitor.Supervisor, task: str, shown: Shown, close: Closing) -> _Ended:
@@ -355,8 +355,8 @@ def _aborting(abort: Callable[[str], None]) -> Iterator[list[int]]:
 
 
 def _leave_stragglers(before: set[threading.Thread], code: int) -> None:
-    """A tool may be stuck in a thread, which nobody can end. Python would wait for it; the outcome
-    is printed, so the command does not.
+    """Exit without waiting for a tool that is stuck in a thread. Nothing can end such a thread, and
+    Python would wait for it.
     """
     others = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
     for thread in others:

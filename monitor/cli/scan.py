@@ -97,7 +97,7 @@ def scan(
       agent-monitor scan --detectors tool-call-cycle,no-progress runs.jsonl
 
     \b
-    What no counter sees, such as the same page under other words, a model may see:
+    A judge may see loops that no counter sees, such as other queries for the same page:
       agent-monitor scan --judge google:gemini-2.5-flash --judge-suspicion 0.6 runs.jsonl
 
     \b
@@ -106,13 +106,12 @@ def scan(
     with --all every run.
 
     \b
-    A recording does not heed a warning: --policy ladder shows how far it would
-    have had to go, not what its warnings would have changed.
+    A recording cannot react to a warning: --policy ladder shows how many steps the
+    policy would have taken, not what its warnings would have changed.
 
     \b
     Exit code: 0 no loop; 1 a loop was found; 2 a file or a line could not be
-    read (the rest is reported all the same), there was nothing to look at, or
-    a setting makes no sense.
+    read (the rest is still reported), a file has no run, or a setting is invalid.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit(), ExitStack() as stack:

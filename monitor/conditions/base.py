@@ -89,7 +89,7 @@ class Condition(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data; `condition_from_dict` is the inverse."""
         if not _is_dataclass(type(self)):
-            raise ConfigError(f"condition {self.name!r} is no dataclass and so has no JSON form")
+            raise ConfigError(f"condition {self.name!r} is not a dataclass and so has no JSON form")
         values = {name: getattr(self, name) for name in _field_names(type(self))}
         return {
             "type": tag_of(type(self)),

@@ -1,4 +1,4 @@
-"""Calls and what answers them, while a history is being repaired."""
+"""Calls and their results, while a history is being repaired."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitor.reasons import FinishReason
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A call, and what answers it."""
+    """A call, and its result."""
 
     call: ToolCall
     turn: PairedTurn
@@ -65,8 +65,8 @@ class Open:
         groups[-1].append(slot)
 
     def first(self, key: Hashable) -> Slot | None:
-        """The call that a result with this key answers. It waits no longer once it has
-        its result.
+        """The call that a result with this key answers. A call that has its result is not found
+        again.
         """
         groups = self._groups.get(key, [])
         while groups:

@@ -1,5 +1,5 @@
-"""What of a recorded history is worth sending and keeping, by the rules of Gemini CLI. Pairing is
-left to `repair`.
+"""Which records of a history are sent, and which are kept, by the rules of Gemini CLI. `repair`
+pairs calls and results.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from monitor.context.raw import RawMessage, RawPart, Unread
 from monitor.messages import Reasoning, Text
 
 SILENT: Final = "(The model said nothing.)"
-"""Stands where the model said nothing, so that what the user says next is not read as one with what
-came before.
+"""Stands where the model said nothing, so that two messages of the user are not read as one.
 """
 
 
 def curated(history: Iterable[RawMessage]) -> Iterator[RawMessage]:
-    """What the user said and what tools returned, always; a run of the model's records only if
-    every one of them is valid.
+    """The records to send: all of the user and of tools, and consecutive records of the model only
+    if all of them are valid.
 
-    Valid is a record that has parts, none of them empty or unread. Half of an answer that failed in
-    the middle is worse than none: the model would go on with it.
+    A record is valid if it has parts, none of them empty or unread. Half of a failed answer is left
+    out, because the model would continue it.
     """
     for of_the_model, run in groupby(history, lambda message: message.role == "assistant"):
         records = list(run)
@@ -38,12 +37,11 @@ def _is_valid(record: RawMessage) -> bool:
 
 
 def recorded(history: Iterable[RawMessage]) -> list[RawMessage]:
-    """A history as it is worth keeping.
+    """The history to keep.
 
-    What the user said is there once, though a failed call was tried again with it. Thoughts are
-    left away, unless the provider wants them back (they are signed). Text that came in pieces is
-    one text. Where the model said nothing, also between a result and what the user says next,
-    `SILENT` stands.
+    A user message that was repeated after a failed call is kept once. Thoughts are dropped, unless
+    they are signed and the provider needs them back. Text that came in pieces becomes one text.
+    `SILENT` stands where the model said nothing, also between a result and the next user message.
     """
     turns: list[list[RawMessage]] = []
     for message in history:

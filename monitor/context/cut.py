@@ -27,7 +27,9 @@ SUMMARISED_SHARE: Final = 0.7
 
 @dataclass(slots=True, frozen=True)
 class Cut:
-    """The messages from `index` on stay; those between the head and it are summarised."""
+    """The messages from `index` on stay; the messages between the head and `index` are
+    summarised.
+    """
 
     index: int
     """Index of the first message that stays; the number of messages if none stays."""
@@ -39,8 +41,8 @@ class Cut:
     """Estimated tokens of the messages that stay."""
 
     def edit(self, base_version: int, summary: Messages, *, start: int = 0, note: str = "") -> HistoryEdit:
-        """The edit that puts `summary` in the place of everything up to the cut. `base_version`: of
-        the history when the cut was made.
+        """The edit that puts `summary` in the place of everything up to the cut. `base_version`:
+        the version of the history when the cut was made.
 
         `start`: how many messages stay before the summary, e.g. rules of the program. By default
         the summary also replaces an earlier one. Raises `ConfigError` if nothing would be replaced.
@@ -72,7 +74,7 @@ def cut_by_turns(
     `budget_tokens`. Of a turn that does not fit, its end stays.
 
     All is summarised in three cases: `tail_turns` <= 0, not even the last message fits, or nothing
-    else would be left to summarise. `None`: there is nothing behind the head. Source: opencode.
+    else would be left to summarise. `None`: there is nothing after the head. Source: opencode.
     """
     check_number("budget_tokens", budget_tokens, 0)
     _check_head(head, messages)

@@ -1,5 +1,5 @@
-"""Failed results in the two forms that have no field for it: the first word says it, and no other
-text may begin with that word.
+"""Failed results in the two forms that have no field for an error. There the first word marks an
+error, so no other result may begin with that word.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ import re
 from typing import Final
 
 ERROR: Final = "Error: "
-"""Before the text of a result that is an error."""
+"""Stands before the text of an error."""
 OUTPUT: Final = "Output: "
-"""Before one that is none, where it would read like one."""
+"""Stands before any other text that would read like an error."""
 
 _LIKE_ONE: Final = re.compile(r"(?:Output: )*Error: ")
 
@@ -21,7 +21,7 @@ def failed_text(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The same of a result that is none."""
+    """The text of a result that is not an error, as the model reads it."""
     return f"{OUTPUT}{text}" if _LIKE_ONE.match(text) else text
 
 

@@ -1,4 +1,4 @@
-"""The forms in which providers take a history, and what each asks of the names in it."""
+"""The forms in which providers take a history, and the rules of each for ids and names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Form: TypeAlias = Literal["gemini", "openai-chat", "openai-responses", "anthropi
 
 @dataclass(slots=True, frozen=True)
 class FormRules:
-    """What a service refuses a whole request for."""
+    """The rules for ids and names that a service enforces by refusing the whole request."""
 
     call_id: re.Pattern[str]
     tool_name: re.Pattern[str]
@@ -25,7 +25,7 @@ _ANY_ID: Final = r"[^\x00\ud800-\udfff]{1,%d}"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 RULES: Final[Mapping[Form, FormRules]] = {
-    # Ids are optional there; 64 characters of a name, by the reference of FunctionDeclaration.
+    # Ids are optional. The reference of FunctionDeclaration allows 64 characters of a name.
     "gemini": FormRules(re.compile(_ANY_ID % 4096), re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"), unique_ids=False),
     # "string too long. Expected a string with maximum length 40"
     "openai-chat": FormRules(re.compile(_ANY_ID % 40), _NAME, unique_ids=False),
@@ -37,9 +37,11 @@ RULES: Final[Mapping[Form, FormRules]] = {
 PORTABLE: Final = FormRules(
     re.compile(r"[A-Za-z0-9_-]{1,40}"), re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}"), unique_ids=True
 )
-"""What all of them take."""
+"""The rules that satisfy all services."""
 
 
 def rules_of(form: Form | None) -> FormRules:
-    """The rules of `form`; of all of them for `None`. Raises `KeyError` for an unknown one."""
+    """The rules of `form`. `None`: rules that satisfy all forms. Raises `KeyError` for an unknown
+    form.
+    """
     return PORTABLE if form is None else RULES[form]

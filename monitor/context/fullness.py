@@ -29,9 +29,10 @@ class Full:
     tokens: int
     usable_tokens: int
     detail: str
-    """How that is known, for people."""
+    """How the fullness is known, for people."""
     overflow: OverflowKind | None = None
-    """How the provider met the end of the window without reporting an error. `None`: it did not."""
+    """How the provider met the end of the window without an error. `None`: the window did not
+    end."""
 
 
 class Fullness:
@@ -64,8 +65,8 @@ class Fullness:
             self.meter.fixed(*fixed)
 
     def before_call(self, instructions: str | None, tools: Sequence[ToolSpec]) -> Full | None:
-        """The history is about to be sent with `instructions` and `tools`. A `Full` if the context
-        is full now, and was not reported before.
+        """Check the request that is about to be sent with `instructions` and `tools`. Returns a
+        `Full` if the context is full now, and was not reported before.
         """
         if self._usable is None:
             return None
@@ -84,8 +85,8 @@ class Fullness:
         finish_reason: FinishReason | None = None,
         raw_finish_reason: str | None = None,
     ) -> Full | None:
-        """The answer has come. `usage`: of this one call, as the provider counts it. `well`: the
-        answer is complete, and no error.
+        """Check the context after an answer. `usage`: the provider's count of this one call.
+        `well`: the answer is complete and not an error.
         """
         overflow = read_answer(
             usage, self.window.tokens, finish_reason=finish_reason, raw_finish_reason=raw_finish_reason
@@ -106,7 +107,7 @@ class Fullness:
         return self._told_once(tokens, f"the provider counted {tokens:,} tokens, the answer included") if well else None
 
     def after_turn(self, turn: Turn) -> Full | None:
-        """As `after_call`, for a turn that was one call, with any answer. A refusal that states the
+        """As `after_call`, for a turn of one call that ended in any way. A refusal that states the
         limit makes the window smaller from now on.
         """
         if turn.model_error is not None:

@@ -136,7 +136,7 @@ class History:
         return tuple(self._originals[min(first for first, _ in origins) : max(last for _, last in origins)])
 
     def originals_before(self, index: int) -> int:
-        """How many originals the first `index` present messages stand for."""
+        """For how many originals the first `index` present messages stand."""
         return self._origins[index - 1][1] if index else 0
 
     def commit(self, edit: HistoryEdit) -> Committed | Stale:
@@ -152,8 +152,8 @@ class History:
         return self._apply(edit, *placed)
 
     def refuses(self, edit: HistoryEdit) -> Stale | None:
-        """The refusal that `commit` would answer with. `None`: it would apply the edit. Raises what
-        `commit` raises.
+        """The refusal that `commit` would return. `None`: `commit` would apply the edit. Raises
+        what `commit` raises.
         """
         placed = self._placed(edit)
         return Stale(edit, placed) if isinstance(placed, Committed) else None

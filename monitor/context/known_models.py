@@ -1,9 +1,9 @@
-"""How much the known models take. Data with a date: what is not here is not guessed silently
-(`monitor.context.window`).
+"""The limits of known models, with the date of the data. For any other model,
+`monitor.context.window` says that its number is a default.
 
-From LiteLLM's `model_prices_and_context_window.json` of version 1.109.1, which cites the providers'
-own pages; for Gemma 4 the smaller number of Gemini CLI. Where hosts of the same model differ, the
-smallest.
+Source: `model_prices_and_context_window.json` of LiteLLM 1.109.1, which cites the providers' own
+pages. Gemma 4 has the smaller number of Gemini CLI. Where hosts of the same model differ, the
+smallest number is taken.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ DATE: Final = "2026-11-20"
 
 @dataclass(slots=True, frozen=True)
 class ModelLimits:
-    """In tokens. `context`: prompt and answer together. `prompt`: of the prompt alone, where the
-    provider sets a limit of its own.
+    """Limits in tokens. `context`: prompt and answer together. `prompt`: the prompt alone, if the
+    provider limits it separately.
     """
 
     context: int
@@ -94,28 +94,28 @@ _GROUPS: Final[tuple[tuple[ModelLimits, str], ...]] = (
 )
 
 MODELS: Final[Mapping[str, ModelLimits]] = {name: limits for limits, names in _GROUPS for name in names.split()}
-"""By the name without provider, date and `latest`."""
+"""The limits by the model's name without provider, date and `latest`."""
 
 FAMILIES: Final[Mapping[str, ModelLimits]] = {
-    "gemini-": ModelLimits(1_048_576, 65_536),  # what Gemini CLI takes every unknown model for
+    "gemini-": ModelLimits(1_048_576, 65_536),  # Gemini CLI takes every unknown model for this
     "claude-": ModelLimits(200_000, 64_000),  # the smallest that is still served
 }
-"""For a model that is newer than the table, or older: a default by the beginning of its name, and
-said to be one.
+"""Defaults for models that the table does not have, by the beginning of their names. A `Window`
+made from one says that it is a default.
 """
 
 _EDITION: Final = re.compile(r"(?:[-@](?:v\d|20\d{6}|20\d\d-\d\d-\d\d|\d{4}|latest|default)|:[a-z0-9.]+)$")
 
 
 def limits_of(model_name: str) -> ModelLimits | None:
-    """Of a model that the table knows: by its name as it stands, without its provider, without the
-    date of its edition.
+    """The limits of a model in the table: by its name as it stands, without its provider, or
+    without its date.
     """
     return next((MODELS[name] for name in _names(model_name) if name in MODELS), None)
 
 
 def family_of(model_name: str) -> tuple[str, ModelLimits] | None:
-    """The family that the name of an unknown model begins like, and what is taken for its
+    """The family whose names begin like the name of an unknown model, and the family's default
     limits.
     """
     bare = min(_names(model_name), key=len)
@@ -123,8 +123,9 @@ def family_of(model_name: str) -> tuple[str, ModelLimits] | None:
 
 
 def _names(model_name: str) -> Iterator[str]:
-    """`google:models/gemini-2.5-pro`, `openrouter/anthropic/claude-opus-5:free`,
-    `gpt-5-2025-08-07`: from the whole to the bare name.
+    """The names under which the table may know a model, from the whole name to the bare one.
+    Examples: `google:models/gemini-2.5-pro`, `openrouter/anthropic/claude-opus-5:free`,
+    `gpt-5-2025-08-07`.
     """
     name = model_name.lower()
     while True:

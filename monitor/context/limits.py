@@ -1,4 +1,4 @@
-"""How many turns of a conversation are sent, by the kind of session. For conversations that never
+"""How many turns of a conversation are sent, by the kind of session. For conversations without an
 end: a chat, a channel.
 """
 
@@ -13,18 +13,17 @@ from monitor.context.turns import user_turns
 from monitor.errors import ConfigError
 
 SessionKind: TypeAlias = Literal["direct", "channel", "group"]
-"""Whom a session talks with. It decides how many turns are kept."""
+"""The partners of a session. They decide how many turns are kept."""
 
 
 @dataclass(slots=True, frozen=True)
 class KeepTurns:
-    """The newest user turns with all that belongs to them. Older ones are not sent; the history
-    keeps them as originals.
+    """Keeps the newest user turns. Older turns are not sent; the history keeps them as originals.
 
-    Turns are dropped in batches of half of `turns`, once there are more than one and a half times
-    as many. So the head of the request, and the provider's cache of it, stays the same for many
-    turns. That holds for committed edits, and if the whole history is cut anew for every request.
-    Source: OpenClaw.
+    Turns are dropped in batches of half of `turns`, as soon as there are more than one and a half
+    times `turns`. So the head of the request, and the provider's cache of it, stays the same for
+    many turns. That holds for committed edits, and also if every request cuts the whole history
+    anew. Source: OpenClaw.
     """
 
     name: ClassVar[str] = "limit"

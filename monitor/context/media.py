@@ -1,5 +1,5 @@
-"""Images, documents and sounds of long ago, named instead of shown. Failure answered: ten
-screenshots that are sent with every request.
+"""Replaces old images, documents and sounds by their names. Failure answered: ten screenshots that
+are sent with every request.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 
 
 def placeholder(media: Media) -> Text:
-    """What is said of media that is not shown, in the words of opencode: `[Attached image/png:
-    chart.png]`.
+    """The text in the place of media that is not shown, in the words of opencode:
+    `[Attached image/png: chart.png]`.
     """
     return Text(f"[Attached {media.mime_type}: {media.name or 'file'}]")
 
 
 def has_media(message: Message) -> bool:
-    """Whether the model is shown anything in `message`, the results of tools included."""
+    """Whether `message` has media, results of tools included."""
     if isinstance(message, UserMessage):
         return any(isinstance(part, Media) for part in message.content)
     return any(result.media for result in message.results)
 
 
 def without_media(message: Message) -> Message:
-    """`message` with its media named; the same object where there are none. The text of a result
-    names its own already.
+    """`message` with its media replaced by their names; the same object if it has none. The text of
+    a result already names the result's media.
     """
     if not has_media(message):
         return message
@@ -51,7 +51,7 @@ class DropMedia:
     name: ClassVar[str] = "media"
 
     keep_turns: int = 4
-    """The running one, and three before it as in OpenClaw."""
+    """The running turn, and three before it as in OpenClaw."""
 
     def __post_init__(self) -> None:
         check_number("keep_turns", self.keep_turns, 0)

@@ -1,8 +1,8 @@
-"""What services say when a request does not fit, as data. Failure answered: each adapter knows two
-or three of these messages.
+"""The messages with which services refuse a request that does not fit, as data. Failure answered:
+each adapter knows two or three of these messages.
 
-One table for all providers. Messages that sound similar and mean something else come first, then
-those with numbers, then codes and bare statuses. Put a row of your own first:
+There is one table for all providers. Messages that sound similar and mean something else come
+first, then messages with numbers, then codes and bare statuses. Put a row of your own first:
 `read_failure(message, rows=(mine, *OVERFLOW_ROWS))`.
 """
 
@@ -20,36 +20,36 @@ from monitor.usage import Usage
 
 LEAST_WINDOW_TOKENS: Final = 512
 MOST_WINDOW_TOKENS: Final = 100_000_000
-"""A limit that a refusal states is a window only between these: 0, 1 and twenty digits say that
-something else is wrong.
+"""A limit that a refusal states is a window only between these bounds. A limit of 0, 1 or twenty
+digits means another error.
 """
 MAX_MESSAGE_CHARS: Final = 2000
 """How much of a message is read: some services send the whole prompt back."""
 
 
 class OverflowKind(StrEnum):
-    """What a refusal, or a suspicious answer, means for the context."""
+    """The meaning of a refusal, or of a suspicious answer, for the context."""
 
     OVERFLOW = "overflow"
     """The prompt, or the prompt and the room for the answer, has more tokens than the model's
     window.
     """
     BYTES = "bytes"
-    """The request has too many bytes, however few tokens: media and large results are what to take
-    out.
+    """The request has too many bytes, whatever its tokens: removing media and large results helps.
     """
     HOPELESS = "hopeless"
-    """This one request asks for more tokens than the account may use in a minute: no waiting helps.
-    It says nothing of the window.
+    """This one request needs more tokens than the account may use in a minute, so waiting does not
+    help. It says nothing about the window.
     """
     RATE_LIMIT = "rate_limit"
-    """Too much in too short a time: waiting helps, a shorter prompt need not."""
+    """Too much in too short a time: waiting helps; a shorter prompt may not."""
     OUTPUT_TRUNCATED = "output_truncated"
     """The answer began, and the end of the window cut it off."""
     SILENT = "silent"
     """No error, but the provider counts more than the window, or had no room left for an answer."""
     OTHER = "other"
-    """It resembles one of these and is something else: a quota, a bill, a wrong setting."""
+    """The message resembles one of these and means something else: a quota, a bill, a wrong
+    setting."""
 
 
 TOO_LONG: Final = frozenset({OverflowKind.OVERFLOW, OverflowKind.BYTES})
@@ -63,20 +63,20 @@ _GROUPS: Final = ("used", "limit", "prompt", "answer")
 
 @dataclass(slots=True, frozen=True)
 class OverflowRow:
-    """One thing that a service says. All that a row names must hold.
+    """One message of a service. Every field that is set must match.
 
-    `phrase`: a regular expression, read without regard to case. `<used>`, `<limit>`, `<prompt>` and
-    `<answer>` in it stand for numbers of tokens: those of the request, the most that are taken, and
-    the two parts of a sum. Raises `ConfigError` for a row that names nothing.
+    `phrase`: a regular expression, matched without regard to case. In it, `<used>` stands for the
+    tokens of the request, `<limit>` for the most accepted, `<prompt>` and `<answer>` for the parts
+    of a sum. Raises `ConfigError` for a row without a phrase, a status and a code.
     """
 
     provider: str
     kind: OverflowKind
     phrase: str | None = None
     status: tuple[int, ...] = ()
-    """HTTP; any of these."""
+    """HTTP statuses; one of them must match."""
     code: tuple[str, ...] = ()
-    """The provider's own, or its finish reason; any of these, in lower case."""
+    """The provider's codes or finish reasons, in lower case; one of them must match."""
     _pattern: re.Pattern[str] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
@@ -90,10 +90,10 @@ class OverflowRow:
         try:
             object.__setattr__(self, "_pattern", re.compile(pattern, re.IGNORECASE | re.DOTALL))
         except re.error as error:
-            raise ConfigError(f"the phrase {self.phrase!r} is no regular expression: {error}") from error
+            raise ConfigError(f"the phrase {self.phrase!r} is not a regular expression: {error}") from error
 
     def read(self, message: str, status: int | None, code: str | None) -> Overflow | None:
-        """What the row makes of a failure; `None`: it is not about this one."""
+        """The row's reading of a failure. `None`: the row does not match."""
         if (self.status and status not in self.status) or (
             self.code and (code is None or code.lower() not in self.code)
         ):
@@ -113,11 +113,11 @@ class OverflowRow:
 
 @dataclass(slots=True, frozen=True)
 class Overflow:
-    """What is known about a request that did not fit."""
+    """The known facts about a request that did not fit."""
 
     kind: OverflowKind
     provider: str
-    """Whose sentence it was; `any` where several say the same."""
+    """Whose message it was; `any` if several providers use it."""
     used_tokens: int | None = None
     """How many tokens the provider counted. `None`: not stated."""
     limit_tokens: int | None = None
@@ -125,8 +125,8 @@ class Overflow:
 
     @property
     def window_tokens(self) -> int | None:
-        """The size of the model's window, if that is what `limit_tokens` is: no limit of rates or
-        of bytes, no absurd number.
+        """The size of the model's window, if `limit_tokens` states it. Limits on rates or bytes and
+        impossible numbers do not.
         """
         limit = self.limit_tokens
         if self.kind not in _OF_THE_WINDOW or limit is None:
@@ -235,24 +235,24 @@ OVERFLOW_ROWS: Final[tuple[OverflowRow, ...]] = (
         code=("context_length_exceeded", "string_above_max_length", "context_window_exceeded"),
     ),
     OverflowRow("z.ai", OverflowKind.OVERFLOW, code=("1261",)),
-    # elsewhere it is said of rates as well
+    # with other statuses this phrase may mean a rate limit
     OverflowRow("any", OverflowKind.OVERFLOW, r"\btoo many tokens\b", status=(400, 413, 422)),
     OverflowRow("anthropic", OverflowKind.BYTES, code=("request_too_large",)),
     # Copilot: "failed to parse request"; Cerebras: no body at all
     OverflowRow("any", OverflowKind.BYTES, status=(413,)),
 )
-"""In order: the first row that holds decides. A bare 400 means nothing: pi once took it for one,
-and compacted over typing errors.
+"""In order: the first row that matches decides. A bare 400 is not an overflow: pi once took it for
+one, and compacted because of typing errors.
 """
 
 
 def read_failure(
     message: str, *, status: int | None = None, code: str | None = None, rows: Iterable[OverflowRow] = OVERFLOW_ROWS
 ) -> Overflow | None:
-    """What a failed call says of the size of the request; `None`: nothing.
+    """What a failed call says about the size of the request. `None`: nothing.
 
-    `status`: HTTP, where there was one. `code`: the provider's own word. Never raises on what a
-    provider says.
+    `status`: the HTTP status, if there was one. `code`: the provider's own code. Never raises,
+    whatever the provider says.
     """
     message = message[:MAX_MESSAGE_CHARS]
     for row in rows:
@@ -263,26 +263,26 @@ def read_failure(
 
 
 def says_overflow(message: str, *, status: int | None = None) -> bool:
-    """Whether a refusal says that a shorter prompt would do. What speaks of rates and quotas never
-    does.
+    """Whether a refusal says that a shorter prompt would be accepted. Messages about rates and
+    quotas never do.
     """
     found = read_failure(message, status=status)
     return found is not None and (found.kind in TOO_LONG or found.kind is OverflowKind.OUTPUT_TRUNCATED)
 
 
 NEARLY_FULL: Final = 0.99
-"""Of the window: what some servers fill before they answer with nothing (Xiaomi MiMo, seen by
-pi).
+"""Share of the window that some servers fill before they return an empty answer (Xiaomi MiMo, seen
+by pi).
 """
 
 
 def read_answer(
     usage: Usage, window_tokens: int | None, *, finish_reason: FinishReason | None, raw_finish_reason: str | None = None
 ) -> Overflow | None:
-    """What an answer that came without an error says of the size of its request; `None`: nothing.
+    """What an answer without an error says about the size of its request. `None`: nothing.
 
-    `usage`: of this one call. `window_tokens`: of the model; `None` where it is not known. An
-    answer that was cut off at its own limit, with room left in the window, is no matter of the
+    `usage`: the tokens of this one call. `window_tokens`: the model's window; `None`: unknown. An
+    answer that was cut off at its own limit, with room left in the window, says nothing about the
     context.
     """
     word = (raw_finish_reason or "").partition(":")[0].strip()
@@ -307,8 +307,8 @@ _UNITS: Final = {"k": 1_000, "m": 1_000_000}
 
 
 def _tokens(number: str) -> int:
-    """`1,048,576`, `256K`. A K is a thousand: where it means 1,024, the smaller number is the safe
-    one.
+    """The number that `1,048,576` or `256K` states. A K is read as 1,000: if 1,024 was meant, the
+    smaller number is safe.
     """
     digits = number.replace(",", "").strip()
     unit = _UNITS.get(digits[-1].lower(), 1)

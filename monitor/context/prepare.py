@@ -1,4 +1,4 @@
-"""A stored history, on its way to a provider."""
+"""Prepares a stored history for a provider."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def prepare(
     limit: Callable[[tuple[Message, ...]], Sequence[Message]] | None = None,
     tools: Collection[str] | None = None,
 ) -> tuple[tuple[Message, ...], RepairReport]:
-    """Clean it and bring it into the turns that `form` wants, then `limit` it, then repair what the
-    limit may have left: in this order.
+    """Clean the history and bring it into the turns of `form`, then apply `limit`, then repair the
+    rest.
 
-    A limit before the cleaning would count what is dropped anyway; pairing before the limit alone
-    would not see what it cuts. The report is of both; in the second half of it `index` is that of a
-    message after the limit. Raises what `repair` raises.
+    The order matters. A limit before the cleaning would count messages that are dropped anyway, and
+    a limit may separate calls from their results. The report covers both repairs; in its second
+    half, `index` counts messages after the limit. Raises what `repair` raises.
     """
     messages, report = repair(history, form=form, tools=tools)
     if limit is None:

@@ -113,8 +113,8 @@ def _with(message: Message, texts: Mapping[int, str]) -> Message:
 
 @dataclass(slots=True, frozen=True)
 class PruneArguments:
-    """Long texts in the arguments of old, answered calls become their beginning and a marker: a
-    written file is on the disk.
+    """Long texts in the arguments of old, answered calls become their beginning and a marker. The
+    model can read a written file again.
 
     Only direct arguments are shortened, not nested texts. The defaults are those of deepagents.
     """

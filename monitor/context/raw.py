@@ -1,4 +1,4 @@
-"""A history as it lies around: in a provider's order, in pieces, with results anywhere. `repair`
+"""A history before its repair: in a provider's order, in pieces, with results anywhere. `repair`
 makes messages of it.
 """
 
@@ -14,7 +14,7 @@ from monitor.reasons import FinishReason
 
 @dataclass(slots=True, frozen=True)
 class Unread:
-    """A part that has no neutral form. `what` says which, for the report."""
+    """A part that has no neutral form. `what` describes the part, for the report."""
 
     what: str
 
@@ -25,7 +25,7 @@ RawPart: TypeAlias = Text | Reasoning | Media | ToolCall | ToolResult | Unread
 
 @dataclass(slots=True, frozen=True)
 class RawMessage:
-    """One record of somebody's history. Nothing is promised about it.
+    """One record of a history, which may be invalid in any way.
 
     A call without an id has the id `""`, one without arguments the arguments `None`; a result
     without the id of its call has `""`.
@@ -34,9 +34,9 @@ class RawMessage:
     role: Literal["user", "assistant", "tool", "system"]
     parts: tuple[RawPart, ...] = ()
     interrupted: bool = False
-    """The turn was aborted, or failed: what it left open was never to be carried out."""
+    """The turn was aborted or failed, so its open calls were never to be carried out."""
     finish_reason: FinishReason | None = None
     partial: bool = False
-    """A recorded chunk, one item of several: what the assistant says right behind it is the same
+    """The record is one chunk or item of several: the assistant's next record belongs to the same
     turn.
     """

@@ -1,5 +1,5 @@
-"""Makes a history smaller without a model: several reducers give one edit, with its gain and its
-price.
+"""Makes a history smaller without a model: several reducers give one edit, with its saving and its
+cost.
 
 Failure answered: a reduction that saves 5,000 tokens but changes an early message, so that the
 provider reads 130,000 cached tokens anew. So all reducers of a pass make one edit, which breaks the
@@ -29,7 +29,7 @@ class Reducer(Protocol):
 
     @property
     def name(self) -> str:
-        """One word, for the kind of the edit: `prune`."""
+        """The kind of the edit in one word: `prune`."""
         ...
 
     def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
@@ -49,9 +49,9 @@ class Reduction:
     saved_tokens: int
     """Estimate: how much smaller every later request is."""
     reread_tokens: int
-    """Estimate: the tokens behind `breaks_at`, which are read once without the provider's cache."""
+    """Estimate: the tokens after `breaks_at`, which are read once without the provider's cache."""
     changed: int
-    """Messages that were shortened or taken out."""
+    """Number of messages that were shortened or removed."""
 
     @property
     def breaks_at(self) -> int:
@@ -77,7 +77,7 @@ def propose_edit(
     at_least_tokens: int = 1,
     tokens: MessageTokens = message_tokens,
 ) -> Reduction | None:
-    """What `reducers` would make of `history`, as one edit. `None`: it would save less than
+    """The edit that applies all `reducers` to `history`. `None`: it would save less than
     `at_least_tokens`.
 
     `head`: how many messages at the beginning stay unchanged; by default those of the newest

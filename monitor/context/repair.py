@@ -1,9 +1,9 @@
-"""Any history becomes one that every provider takes. Failures answered: a 400 for a whole session,
-because of one lost result.
+"""Makes a history valid for every provider. Failure answered: a 400 for a whole session, because of
+one lost result.
 
-Calls and results are matched by occurrence: a result answers the first open call with its id in the
-newest turn before it that has one; without an id it goes by the name of its tool. What was said is
-not judged, only put where it belongs.
+A result answers the first open call with its id, in the newest turn before it that has one. A
+result without an id is matched by the name of its tool. Texts are not judged, only moved to their
+place.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from monitor.messages import (
 )
 
 BEGINNING: Final = "(What was said before is not part of this conversation.)"
-"""User message at the beginning of a history that begins with the model: no provider takes that."""
+"""User message that is put before a history that begins with the model, which no provider
+accepts."""
 
 NAMELESS: Final = "unnamed"
-"""Name for a call without one, in the message in which the model will read its error."""
+"""Name for a call without a name, in the message in which the model will read its error."""
 
 _SYNTHETIC: Final = frozenset(f"{prefix}{text}" for prefix in ("", "Error: ") for text in (NOT_CARRIED_OUT, CUT_OFF))
 
@@ -49,19 +50,20 @@ _SYNTHETIC: Final = frozenset(f"{prefix}{text}" for prefix in ("", "Error: ") fo
 def repair(
     history: Iterable[RawMessage | Message], *, form: Form | None = None, tools: Collection[str] | None = None
 ) -> tuple[tuple[Message, ...], RepairReport]:
-    """`history` as messages that `form` takes (all of them, if `None`), and what had to be done.
+    """`history` as messages that are valid for `form` (`None`: for all forms), and the list of
+    repairs.
 
     A tuple of messages in which nothing is wrong comes back as the same object; so does every
     message that is not changed.
 
     - A result is moved to its call, wherever it stood. Repeated and orphaned ones are dropped.
     - A call without a result is answered by an error, which a real result replaces if it comes
-      later. Of an interrupted turn such a call is dropped, because nobody was to carry it out;
-      calls that were answered stay.
-    - A call without a name, or without both arguments and result, is dropped; so is one that was
-      not answered and is not among `tools`.
-    - Ids and names that the provider does not take are rewritten, the same way each time and on
-      both sides.
+      later. In an interrupted turn such a call is dropped, because it was not to be carried out;
+      answered calls stay.
+    - A call without a name, or without both arguments and result, is dropped. So is an unanswered
+      call of a tool that is not among `tools`.
+    - Ids and names that the provider does not accept are rewritten, in the same way each time, in
+      the call and in its result.
     - Partial records of the assistant, one after another, are one turn; empty messages are dropped,
       and a history begins with the user.
 
@@ -85,11 +87,12 @@ def repair(
 def repair_next(
     message: Message, index: int, ids: set[str], *, form: Form | None = None
 ) -> tuple[Message | None, tuple[Repair, ...]]:
-    """One more message, number `index`, behind a history that is in order; `None`: nothing of it
-    can be sent.
+    """Repair one more message, number `index`, after a valid history. `None`: no part of the
+    message can be sent.
 
-    As `repair` of the whole, at the cost of what is new, but a call without a name gets one: the
-    model is yet to read that it failed. `ids`: of the calls before it, to which its own are added.
+    The result is the same as `repair` of the whole history, at the cost of the new message. But a
+    call without a name gets one, because the model must still read that the call failed. `ids`: the
+    ids of earlier calls, to which the new ids are added.
     """
     work = _Repair(rules_of(form), None, ids, nameless=NAMELESS)
     work.take(index, message)
@@ -98,8 +101,8 @@ def repair_next(
 
 
 class _Repair:
-    """The state of one repair. `ids`: those that calls before it have. `nameless`: what a call
-    without a name is called; else it goes.
+    """The state of one repair. `ids`: the ids of earlier calls. `nameless`: the name for a call
+    without a name; `None`: such a call is dropped.
     """
 
     def __init__(
@@ -113,25 +116,24 @@ class _Repair:
         self._line: list[PairedTurn | PairedCall] = []
         self._open = Open()
         self._made_up: defaultdict[str, list[Slot]] = defaultdict(list)
-        """By id: calls that somebody answered with an error because there was no result."""
+        """By id: calls whose present result is an error in the place of a missing one."""
         self._known: set[str] = set()
         """Ids of calls so far."""
         self._early: list[tuple[int, ToolResult]] = []
-        """Results whose call may come later."""
+        """Results that have no call yet."""
         self._answering = False
-        """The newest turn has been answered in part, so that what follows of the assistant is
-        another turn.
+        """The newest turn has a result, so that the assistant's next record begins another turn.
         """
         self._ids: set[str] = set() if ids is None else ids
-        """The ids that calls have now: of the whole history if the provider wants them unique, else
-        of the turn.
+        """The ids of calls: of the whole history if the provider requires unique ids, else of the
+        turn.
         """
         self._copies: Counter[str] = Counter()
 
     # --- reading
 
     def take(self, index: int, message: object) -> None:
-        """Take in the next message."""
+        """Add the next message."""
         match message:
             case UserMessage(content=content):
                 _check(index, content, (Text, Media))
@@ -248,7 +250,7 @@ class _Repair:
             self._note(RepairKind.RESULT_MOVED, index, f"the result of {_named(slot.call)}")
 
     def _newest(self) -> PairedTurn | None:
-        """The turn that a result here answers without being moved."""
+        """The turn to which a result in this place belongs without a move."""
         last = self._line[-1] if self._line else None
         return last if isinstance(last, PairedTurn) else None
 
@@ -264,7 +266,7 @@ class _Repair:
     # --- writing
 
     def messages(self) -> tuple[Message, ...]:
-        """All messages, when everything has been taken in."""
+        """All messages, after the last one was added."""
         messages = list(self.taken())
         if messages and isinstance(messages[0], AssistantMessage):
             self._note(RepairKind.USER_ADDED, 0, "the history began with the model")
@@ -380,7 +382,7 @@ class _Repair:
         return None
 
     def _read(self, turn: PairedTurn, call: ToolCall) -> Any:
-        """Arguments as the object that they should be, if they say one."""
+        """The arguments as an object, if they hold one."""
         if call.arguments is not None and not isinstance(call.arguments, str):
             return call.arguments
         try:

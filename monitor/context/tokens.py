@@ -1,7 +1,7 @@
 """How many tokens the next request will have.
 
 Failures answered: a report is used for a history that was rewritten since. Whole histories are
-added up again and again. Nobody knows how accurate an estimate is.
+added up again and again. The error of an estimate is unknown.
 
     meter = ContextMeter(history)
     meter.fixed(instructions, tools)
@@ -10,8 +10,8 @@ added up again and again. Nobody knows how accurate an estimate is.
     meter.reported(usage_report)     # each report of that one call
     meter.answered()                 # it ended well: count from the report, and estimate the rest
 
-What the provider reports also tells how far off the estimates are with its vocabulary; they are
-corrected by it.
+The provider's reports also show the error of the estimates for its vocabulary, and correct later
+estimates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MESSAGE_TOKENS: Final = 4
 cookbook counts 3 to 7.
 """
 IMAGE_TOKENS: Final = 1_600
-"""What Anthropic counts for the largest image that it does not scale down; Gemini 258 a tile,
+"""Anthropic's count for the largest image that it does not scale down. Others: Gemini 258 a tile,
 OpenClaw 2,000, pi 1,200.
 """
 PAGE_TOKENS: Final = 2_000
@@ -47,7 +47,8 @@ BYTES_PER_TOKEN: Final[Mapping[str, int]] = {"audio": 500, "video": 1_000}
 Mbit/s).
 """
 LONG_MEDIA_TOKENS: Final = 20_000
-"""Sound or video that is only an address: about ten minutes of sound, or one of video."""
+"""Sound or video of which only the address is known: about ten minutes of sound, or one minute of
+video."""
 HIDDEN_BYTES: Final = 650
 """Bytes of encrypted thinking that are not thinking. Codex's number."""
 
@@ -58,8 +59,8 @@ ERROR: Final = 0.35
 WIDE_ERROR: Final = 1.0
 """As `ERROR`, for other scripts and for media."""
 CALIBRATED: Final = 15 / 35
-"""What is left of the error once the provider has reported a prompt: 15 % of ASCII text, measured
-on the second halves of the same runs.
+"""The share of the error that remains once the provider has reported a prompt: 15 % of ASCII text,
+measured on the second halves of the same runs.
 """
 LEAST_TO_LEARN_TOKENS: Final = 500
 """A shorter prompt is not used to correct the estimates: the provider's own additions weigh too
@@ -67,8 +68,8 @@ much in it.
 """
 SCALE_BOUNDS: Final = (0.5, 2.0)
 LEAST_BELIEVED: Final = 0.25
-"""A report of less than this share of the estimate counts something else: a prompt cut off in
-silence, or only what was not cached.
+"""A report below this share of the estimate counts something else: a silently shortened prompt, or
+only the uncached tokens.
 """
 
 
@@ -90,7 +91,7 @@ class Size:
 
     @property
     def tokens(self) -> int:
-        """Rounded up."""
+        """Whole tokens, rounded up."""
         return -(-(self.plain + self.other + self.media) // 8)
 
 
@@ -115,16 +116,16 @@ def total_tokens(usage: Usage | UsageReport) -> int | None:
     return usage.total_tokens or (usage.input_tokens or 0) + (usage.output_tokens or 0) or None
 
 
-# --- how large a thing is
+# --- sizes of parts
 
 
 def size_of_text(text: str) -> Size:
-    """Any text: prose, code, JSON."""
+    """The size of any text: prose, code, JSON."""
     return Size(*weigh(text))
 
 
 def size_of_media(media: Media) -> Size:
-    """By its kind and, where it is there, the length of its data."""
+    """The size of media, by its kind and the length of its data, if the data is there."""
     kind, _, subtype = media.mime_type.lower().partition("/")
     data_bytes = None if media.data is None else len(media.data) * 3 // 4
     if kind == "text" and data_bytes is not None:
@@ -140,18 +141,18 @@ def size_of_media(media: Media) -> Size:
 
 
 def size_of_result(result: ToolResult) -> Size:
-    """A tool's answer, with its name and the id that joins it to its call."""
+    """The size of a tool's answer, with its name and the id of its call."""
     size = _MARKS + size_of_text(result.name) + size_of_text(result.text)
     return sum(map(size_of_media, result.media), size) if result.media else size
 
 
 def size_of_results(message: Message) -> Size:
-    """What the tools answered to this message."""
+    """The size of all results of this message's calls."""
     return sum(map(size_of_result, message.results), Size()) if isinstance(message, AssistantMessage) else Size()
 
 
 def size_of_message(message: Message) -> Size:
-    """A message with its calls and their results."""
+    """The size of a message with its calls and their results."""
     parts = sum(map(_size_of_part, message.content), _MARKS)
     return parts + size_of_results(message)
 
@@ -162,7 +163,7 @@ def message_tokens(message: Message) -> int:
 
 
 def size_of_tools(tools: Iterable[ToolSpec]) -> Size:
-    """What tools are declared with."""
+    """The size of the declarations of tools."""
     return sum(
         (size_of_text(tool.name + tool.description + text_of(tool.parameters)) + _MARKS for tool in tools), Size()
     )
@@ -214,13 +215,13 @@ class _Sent:
     """How many edits the history had had by then."""
     fixed: Size
     prompt: Size
-    """Its size, instructions and tools included."""
+    """The size of the request, instructions and tools included."""
     usage: Usage = field(default_factory=Usage)
 
     @property
     def prompt_tokens(self) -> int:
-        """As the provider counts them: what is in its total alone (prompts of its own tools) is
-        prompt.
+        """The provider's count of the prompt. Tokens that only its total has (prompts of its own
+        tools) count as prompt.
         """
         return max(self.usage.input_tokens, self.usage.total_tokens - self.usage.output_tokens)
 

@@ -4,10 +4,10 @@ counts as an overflow.
 A `Headroom` says how much of a window may be used. A `Trigger` says what must be true before the
 context is made smaller. The formulas are those of known agents, with their edge cases corrected:
 
-- If a model's greatest answer is as large as its window, as for many, a part of the window is kept
-  for the prompt.
+- If a model's greatest answer is as large as its window, which is common, a part of the window is
+  kept for the prompt.
 - If a limit on the prompt is as large as the window, room is kept for the answer.
-- A window of unknown size is never full; the provider's refusal will tell.
+- A window of unknown size is never full; only the provider's refusal shows that it is.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from monitor.errors import ConfigError
 
 @dataclass(slots=True, frozen=True)
 class Headroom:
-    """How much of a window a prompt may use: `share` of what is left when the reserve is taken off.
+    """How much of a window a prompt may use: the `share` of the window without its reserve.
 
-    `reserve_tokens`: kept for the answer; `None`: the greatest answer that the model gives, or
-    `unknown_reserve_tokens` where nobody knows that. `prompt_reserve_tokens`: kept free below a
-    limit of the prompt alone, where there is one; no more than the greatest answer.
-    `least_reserved`: a share of the window, prompt and answer together, that is kept for the answer
-    in any case. `most_reserved`: the share that a reserve never goes beyond.
+    `reserve_tokens`: kept for the answer. `None`: the model's greatest answer, or
+    `unknown_reserve_tokens` if that is unknown. `prompt_reserve_tokens`: kept free below a separate
+    limit on the prompt, if there is one; at most the greatest answer. `least_reserved`: a share of
+    the window, prompt and answer together, that is kept for the answer in any case.
+    `most_reserved`: the share that a reserve never goes beyond.
     """
 
     share: float = 1.0
@@ -73,7 +73,7 @@ class Headroom:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Trigger:
-    """What must be true before the context is made smaller: everything that is set.
+    """The conditions under which the context is made smaller; all that are set must be true.
 
     `headroom`: the context has filled it. `tokens`, `messages`: there are at least this many.
     Raises `ConfigError` if nothing is set, or for a number that is not positive.
@@ -107,15 +107,15 @@ def first_met(triggers: Iterable[Trigger], *, tokens: int, messages: int, window
 
 
 DEFAULT: Final = Headroom(0.85)
-"""Ours: 85 % of what is left beside the greatest answer, which takes at most a quarter."""
+"""Our default: 85 % of the window without the greatest answer, which takes at most a quarter."""
 OPENCODE: Final = Headroom(most_reserved=0.75, unknown_reserve_tokens=20_000, least_reserved=0.05)
-"""Window less the greatest answer, or 20,000 tokens where nobody knows that; below a limit of the
-prompt, 20,000 tokens or the greatest answer less. A twentieth of the window is for the answer in
-any case: that is ours.
+"""The window less the greatest answer, or less 20,000 tokens if that is unknown. Below a limit on
+the prompt, 20,000 tokens or the greatest answer stay free. Our addition: a twentieth of the window
+is always kept for the answer.
 """
 PI: Final = Headroom(reserve_tokens=16_384, prompt_reserve_tokens=16_384, most_reserved=0.75)
 OPENCLAW: Final = Headroom(reserve_tokens=20_000)
-"""20,000 tokens less, at most a quarter of the window."""
+"""The window less 20,000 tokens, but at most less a quarter."""
 CLAUDE_CODE: Final = Headroom(0.92, reserve_tokens=0, prompt_reserve_tokens=0)
 GEMINI_CLI: Final = Headroom(0.70, reserve_tokens=0, prompt_reserve_tokens=0)
 CODEX: Final = Headroom(0.90, reserve_tokens=0, prompt_reserve_tokens=0)

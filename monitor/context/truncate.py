@@ -23,32 +23,32 @@ MAX_RESULT_CHARS: Final = 400_000
 WINDOW_SHARE: Final = 0.3
 """The share of the window that one result may fill. Source: OpenClaw."""
 CHARS_PER_TOKEN: Final = 4
-"""To turn the window into characters. Source: OpenClaw."""
+"""Converts the window to characters. Source: OpenClaw."""
 NEWLINE_SHARE: Final = 0.2
 """A cut is moved back to the end of a line within this last part of what is kept. Source:
 OpenClaw.
 """
 ENDING_SHARE: Final = 0.3
 ENDING_CHARS: Final = 4_000
-"""How much of the end is kept at most, if the end says how something ended. Source: OpenClaw."""
+"""How much of the end is kept at most, if the end reports an outcome. Source: OpenClaw."""
 ADVICE: Final = "ask for a smaller part if you need more"
-"""For a model that has the tool at hand."""
+"""For a model that can call the tool again."""
 
 _NOTE_CHARS: Final = 60
-"""Room for a note without advice. A text that is longer by no more than its note is not cut: that
-would save nothing.
+"""Room for a note without advice. A text that exceeds the limit by no more than the note is not
+cut, because that would save nothing.
 """
 
 _TELLS: Final = re.compile(
     r"\b(?:errors?|exception|traceback|fail(?:ed|ure)?|fatal|panic|exit code|exited|passed|summary|total)\b",
     re.IGNORECASE,
 )
-"""Words of an ending that says how something ended."""
+"""Words of an ending that reports an outcome."""
 
 
 def oversized_chars(window_tokens: int | None = None) -> int:
     """How long one tool result may be, in characters: 30 % of the window at 4 characters a token,
-    at most 400,000; that also for an unknown window (`None`).
+    at most 400,000. For an unknown window (`None`): 400,000.
     """
     if window_tokens is None:
         return MAX_RESULT_CHARS
@@ -58,12 +58,12 @@ def oversized_chars(window_tokens: int | None = None) -> int:
 
 def clip(text: str, max_chars: int, *, ending: float | None = None, advice: str = "") -> str:
     """`text` with about `max_chars` of its characters, and a note that says how many were left out;
-    `text` itself where that saves nothing.
+    `text` itself if that saves nothing.
 
-    `ending`: the share of them that is taken from the end. `None`: nothing, unless the end says how
-    something ended; then up to 30 %, at most 4,000. The beginning ends with a line where one ends
-    within its last fifth, though not before its 2,000th character. `advice` is part of the note.
-    Clipping twice is clipping once.
+    `ending`: the share of the characters that is taken from the end. `None`: nothing, unless the
+    end reports an outcome (an error, a summary); then up to 30 %, at most 4,000. The beginning
+    stops at the end of a line within its last fifth, but not before its 2,000th character. `advice`
+    is part of the note. A second clipping changes nothing.
     """
     if len(text) <= max_chars + _NOTE_CHARS + len(advice):
         return text
@@ -78,7 +78,7 @@ def clip(text: str, max_chars: int, *, ending: float | None = None, advice: str 
 
 
 def _telling(text: str, max_chars: int) -> int:
-    """How much of the end to keep, because it says how something ended."""
+    """How much of the end to keep, because it reports an outcome."""
     if max_chars < 2 * MIN_KEPT_CHARS:
         return 0
     end = min(int(max_chars * ENDING_SHARE), ENDING_CHARS)
@@ -98,9 +98,9 @@ class ClipResults:
     max_chars: int = SUMMARY_RESULT_CHARS
     _: KW_ONLY
     ending: float | None = 0.0
-    """The share of it that is taken from the end; `None`: as much as says how something ended."""
+    """The share that is taken from the end. `None`: as in `clip`."""
     advice: str = ""
-    """What the note tells the model to do about it."""
+    """What the note advises the model to do."""
 
     def __post_init__(self) -> None:
         check_number("max_chars", self.max_chars, 1)

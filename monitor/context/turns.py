@@ -1,8 +1,8 @@
-"""Where the user's turns begin, and where the conversation itself does.
+"""Where user turns begin, and where the conversation begins.
 
-A user turn is a user message with everything up to the next one. What a compaction put at the head
-of a history begins no turn, and neither does what the program put there (rules, files): both are
-its *head*, counted in messages.
+A user turn is a user message with everything up to the next one. The messages that a compaction or
+the program put before the conversation (a summary, rules, files) begin no turn: they are the
+*head*, counted in messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMPACTION: Final = "compaction"
 
 
 def head_of(history: History) -> int:
-    """How many messages at the beginning are the newest compaction's, or older than it."""
+    """How many messages at the beginning belong to the newest compaction, or stand before it."""
     head = 0
     for done in history.edits:
         stop = done.start + len(done.edit.replacement)
@@ -35,8 +35,8 @@ def head_of(history: History) -> int:
 def user_turns(messages: Sequence[Message], *, head: int = 0) -> list[range]:
     """The indices of each user turn after the first `head` messages, oldest first.
 
-    What follows the head without a user message is the rest of a turn whose beginning was
-    summarised, and counts as one.
+    Messages after the head without a user message are the rest of a turn whose beginning was
+    summarised. They count as a turn.
     """
     starts = [
         index for index in range(head, len(messages)) if index == head or isinstance(messages[index], UserMessage)
@@ -55,10 +55,10 @@ def newest_turns(messages: Sequence[Message], turns: int, *, head: int = 0) -> i
 
 
 def unread_from(messages: Sequence[Message], *, head: int = 0) -> int | None:
-    """Where the newest turn stands, if it has results that no answer of the model follows; `None`:
-    the model has answered to all results.
+    """The index of the newest turn, if its results are unread: the model has said nothing after
+    them. `None`: the model has answered to all results.
 
-    By the messages alone: behind results that the model has read stands what it said then.
+    Only the messages decide: after results that the model has read stands its answer.
     """
     for index in range(len(messages) - 1, head - 1, -1):
         message = messages[index]

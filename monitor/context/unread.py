@@ -1,5 +1,5 @@
-"""Results that the model has not been sent yet, and how they share the room when there is too
-little of it.
+"""Results that were not sent to the model yet, and their shares of the room if there is too little
+of it.
 
 Failure answered: four results of one turn that together fill the window. A summary that takes their
 place leaves the model without the answer to its own calls, so it calls again.
@@ -28,7 +28,7 @@ _NOTE_CHARS: Final = 120
 
 
 def left_out(chars: int) -> str:
-    """Stands in the place of a result for which there is no room."""
+    """The text in the place of a result for which there is no room."""
     return f"[all {chars} characters of this result were left out, because there is no room for them; {ADVICE}]"
 
 
@@ -43,12 +43,12 @@ def shares(sizes: Sequence[int], room: int) -> list[int]:
 
 
 def shared(message: AssistantMessage, tokens: int, *, original: Message | None = None) -> AssistantMessage:
-    """`message` with its results clipped so that all of it has about `tokens`, estimated; the same
-    object where it has no more.
+    """`message` with its results clipped, so that the whole message has about `tokens`, estimated;
+    the same object if it has no more.
 
-    `original`: the message as it was said, if its results were clipped before. A result for which
-    there is no room says so. Where that is still too much, long arguments of the calls are shown by
-    their beginning.
+    `original`: the original message, if its results were clipped before. A result for which there
+    is no room becomes a sentence that says so. If that is still too much, long arguments of the
+    calls are cut to their beginning.
     """
     if message_tokens(message) <= tokens:
         return message
@@ -70,7 +70,7 @@ def _with(message: AssistantMessage, texts: Sequence[str]) -> AssistantMessage:
 
 
 def _fitted(text: str, size: int, tokens: int) -> str:
-    """As much of `text`, which has `size` tokens, as `tokens` have room for."""
+    """The part of `text`, which has `size` tokens, that fits into `tokens`."""
     if size <= tokens:
         return text
     chars = len(text) * tokens // size - _NOTE_CHARS
@@ -86,10 +86,10 @@ def _fitted(text: str, size: int, tokens: int) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Sparing:
-    """A reducer that leaves alone what the model has not been sent yet: the messages from `start`
-    on; `None`: nothing is spared.
+    """A reducer that does not change messages that were not sent yet: the messages from `start` on.
+    `None`: all messages may change.
 
-    Where the messages behind `start` are not there any more, nothing is reduced.
+    If there are no messages from `start` on any more, nothing is reduced.
     """
 
     reducer: Reducer

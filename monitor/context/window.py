@@ -1,11 +1,11 @@
-"""How much a model takes, and who says so. Failure answered: a wrong limit nobody can trace, and
-runs that compact from the first word.
+"""The limits of a model, and their source. Failure answered: a wrong limit without a known source,
+and runs that compact from the first message.
 
     window = monitor.context.window_of("google:gemini-2.5-pro", agent_cap=200_000)
     window.context_tokens, window.source, window.problem, window.warning
 
-A number that was not stated for this very model says that it is a default; where there is none, the
-window is unknown, and only the provider's refusal tells that it is full.
+A number that was not stated for this very model is marked as a default. Without any number the
+window is unknown, and only the provider's refusal shows that it is full.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from monitor.context.known_models import DATE, family_of, limits_of
 from monitor.errors import ConfigError
 
 TOO_SMALL_TOKENS: Final = 16_000
-"""Below this an agent's instructions, tools and one result leave no room to work: refused.
+"""A smaller window is refused: an agent's instructions, tools and one result leave no room to work.
 OpenClaw's number.
 """
 SMALL_TOKENS: Final = 32_000
-"""Below this it works badly: a warning. OpenClaw's number."""
+"""A smaller window causes a warning, because an agent works badly in it. OpenClaw's number."""
 
 
 def _check(name: str, tokens: object) -> None:
@@ -39,7 +39,7 @@ class WindowSource(StrEnum):
     MODEL = "model"
     """The table of known models."""
     AGENT_CAP = "agent_cap"
-    """The caller, who allows this agent less than its model has."""
+    """The caller, who gives this agent less than its model's window."""
     LEARNED = "learned"
     """The provider, when it refused a request."""
     DEFAULT = "default"
@@ -51,7 +51,7 @@ class WindowSource(StrEnum):
 class Window:
     """The limits of one model, in tokens. `None`: not known.
 
-    Raises `ConfigError` for what is no positive number of tokens.
+    Raises `ConfigError` for anything but a positive number of tokens.
     """
 
     context_tokens: int | None
@@ -69,7 +69,7 @@ class Window:
 
     @property
     def tokens(self) -> int | None:
-        """The most that a prompt may ever have."""
+        """The most tokens that a prompt may have."""
         if self.context_tokens is None or self.input_tokens is None:
             return self.context_tokens or self.input_tokens
         return min(self.context_tokens, self.input_tokens)
@@ -138,13 +138,13 @@ def window_of(
     agent_cap: int | None = None,
     default_tokens: int | None = None,
 ) -> Window:
-    """The window of a model: as configured, else as the table of known models has it, else a
-    default, and never above `agent_cap`.
+    """The window of a model: as configured, else from the table of known models, else a default,
+    and never above `agent_cap`.
 
-    `config`: the caller's own knowledge; it goes before the table, in both directions, until the
-    provider contradicts. `default_tokens`: for a model that neither the table knows nor is named
-    like a known family; without it, the window of such a model is unknown. Raises `ConfigError` for
-    what is no number of tokens.
+    `config`: the caller's own number. It overrides the table, upwards and downwards, until the
+    provider contradicts. `default_tokens`: for a model that is not in the table and belongs to no
+    known family; without it, the window of such a model is unknown. Raises `ConfigError` for
+    anything but a number of tokens.
     """
     _check("agent_cap", agent_cap)
     _check("default_tokens", default_tokens)

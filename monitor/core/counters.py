@@ -1,4 +1,4 @@
-"""What a run has done so far, as counters; and the counters at one moment, as a `RunState`."""
+"""The counters of a run, and their values at one moment, as a `RunState`."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class ErrorStreak:
         self._failed = self._succeeded = False
 
     def turn_started(self) -> None:
-        """Another turn, or another attempt at one. If nothing failed in the one before, the streak
-        is over.
+        """Another turn begins, or another attempt at one. If nothing failed in the turn before, the
+        streak is over.
         """
         if not self._failed:
             self.count = 0

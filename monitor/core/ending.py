@@ -29,11 +29,11 @@ class StreamEnd:
     """How the last stream ended."""
 
     failure: Stop | None = None
-    """Why the stream did not end well. `None`: it did."""
+    """Why the stream failed. `None`: it ended well."""
     error: BaseException | None = None
     """The exception behind `failure`."""
     void: bool = False
-    """The attempt failed: the next stream is the same turn again, and nothing of this one counts.
+    """The attempt failed: the next stream is the same turn again, and this stream does not count.
     """
     left: bool = False
     """The caller left the stream before its end."""
@@ -53,8 +53,8 @@ def stream_end(
     must_finish: bool,
     blank: bool,
 ) -> StreamEnd:
-    """How a stream ended. `tally`: what came of it. `finished`: it ended by itself; else it failed,
-    or was left, perhaps because of the loop `cut`.
+    """How a stream ended. `tally`: its counts and pieces. `finished`: it ended by itself; else it
+    failed, or was left, perhaps because of the loop `cut`.
     """
     if model_error is not None:
         return failed(error, model_error)
@@ -159,7 +159,7 @@ class LastChance:
         return cause
 
     def ending(self, stop: Stop, failure: Stop | None) -> Stop:
-        """How a run ends that would end by `stop`. `failure`: the failure of its last stream."""
+        """The end of a run that `stop` would end. `failure`: the failure of its last stream."""
         hidden = stop.reason not in _OWN_WORD or stop is failure
         return self.cause if self.cause is not None and hidden else stop
 

@@ -19,14 +19,14 @@ from monitor.policy import Policy, TurnPolicy, stop_for
 from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 RESULT_CHARS = 262_144
-"""A longer result is abridged before detectors look at it, which takes them some 50 ms for one of
-this length.
+"""A longer result is abridged before it goes to the detectors, which need about 50 ms for a result
+of this length.
 """
 EDGE_CHARS = 32_768
-"""So much of each end of it is shown."""
+"""How much of each end of an abridged result is shown."""
 LONG_CHARS = 1_000
-"""Of huge arguments the texts that are longer are abridged; the others say which file it writes,
-and what it does.
+"""Longer texts in huge arguments are abridged. Shorter texts stay, because they name the file and
+the action.
 """
 
 
@@ -70,7 +70,9 @@ class DetectorBank:
 
     @property
     def need(self) -> int:
-        """Code points of visible text that have to come before any detector can find something."""
+        """How many more code points of visible text any detector needs before it can find
+        something.
+        """
         need = sys.maxsize
         for _, feed in self._text_feeds:
             if feed.need < need:
@@ -139,8 +141,8 @@ def _checked(found: Sequence[Detection]) -> Sequence[Detection]:
 
 
 def abridged_text(text: str) -> str:
-    """A result as detectors are shown it: of a huge one its edges and its identity, so that equal
-    ones stay equal, and others different.
+    """A result as detectors see it. Of a huge result they see both ends and a hash, so that equal
+    results stay equal, and others different.
     """
     if len(text) <= RESULT_CHARS:
         return text
@@ -148,8 +150,8 @@ def abridged_text(text: str) -> str:
 
 
 def abridged_arguments(given: Any) -> tuple[Any, int] | None:
-    """Huge arguments as detectors are shown them, and the eighths of a token of the whole; `None`:
-    not huge, or no JSON data.
+    """Huge arguments as detectors see them, and the eighths of a token of the original. `None`: the
+    arguments are not huge, or not JSON data.
     """
     if not has_more(given, MOST_PARTS, MOST_CHARS):
         return None
@@ -164,7 +166,7 @@ def abridged_arguments(given: Any) -> tuple[Any, int] | None:
 
 
 def _shortened(value: Any) -> tuple[Any, int]:
-    """JSON data with its long texts abridged, and the eighths of a token of those."""
+    """JSON data with its long texts abridged, and the eighths of a token of the original texts."""
     if isinstance(value, str) and len(value) > LONG_CHARS:
         return f"{value[:LONG_CHARS]} [{len(value)} characters: {identity(value)}]", eighths_of_tokens(value)
     if isinstance(value, dict):

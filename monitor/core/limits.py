@@ -1,5 +1,5 @@
-"""The limits of a run: how much is used, when to check again, what is nearly used up, what is
-exceeded.
+"""The limits of a run: what is used, when to check again, which limits are nearly reached, which
+are exceeded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Spending:
     def __init__(self, price: Price | None = None, budgets: Sequence[Budget] = ()) -> None:
         self.budgets = tuple(budgets)
         self.estimated = False
-        """Part of the usage is an estimate."""
+        """Whether part of the usage is an estimate."""
         self._price = price
         self._account = Account(budgets)
         self._own = NOTHING

@@ -87,7 +87,7 @@ class Companion(Protocol):
         """A model call is about to be made."""
 
     def busy_with(self) -> str | None:
-        """What is at work now, for people, e.g. "a compaction was at work". `None`: nothing is.
+        """The work that goes on now, for people, e.g. "a compaction was at work". `None`: there is none.
 
         It is added to the detail of a timeout.
         """

@@ -55,7 +55,7 @@ class KeptText:
 
     @property
     def truncated(self) -> bool:
-        """More came than is kept."""
+        """Whether more text came than is kept."""
         return self.chars > self._most
 
     def __str__(self) -> str:
@@ -63,7 +63,9 @@ class KeptText:
 
 
 class TurnTally:
-    """What has come of a turn so far. `keep_chars`: how much of its visible text is kept."""
+    """The counts and pieces of a turn so far. `keep_chars`: how much of its visible text is
+    kept.
+    """
 
     __slots__ = (
         "_has_report",
@@ -109,7 +111,9 @@ class TurnTally:
         self._ids: set[str] = set()
 
     def take(self) -> str:
-        """Return the visible text since the last `take`, and keep it as far as there is room."""
+        """Return the visible text since the last `take`, and keep as much of it as `keep_chars`
+        allows.
+        """
         text = "".join(self.parts)
         self.parts.clear()
         self._kept.add(text)
@@ -188,7 +192,7 @@ class TurnTally:
 
     @property
     def usage_estimated(self) -> bool:
-        """The provider has not reported all of `usage`."""
+        """Whether part of `usage` is an estimate, because the provider has not reported it."""
         return self._void_estimated or self._unreported_eighths > 0 or not self._has_report
 
     def ended(

@@ -1,5 +1,5 @@
-"""What watches a run. A detector answers chunks with findings; it is pure, so every finding replays
-from a recording.
+"""The detectors of loops. A detector takes chunks and returns findings. It is pure, so every
+finding can be replayed from a recording.
 """
 
 from collections.abc import Mapping
@@ -35,8 +35,8 @@ __all__ = [
 
 
 def default_detectors(*, tools: Mapping[str, ToolPolicy] | None = None) -> list[Detector]:
-    """New instances of the detectors that are on by default; they watch one run. `tools`: what is
-    special about a tool, by name.
+    """New instances of the default detectors, for one run. `tools`: what is special about a tool,
+    by its name.
     """
     return [
         ToolCallRepetition(tools=tools),

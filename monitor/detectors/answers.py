@@ -1,13 +1,13 @@
-"""What an answer says by itself: an error, nothing, or something. Failure answered: half of all
-tool loops return their errors as plain text, and a search that finds nothing says so in a hundred
-ways.
+"""Classifies the text of a tool's answer: an error, nothing found, or something. Failure answered:
+half of all tool loops return their errors as plain text, and searches report an empty result in
+many different phrases.
 
 Rules:
 
-- an error is what is marked as one, or begins like one. An exit code without a message is none:
-  five greps that find nothing are a search;
-- nothing: a blank text, an empty list or record, or one short sentence that says that nothing was
-  found. A record is empty if no field of it holds anything but what was asked, a zero, or a word of
+- An answer is an error if it is marked as one, or begins like one. An exit code without a message
+  is not an error: five greps that find nothing are a search.
+- An answer found nothing if it is a blank text, an empty list or record, or one short sentence that
+  says so. A record is empty if each field holds only words of the question, a zero, or a word of
   success.
 """
 
@@ -20,11 +20,12 @@ from typing import Any
 from monitor.chunks import ToolResult
 
 ERROR_CHARS = 200
-"""Where an error says that it is one: goose compares the first 100 characters, shells put a path
-before the message.
+"""An error announces itself within this beginning of the answer. goose compares the first 100
+characters; shells put a path before the message.
 """
 RECORD_CHARS = 1_000
-"""A longer record of an execution has printed something; a longer answer has found something."""
+"""If the record of an execution is longer, the command has printed something. A longer answer has
+found something."""
 _ERROR = re.compile(
     r"^\W*(\w*error|\w*exception|fatal|traceback|failed|failure)\b"
     r"|\b(not found|no such|does(n't| not) exist|cannot|can't|could not|permission denied|unknown|undefined|syntax"
@@ -39,9 +40,9 @@ _NO_MESSAGE = re.compile(
 )
 """An exit code, or nothing at all: the shell's way to say that a search found nothing."""
 _FIELD = re.compile(r'"\w+"\s*:|\b(null|none|true|false)\b', re.IGNORECASE)
-"""What a record of a command that printed nothing consists of: `{"output": "", "exit_code": 1}`."""
+"""The parts of a record of a command that printed nothing: `{"output": "", "exit_code": 1}`."""
 NOTHING_CHARS = 240
-"""A sentence that says that nothing was found, with the question."""
+"""The longest sentence, with the repeated question, that says that nothing was found."""
 _NOTHING = re.compile(
     r"(sorry,? )?((i |we |it )?(found|returned|could not find|did not find)|there (are|were|is|was))"
     r" (no|any|nothing|0)\b"
@@ -58,14 +59,14 @@ _SUCCESS = frozenset(
 
 
 def is_error(result: ToolResult) -> bool:
-    """Whether it says that something went wrong."""
+    """Whether the result is marked as an error, or begins like one."""
     head = result.text[:ERROR_CHARS]
     return not _says_nothing(result.text, head) and (result.is_error or _ERROR.search(head) is not None)
 
 
 def found_nothing(text: str, asked: frozenset[str] = frozenset()) -> bool:
-    """Whether an answer to a question says that there is nothing. `asked`: texts of the question,
-    which a record may repeat.
+    """Whether the answer says that nothing was found. `asked`: texts of the question, which a
+    record may repeat.
     """
     if len(text) > RECORD_CHARS:
         return False

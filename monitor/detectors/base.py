@@ -1,8 +1,7 @@
 """What a detector is.
 
-A detector is fed chunks and answers with findings. It is synchronous and pure: no clock, no
-randomness, no I/O, no logging; the same chunks give the same findings, and how the provider cut the
-text makes no difference.
+A detector takes chunks and returns findings. It is synchronous and pure: no clock, no randomness,
+no I/O, no logging. The same chunks give the same findings, however the provider cut the text.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ class Detector(Protocol):
 
     @property
     def name(self) -> str:
-        """Stands in detections and reasons; unique among the detectors of a run."""
+        """The name in detections and reasons; unique among the detectors of a run."""
         ...
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Take in the next chunk of the run and say what it completes, ordered by offset; usually
-        `NOTHING`.
+        """Process the next chunk of the run. Returns the findings that it completes, ordered by
+        offset; usually `NOTHING`.
         """
         ...
 
     def reset(self) -> None:
-        """Forget everything: afterwards like a new instance."""
+        """Return to the state of a new instance."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
@@ -41,33 +40,35 @@ class Detector(Protocol):
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on as if never interrupted since `snapshot()`."""
+        """Take over the state of a `snapshot()`. Later findings are the same as without the
+        interruption.
+        """
         ...
 
 
 class TextFeed(Protocol):
-    """One channel's text, into a detector, without an object for every delta."""
+    """Passes one channel's text to a detector, without an object for every delta."""
 
     @property
     def need(self) -> int:
-        """Code points that have to come before the detector can find anything. Text may be held
-        back until then, for how it is cut makes no difference.
+        """How many more code points the detector needs before it can find anything. The caller may
+        hold text back until then, because the cutting makes no difference.
         """
         ...
 
     def feed(self, text: str) -> Sequence[Detection]:
-        """Take in the channel's next text: the same as observing it as a delta."""
+        """Process the channel's next text, with the same findings as for a delta."""
         ...
 
 
 class ChannelDetector(Detector, Protocol):
-    """A detector of characters. It may be fed a channel's text directly, and in larger pieces than
-    it comes in.
+    """A detector of characters. It accepts a channel's text directly, and in larger pieces than the
+    provider's.
     """
 
     def feed_of(self, channel: Channel) -> TextFeed | None:
         """The feed for the channel's text. `None`: text goes to `observe`, or the channel is not
-        watched. The feed stays valid after a reset.
+        watched. The feed is still valid after a reset.
         """
         ...
 
@@ -79,17 +80,17 @@ class FactDetector(Detector, Protocol):
 
     @property
     def wants_deltas(self) -> bool:
-        """False: `observe` need not be given text, reasoning and argument deltas."""
+        """False: text, reasoning and argument deltas need not be passed to `observe`."""
         ...
 
 
 def wants_deltas(detector: Detector) -> bool:
-    """Whether `detector` must be shown every delta; it must unless it says otherwise."""
+    """Whether `detector` needs every delta. A detector without `wants_deltas` does."""
     return getattr(detector, "wants_deltas", True) is not False
 
 
 def is_channel_detector(detector: Detector) -> TypeGuard[ChannelDetector]:
-    """Whether `detector` can be fed text directly. (By the name of the method: checking a whole
-    protocol takes 20 us.)
+    """Whether `detector` accepts text directly. Only the method's name is checked, because a check
+    of the whole protocol takes 20 us.
     """
     return hasattr(detector, "feed_of")

@@ -7,7 +7,8 @@ Rules:
   a call is ignored.
 - Calls are numbered from 0 over the whole run. A detector gets each result with the number of its
   call.
-- Calls are siblings, one batch, if neither the end of a turn nor a result stands between them.
+- Calls are siblings and form one batch if neither the end of a turn nor a result stands between
+  them.
 - `StreamRetried` restores the state from before the first call of the turn.
 """
 
@@ -34,19 +35,19 @@ from monitor.detectors.tool_policy import ToolPolicy, action_of, checked, is_vet
 from monitor.verdicts import Detection
 
 EXCERPT_CHARS = 200
-"""As `Evidence.excerpt` says."""
+"""The length that `Evidence.excerpt` documents."""
 TAIL_CHARS = 64
-"""Kept of the end of a long call: two that differ often differ last."""
+"""Characters kept of the end of a long call, because similar calls often differ at the end."""
 CALLS_KEPT = 256
-"""Unanswered calls, and ids of one turn, remembered at most: far more than any turn has."""
+"""The most unanswered calls, and ids of one turn, that are kept: far more than any turn has."""
 OFFSETS_SHOWN = 20
-"""Calls listed in the evidence, the newest ones."""
+"""How many calls the evidence lists, the newest ones."""
 _DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 
 class CallKey(NamedTuple):
-    """What makes two calls the same: the hash first, then length and the beginning of the text. A
-    tuple, as keys are compared often.
+    """The identity of a call: the hash, then the length and the beginning of the text. It is a
+    tuple because keys are compared often.
     """
 
     xxhash: str = ""
@@ -56,7 +57,7 @@ class CallKey(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Asked:
-    """A call that waits for its result, or has just got it."""
+    """A call that waits for its result, or has just received it."""
 
     index: int
     name: str
@@ -79,8 +80,8 @@ class Called:
     exempt: bool
 
     def key(self, chars: int) -> CallKey:
-        """The identity, with the first `chars` of the text and its end to verify it by value: no
-        collision of hashes makes a loop.
+        """The identity of the call. The first `chars` characters and the end of the text verify the
+        hash by value, so a collision of hashes is never a loop.
         """
         text = self.text
         return CallKey(
@@ -94,7 +95,7 @@ class Called:
 
 
 class CallDetector:
-    """Base of the detectors of calls. A subclass keeps its own state and answers the four questions
+    """Base of the detectors of calls. A subclass keeps its own state and implements the methods
     below.
     """
 
@@ -103,7 +104,7 @@ class CallDetector:
     __slots__ = ("_batch", "_batch_answered", "_before_turn", "_calls", "_seen", "_tools", "_waiting", "name")
     _calls: int
     _batch: int
-    """Number of the batch that the next call belongs to, if no result of it has come."""
+    """Number of the batch to which the next call belongs, while no result of the batch has come."""
     _batch_answered: bool
     _before_turn: dict[str, Any] | None
     """The state before the first call of this turn."""
@@ -136,17 +137,17 @@ class CallDetector:
 
     @abstractmethod
     def _save(self) -> dict[str, Any]:
-        """The subclass's state, not shared with it. As JSON data, or what `_as_json` makes JSON
-        data of: it is taken before each turn.
+        """A copy of the subclass's state, taken before each turn: JSON data, or data that
+        `_as_json` converts to it.
         """
 
     def _as_json(self, saved: dict[str, Any]) -> dict[str, Any]:
-        """What `_save` gave, as JSON data."""
+        """The state that `_save` returned, as JSON data."""
         return saved
 
     @abstractmethod
     def _load(self, state: Mapping[str, Any] | None) -> None:
-        """The inverse of `_save`, and of `_as_json`; `None`: a new run."""
+        """Take over a state that `_save` or `_as_json` returned. `None`: a new run."""
 
     def reset(self) -> None:
         """Forget everything."""
@@ -158,7 +159,7 @@ class CallDetector:
         self._load(None)
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Count calls, compare results, keep turns apart; other chunks do not matter."""
+        """Count calls, compare results, keep turns apart; other chunks are ignored."""
         if isinstance(chunk, _DELTAS):
             return NOTHING
         match chunk:
@@ -251,8 +252,8 @@ def _asked(saved: Asked | list[Any]) -> Asked:
 
 
 def remember(kept: dict[str, Any], key: str, value: object, limit: int = CALLS_KEPT) -> None:
-    """Keep `value` as the newest; the oldest goes when there are more than `limit`. No key, nothing
-    to remember.
+    """Keep `value` as the newest, and drop the oldest if there are more than `limit`. An empty key
+    is ignored.
     """
     if not key:
         return
@@ -263,8 +264,8 @@ def remember(kept: dict[str, Any], key: str, value: object, limit: int = CALLS_K
 
 
 def plain(state: Any) -> dict[str, Any]:
-    """A slots dataclass of JSON values as a dict that shares nothing with it. Taken before each
-    turn, so faster than `asdict`.
+    """A slots dataclass of JSON values as an independent dict. Called before each turn, so it is
+    faster than `asdict`.
     """
     return {
         name: value[:] if isinstance(value, list) else value._asdict() if isinstance(value, CallKey) else value
@@ -276,14 +277,13 @@ def plain(state: Any) -> dict[str, Any]:
 _Flat: TypeAlias = tuple[tuple[tuple[object, object], ...], list[type], str]
 _FLAT = frozenset({str, int, float, bool, type(None)})
 _latest: _Flat = ((), [], "{}")
-"""The items of the arguments that were seen last, the types of their values, and their canonical
-form.
+"""The items of the latest arguments, the types of their values, and their canonical form.
 """
 
 
 def _canonical(arguments: object) -> str:
-    """`canonical_json`. Each detector asks for it in turn, so the last answer is kept, for
-    arguments that can be compared by a glance.
+    """`canonical_json`, with a cache of one. Every detector asks for the same arguments in turn, so
+    the latest flat ones are kept.
     """
     global _latest  # noqa: PLW0603 - one tuple, put in its place whole
     if type(arguments) is not dict:

@@ -1,24 +1,25 @@
-"""The same answer whatever is asked. Failure answered: ten different SELECTs on a table that does
-not exist; a shell whose working directory is gone. No two calls are equal, so only what comes back
-tells.
+"""The same answer to different calls. Failure answered: ten different SELECTs on a table that does
+not exist; a shell whose working directory is gone. No two calls are equal, so only the results show
+the loop.
 
 Rules:
 
-- what is counted is **different calls** with the same answer in turns that follow one another; one
-  call alone is `ToolCallRepetition`'s, and a few that come again without any order need twice as
-  many turns;
-- a turn is one event: seven siblings that fail together count once. A turn with two different
-  answers starts anew, and so does any other answer: an error that changes is being worked on. Tools
-  that only think or wait stand between nothing;
-- answers are equal if their text is, after times, durations, ids and attempt counts are taken out.
-  Line numbers stay: a syntax error that moves is progress;
-- five calls with the same error are a loop, and five with the same long success. A short success
-  may be a receipt ("ok" after each edit is progress), so it counts only for a tool that only looks,
-  and eight times. Tools that page or repeat an effect are not asked for news;
-- one question in other words with the same answer, however short, is a suspicion at three and a
-  loop at five (`reworded`);
-- an error is what is marked as one, or begins like one. An exit code without a message is none:
-  five greps that find nothing are a search (three of 20 hard good runs have such a streak).
+- The detector counts **different calls** with the same answer in consecutive turns. One call alone
+  is left to `ToolCallRepetition`. A few calls that are repeated without any order need twice as
+  many turns.
+- A turn is one event: seven siblings that fail together count once. A turn with two different
+  answers restarts the count, and so does any other answer, because a changing error is progress.
+  Tools that only think or wait are ignored.
+- Answers are equal if their texts are, without times, durations, ids and attempt counts. Line
+  numbers stay: a syntax error that moves is progress.
+- Five calls with the same error are a loop, and so are five with the same long success. A short
+  success may be a receipt: "ok" after each edit is progress. It counts only for a tool that only
+  reads, and needs eight calls. Tools that page or repeat an effect may answer the same.
+- One question in other words with the same answer, however short, is a suspicion at three and a
+  loop at five (`reworded`).
+- An answer is an error if it is marked as one, or begins like one. An exit code without a message
+  is not an error: five greps that find nothing are a search (three of 20 hard good runs have such a
+  streak).
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ class _Turn:
     hashes: list[str] = field(default_factory=list[str])
     tool: str = ""
     answers: list[str] = field(default_factory=list[str])
-    """The different answers; empty text: one that is not counted."""
+    """The different answers; the empty text stands for an answer that is not counted."""
     error: bool = False
     excerpt: str = ""
     length: int = 0
     question: list[Any] = field(default_factory=list[Any])
-    """The tool and the arguments of the first call that asks something; empty: none does."""
+    """The tool and the arguments of the first call that asks a question; empty: there is none."""
     told: list[str] = field(default_factory=list[str])
     """The different answers, without the question."""
 
@@ -71,12 +72,12 @@ class _Streak:
     answer: str = ""
     turns: int = 0
     calls: list[str] = field(default_factory=list[str])
-    """The different ones."""
+    """The different calls."""
     offsets: list[int] = field(default_factory=list[int])
 
 
 class _Numbers(NamedTuple):
-    """How often, how often it takes, and where."""
+    """The count, the threshold, and the calls."""
 
     level: Level
     times: int
@@ -87,10 +88,10 @@ class _Numbers(NamedTuple):
 class NoProgress(CallDetector):
     """The same answer to different calls, or one question in other words with the same answer.
 
-    `errors_at`: different calls with the same error. `results_at`: with the same long success.
-    `short_results_at`: with the same short success of a tool that only looks.
-    `reworded_suspect_at`, `reworded_at`: questions in other words, as a suspicion and as a loop.
-    `None` switches a number's rule off.
+    The options are the numbers of calls that make a loop. `errors_at`: different calls with the
+    same error. `results_at`: with the same long success. `short_results_at`: with the same short
+    success of a tool that only reads. `reworded_suspect_at`, `reworded_at`: questions in other
+    words, for a suspicion and for a loop. `None` switches a rule off.
     """
 
     __slots__ = (
@@ -184,7 +185,7 @@ class NoProgress(CallDetector):
         return self._answered_again(turn) or asked_again
 
     def _asked_again(self, turn: _Turn) -> Sequence[Detection]:
-        """One question in other words."""
+        """The findings for a reworded question."""
         rewording = self._rewording
         if not turn.question or len(turn.told) != 1:
             rewording.forget()
@@ -199,7 +200,7 @@ class NoProgress(CallDetector):
         return NOTHING
 
     def _answered_again(self, turn: _Turn) -> Sequence[Detection]:
-        """One answer, whatever is asked."""
+        """The findings for one answer to different calls."""
         answer = turn.answers[0] if len(turn.answers) == 1 else ""
         if not answer or answer != self._streak.answer:
             self._streak = _Streak(answer=answer)

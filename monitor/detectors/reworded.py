@@ -4,15 +4,15 @@ equal, and each "no results" is short and repeats the question.
 
 Rules:
 
-- a question is a call of a tool that looks, by its name or by an argument called `query`, and that
-  changes nothing;
-- two are near if they differ only in texts of several words of which most are common, and in how
-  much is wanted (`limit`). A path, an id, a page is another question; so is one in which names or
-  numbers changed on both sides: who asks about each city, or each order, gets on;
-- one word (or one stretch) in the place of another may be a synonym or the next thing of a list:
-  that is a suspicion and no more;
-- answers are compared without the question that they repeat, and all that say that nothing was
-  found are equal.
+- A question is a call that changes nothing, of a tool that searches: by its name, or by an argument
+  called `query`.
+- Two questions are near if they differ only in texts of several words, most of them equal, and in
+  the number of results (`limit`). Another path, id or page makes another question. So do names or
+  numbers that changed on both sides: asking about one city after another is progress.
+- One word or passage in the place of another may be a synonym, or the next item of a list. That is
+  at most a suspicion.
+- Answers are compared without the question that they repeat, and all answers that found nothing are
+  equal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from monitor.detectors.tool_policy import ONLY_LOOKS, ToolPolicy, error_identity
 from monitor.detectors.volatile import without_fields
 
 QUESTION_CHARS = 2_000
-"""Longer arguments are no question."""
+"""Longer arguments are not a question."""
 QUESTIONS_KEPT = 3
-"""The newest ones of a streak, beside the first; a question that is near to any of them is the
-same.
+"""How many of a streak's newest questions are kept beside the first. A question near to any of them
+continues the streak.
 """
 MOST = 0.6
-"""Of the words of the shorter text, those that the other one has too."""
+"""The share of the shorter text's words that the other text must have too."""
 STEM_CHARS = 5
 """`search`, `searches` and `searching` are one word."""
 NOTHING_FOUND = "nothing"
@@ -68,29 +68,31 @@ _CHANGES = re.compile(
     r" (table|index|view)|mutation)\b",
     re.IGNORECASE,
 )
-"""A statement that changes something is no question, though it is an argument called `query`."""
+"""A statement that changes something is not a question, even as an argument called `query`."""
 _WORD = re.compile(r"\w+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-"""Scripts that are written without blanks between words."""
+"""Scripts without spaces between words."""
 
 Nearness: TypeAlias = Literal["equal", "near", "one place", "other"]
 
 
 @dataclass(slots=True)
 class Rewording:
-    """Questions that follow one another, near to each other, with the same answer."""
+    """Consecutive questions, near to each other, with the same answer."""
 
     answer: str = ""
     tool: str = ""
     near: int = 0
-    """Questions, with those that differ in one place."""
+    """How many questions, including those that differ in one place."""
     reworded: int = 0
-    """Questions without those."""
+    """How many questions, without those that differ in one place."""
     questions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     offsets: list[int] = field(default_factory=list[int])
 
     def took(self, tool: str, question: dict[str, Any], answer: str, offset: int) -> bool:
-        """A turn is over. Whether its question counts: it is new, and near to the ones before."""
+        """Process a turn that is over. True: its question is new and near to the ones before, so it
+        counts.
+        """
         nearness = self._nearness(tool, question) if answer == self.answer else "other"
         if nearness == "equal":
             return False
@@ -104,12 +106,12 @@ class Rewording:
         return nearness != "other"
 
     def forget(self) -> None:
-        """Something else was done."""
+        """End the streak, because something else was done."""
         self.answer, self.tool, self.near, self.reworded, self.questions, self.offsets = "", "", 0, 0, [], []
 
     @property
     def xxhash(self) -> str:
-        """What the finding is known by."""
+        """The identity of the finding."""
         return identity(f"{self.tool}:{self.answer}")
 
     def save(self) -> dict[str, Any]:
@@ -127,7 +129,7 @@ _ORDER: tuple[Nearness, ...] = ("equal", "near", "one place")
 
 
 def question_of(call: Called) -> dict[str, Any] | None:
-    """The arguments of a call that asks something; `None`: it does not."""
+    """The arguments of a call that is a question. `None`: it is not one."""
     policy = call.policy
     if call.exempt or policy.side_effect or policy.paginating or policy.polling or len(call.text) > QUESTION_CHARS:
         return None
@@ -193,7 +195,7 @@ def _texts(one: str, other: str) -> Nearness:
 
 
 def _words(text: str) -> list[str]:
-    """Of scripts without blanks, pairs of characters."""
+    """The words of `text`; in scripts without spaces, its pairs of characters."""
     words: list[str] = []
     for word in _WORD.findall(text):
         words += [word[at : at + 2] for at in range(len(word) - 1)] if _UNSPACED.search(word) else [word]
@@ -209,7 +211,7 @@ def _is_name(word: str) -> bool:
 
 
 def _in_one_place(one: list[str], other: list[str], common: set[str]) -> bool:
-    """Whether they are equal but for one stretch that has nothing in common."""
+    """Whether the two are equal except for one passage with no common word."""
     start = next((at for at, (mine, others) in enumerate(zip(one, other, strict=False)) if mine != others), 0)
     end = next(
         (at for at, (mine, others) in enumerate(zip(reversed(one), reversed(other), strict=False)) if mine != others), 0

@@ -1,31 +1,32 @@
-"""The same message turn after turn. Failure answered: an agent that sends one edit again and again
-against the same failure, or says "I will now do it" and does nothing; each message by itself is a
-fine one, and without tool calls nothing else looks at more than one.
+"""The same message turn after turn. Failure answered: an agent sends the same edit again and again
+against the same failure, or says "I will now do it" and does nothing. Each message alone is
+harmless, and without tool calls no other detector compares messages.
 
 Rules:
 
-- a message is the visible text of one turn, runs of blanks taken as one; turns without text are no
-  messages;
-- equal: the whole text is (beyond 1536 characters by its hash). Nearly equal: prose of at least 64
-  characters, of whose pieces of 8 characters seven in ten are common (one word in fourteen has
-  changed), and what is beyond 1536 characters is equal. Prose: three in four characters are letters
-  or blanks; filled forms, JSON and edits resemble one another by nature;
-- what was done between two messages, calls and their results, has to be the same each time, or the
-  count starts anew: "Done." after different work is no loop, nor is a status that was asked for and
-  has changed. Results without a call are what a user reports;
-- what a streak is known by is its first message: nearly equal ones are one loop, and a policy that
-  warned of it sees it again;
-- three equal messages of at least 64 characters with nothing done between are a loop: in 644
-  recorded runs that must stay quiet no message without calls came twice in a row. Shorter and
-  nearly equal ones are a suspicion at three and a loop at five, as with tool calls: drafts and
-  polite phrases resemble one another. A word or two are a loop at ten: answers repeat in a
-  conversation ("Done.", "You are welcome!"), and so is saying nothing at all. With the same calls
-  and results between, five equal ones are a loop and nothing less is anything: runs that call tools
-  recover, and their calls have detectors of their own;
-- two or three messages that come in turn, with nothing done between, count by their rounds, and the
-  longest of them says how many it takes;
-- "three messages in a row", whatever they say, is no rule: agents say three different things in a
-  row all the time.
+- A message is the visible text of one turn, with each run of spaces taken as one space. A turn
+  without text is an empty message.
+- Two messages are equal if their whole texts are (beyond 1536 characters, if the hashes are). Prose
+  of at least 64 characters is nearly equal if seven in ten pieces of 8 characters are common (one
+  word in fourteen has changed). The parts beyond 1536 characters must be equal.
+- Prose: three in four characters are letters or spaces. Filled forms, JSON and edits resemble one
+  another by nature, and are not prose.
+- The calls and results between two messages must be the same each time, or the count restarts.
+  "Done." after different work is not a loop, nor is a changed status. Results without a call are
+  reports of the user.
+- A streak is identified by its first message. So nearly equal messages are one loop, and a policy
+  that warned of the loop recognises it.
+- Three equal messages of at least 64 characters, with no call between, are a loop. In 644 recorded
+  good runs no message without calls came twice in a row.
+- Shorter and nearly equal messages are a suspicion at three and a loop at five, as with tool calls:
+  drafts and polite phrases resemble one another.
+- Messages of a word or two and empty ones are a loop at ten: short answers ("Done.", "You are
+  welcome!") repeat in a conversation.
+- With the same calls and results between, five equal messages are a loop, and fewer are not even a
+  suspicion. Runs that call tools recover, and other detectors watch their calls.
+- Two or three messages in turn, with no call between, are counted by rounds. The longest message
+  decides how many rounds are needed.
+- Three different messages in a row are no finding: agents often send them.
 """
 
 from __future__ import annotations
@@ -45,40 +46,42 @@ SNAPSHOT_VERSION = 3
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 HEAD_CHARS = 1_536
-"""Kept of a message, compressed; of the rest a hash."""
+"""How much of a message is kept, compressed; the rest is kept as a hash."""
 HASHED_CHARS = 256
-"""Taken at once into that hash."""
+"""How many characters the hash takes at a time."""
 HOLD_CHARS = 256
-"""Put aside before it is joined to the piece that is being taken, which is copied each time."""
+"""Deltas are collected up to this size before they are joined to the message, because each join
+copies it."""
 PIECE_CHARS = 8
-"""A changed word of six letters changes 13 of them."""
+"""Length of the compared pieces. A changed word of six letters changes 13 of them."""
 COMMON = 0.7
-"""Of all pieces, those that both messages have: (n - 13) / (n + 13) for one word changed in n
-characters.
+"""The least share of common pieces among all. One changed word in n characters leaves (n - 13) / (n
++ 13).
 """
 WORDS_PERCENT = 75
 LONG_CHARS = 64
-"""A sentence; shorter messages repeat more easily."""
+"""The length of a sentence; shorter messages repeat more easily."""
 ANSWER_CHARS = 16
-"""A word or two."""
+"""The length of a word or two."""
 ANSWER_TIMES = 2
-"""How often the number of a loop it takes for them."""
+"""By how much such short messages multiply the number for a loop."""
 PERIODS = (2, 3)
-"""Messages that come in turn. Longer cycles were never seen without calls between, and those have a
-detector of their own.
+"""How many messages may alternate. Longer cycles without calls were never seen in recordings;
+cycles with calls have their own detector.
 """
 DEEDS_KEPT = 64
-"""Calls and results between two messages; what comes after them is only counted. Also the calls of
-which is known whether they have their result: the second one of a call is none.
+"""How many calls and results between two messages are kept; further ones are only counted. Also how
+many calls are known as answered, so that a second result of a call is ignored.
 """
 OFFSETS_SHOWN = 20
 
 
 class SimilarMessages:
     """Equal or nearly equal assistant messages in a row: a suspicion at `suspect_at`, a loop at
-    `loop_at` and at each one after it. Equal ones of some length, with nothing done between, are a
-    loop at `equal_loop_at`, those of a word or two at twice `loop_at`; and so are rounds of two or
-    three messages in turn. `near=False`: only equal ones count.
+    `loop_at` and at each further message. Equal messages of at least 64 characters, with no call
+    between, are a loop at `equal_loop_at`. Messages of a word or two are a loop at twice `loop_at`.
+    Rounds of two or three messages in turn count in the same way. `near=False`: only equal messages
+    count.
 
     Offsets are the numbers of the messages in the run.
     """
@@ -109,7 +112,7 @@ class SimilarMessages:
     )
 
     need: int
-    """Code points that may be held back."""
+    """How many code points may be held back."""
 
     def __init__(
         self,
@@ -158,11 +161,11 @@ class SimilarMessages:
         self.need = HOLD_CHARS
 
     def feed_of(self, channel: Channel) -> TextFeed | None:
-        """Where the visible text goes; thinking is no message."""
+        """The feed for visible text; thinking is not part of a message."""
         return self if channel == "text" else None
 
     def feed(self, text: str) -> Sequence[Detection]:
-        """Take in the next text of the message; what it is worth shows at its end."""
+        """Add the next text of the message. Findings come only at the end of the turn."""
         self._pending += text
         self.need -= len(text)
         if self.need <= 0:
@@ -182,7 +185,7 @@ class SimilarMessages:
         self._piece, self._pending, self.need = text[start:], "", HOLD_CHARS
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Messages end with their turn; calls and results are what was done between them."""
+        """End the message with its turn, and keep the calls and results between messages."""
         match chunk:
             case TextDelta():
                 return self.feed(chunk.text)
@@ -273,9 +276,7 @@ class SimilarMessages:
         )
 
     def _cycle(self, message: str, between: list[str]) -> Sequence[Detection]:
-        """The message, told by its length and hash, against those that came two and three before
-        it.
-        """
+        """Compare the message, by length and hash, with the messages two and three before it."""
         if between:
             self._recent, self._returns = (), [0] * len(PERIODS)
         recent = (*self._recent, message)
@@ -365,12 +366,12 @@ class SimilarMessages:
 
 SHORT_BYTES = 256
 AS_IT_IS = b"\0"
-"""No compressed data begins so."""
+"""Marks text that is not compressed: compressed data never begins with this byte."""
 
 
 def _packed(text: str) -> bytes:
-    """Prose takes half of its size so, and there are two of these texts in every run. Takes 0.1 ms,
-    so a short one is kept as it is.
+    """`text` compressed, if it is long. Compression halves prose and takes 0.1 ms; every run keeps
+    two such texts.
     """
     data = text.encode("utf-8", "surrogatepass")
     return AS_IT_IS + data if len(data) <= SHORT_BYTES else zlib.compress(data)
@@ -396,9 +397,7 @@ def _nearly_equal(one: str, other: str) -> bool:
 
 
 def _may_be_near(one: str, other: str) -> bool:
-    """A first look at sixteen pieces: where seven in ten are common, eight in ten of these should
-    be.
-    """
+    """A quick check of sixteen pieces, before all pieces are compared."""
     step = max(len(one) // 16, 1)
     starts = range(0, len(one) - PIECE_CHARS + 1, step)
     return sum(one[start : start + PIECE_CHARS] in other for start in starts) * 2 >= len(starts)
@@ -409,9 +408,7 @@ def _pieces(text: str) -> set[str]:
 
 
 def _remember(deeds: dict[str, str], id: str, deed: str) -> bool:
-    """A call or result delivered twice is one; without an id each is one of its own. Whether it is
-    new.
-    """
+    """Keep a call or result. False: it was delivered before. Without an id, each is new."""
     xxhash = identity(deed)
     key = f"{id}:{xxhash}" if id else f"#{len(deeds)}"
     if key in deeds:

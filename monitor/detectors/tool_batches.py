@@ -1,10 +1,9 @@
-"""Cycles among calls that are made together. Failure answered: a response that goes round and round
-while it is written, before anything of it has run; and a model that reads the same twelve files at
-once in every turn, more than any cycle of single calls has.
+"""Cycles among calls of one response. Failure answered: a response that repeats its calls while it
+is written, before any of them has run. Also a model that reads the same twelve files at once in
+every turn, which is longer than any cycle of single calls.
 
 Two counters for `ToolCallCycle`. `Response` reads the calls of one response in the order in which
-they are written. `EqualBatches` compares whole batches, in which order does not matter, with the
-results that their calls got.
+they are written. `EqualBatches` compares whole batches and their results, without regard to order.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from monitor._util.hashing import identity
 from monitor.detectors.calls import CALLS_KEPT
 
 ROUNDS_KEPT = 64
-"""Equal batches that are counted at most."""
+"""The most equal batches that are counted."""
 
 
 class Response:
-    """How often the newest calls of one response repeat the ones before them, for every period up
-    to `max_period`, from `rounds` on.
+    """Counts how often the newest calls of one response repeat the ones before them. It checks
+    every period up to `max_period`, and reports from `rounds` rounds on.
     """
 
     __slots__ = ("_batch", "_max_period", "_newest", "_repeats", "_rounds", "calls")
@@ -40,8 +39,8 @@ class Response:
         self.load(None)
 
     def add(self, batch: int, index: int, xxhash: str) -> tuple[int, int] | None:
-        """Take in the next call. The shortest period of which it completes a round that counts, and
-        how many rounds.
+        """Add the next call. Returns the shortest period of which the call completes a round that
+        counts, and the number of rounds.
         """
         if batch != self._batch:
             self._batch, self._newest, self._repeats, self.calls = batch, [], [], []
@@ -63,7 +62,7 @@ class Response:
         return {"batch": self._batch, "newest": self._newest[:], "repeats": self._repeats[:], "calls": self.calls[:]}
 
     def load(self, state: Mapping[str, Any] | None) -> None:
-        """The inverse; `None`: nothing yet."""
+        """Take over data of `save`. `None`: nothing yet."""
         self._batch = state["batch"] if state else -1
         self._newest = list(state["newest"]) if state else []
         self._repeats = list(state["repeats"]) if state else []
@@ -74,31 +73,31 @@ class Response:
 class _Batch:
     number: int = -1
     calls: list[str] = field(default_factory=list[str])
-    """Their hashes in order of size."""
+    """The hashes of its calls, sorted."""
     start: int = 0
 
 
 class EqualBatches:
-    """How often in a row the same calls were made together, as far as none of them got a changed
-    result.
+    """Counts how often in a row the same calls were made together, as long as none of them got a
+    changed result.
     """
 
     __slots__ = ("_answers", "_batch", "_calls", "_length", "_starts")
     _batch: _Batch
-    """The present one."""
+    """The present batch."""
     _calls: str
-    """Identity of the one before it."""
+    """Identity of the batch before it."""
     _length: int
     _starts: list[int]
-    """The first call of each batch that equals that one, in a row."""
+    """The first call of each consecutive batch that equals `_calls`."""
     _answers: dict[str, str]
-    """By call, the result that it got last."""
+    """The latest result of each call."""
 
     def __init__(self) -> None:
         self.load(None)
 
     def add(self, batch: int, index: int, xxhash: str) -> list[int]:
-        """Take in the next call. Where the batch so far equals the one before it: the first call of
+        """Add the next call. If the batch now equals the one before it, returns the first call of
         each round.
         """
         if batch != self._batch.number:
@@ -114,7 +113,7 @@ class EqualBatches:
         return [*self._starts, self._batch.start]
 
     def answered(self, index: int, xxhash: str, result: str) -> None:
-        """A result came; with a changed one the count begins anew, at the round that got it."""
+        """Add a result. A changed result restarts the count at the round that got it."""
         if self._answers.setdefault(xxhash, result) == result:
             return
         self._answers = {xxhash: result}
@@ -124,12 +123,14 @@ class EqualBatches:
 
     @property
     def calls(self) -> list[str]:
-        """The hashes of the calls of the present batch, in order of size."""
+        """The hashes of the present batch's calls, sorted."""
         return self._batch.calls
 
     @property
     def is_part(self) -> bool:
-        """Whether the present batch is smaller than the one before it: more of it may come."""
+        """Whether the present batch is smaller than the one before it, so that more calls may
+        come.
+        """
         return len(self._batch.calls) < self._length
 
     @property
@@ -138,7 +139,7 @@ class EqualBatches:
         return bool(self._answers)
 
     def _close(self) -> None:
-        """The next batch begins."""
+        """Close the present batch, because the next one begins."""
         batch = self._batch
         calls = identity(" ".join(batch.calls)) if batch.calls else ""
         if calls != self._calls:
@@ -157,7 +158,7 @@ class EqualBatches:
         }
 
     def load(self, state: Mapping[str, Any] | None) -> None:
-        """The inverse; `None`: nothing yet."""
+        """Take over data of `save`. `None`: nothing yet."""
         self._batch = _Batch(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _Batch()
         self._calls, self._length = state["before"] if state else ("", 0)
         self._starts = list(state["starts"]) if state else []

@@ -1,28 +1,29 @@
 """The same few tool calls in turn: A-B-A-B-A-B, or longer. Failure answered: an agent that
-alternates, which no counter of consecutive calls ever sees (DeepSeek-V2.5: one run of 50 with a
-repeated call, 17 with a cycle).
+alternates between calls, which a counter of consecutive calls never sees (DeepSeek-V2.5: one run of
+50 with a repeated call, 17 with a cycle).
 
 Rules:
 
-- a cycle is a unit of 2 to `max_period` calls, not all equal, that comes `rounds` times (three:
-  most cycles of recorded runs never reach the five of Gemini CLI, because the run ends first);
-  messages make no difference. Calls that were made together have no order, and the same ones
-  together are a round, however many they are;
-- within one response nothing has run, so nothing can have changed: there a unit of any length is a
-  suspicion at `rounds`, and a loop at five, as equal calls are;
-- one foreign call among them does not hide it if it only looked, or failed, or is one of them: an
-  edit between two checks is work. Tools that only think or wait stand between nothing;
-- without any order: the last calls, `unordered_at` or more, are a cycle too if each different one
-  came `rounds` times on average (A-B-A-A-B; four equal calls and a probe, again and again). Two
-  passes over fifteen files are two rounds. Here results must have been seen: a walk through a maze
-  repeats four moves again and again. And a call that came once must only look: an agent that runs
-  the same four checks after each edit is at work;
-- **a changed result is progress**: where one of the unit's calls was answered differently in two
-  rounds, there is no cycle, except for calls that repeat their effect (`ToolPolicy.side_effect`).
-  Where no results were seen the arguments alone decide, and the message says so;
-- a unit with a polled tool needs as many rounds as the tool's `loop_at`, or five if it has none. It
-  never needs more rounds than are remembered;
-- each further round is reported again, so that a policy sees whether a warning helped.
+- A cycle is a unit of 2 to `max_period` calls, not all equal, that comes `rounds` times. The
+  default is three, because most recorded runs end before the five rounds of Gemini CLI. Messages
+  make no difference.
+- Calls that were made together have no order. The same calls made together again are a round,
+  however many they are.
+- Within one response no call has run, so no result can have changed. There a unit of any length is
+  a suspicion at `rounds` rounds and a loop at five, like equal calls.
+- One foreign call does not hide a cycle if it only read, failed, or is one of the cycle's calls. An
+  edit between two checks is work. Tools that only think or wait are ignored.
+- Without any order, the last `unordered_at` calls or more are a cycle if each different call came
+  `rounds` times on average: A-B-A-A-B. Two passes over fifteen files are only two rounds.
+- An unordered cycle needs results, because a walk through a maze repeats four moves many times. A
+  call that came only once must only read: an agent that runs the same four checks after each edit
+  is at work.
+- **A changed result is progress**: if a call of the unit got different results in two rounds, there
+  is no cycle. Calls that repeat their effect are an exception (`ToolPolicy.side_effect`). If no
+  results were seen, the arguments alone decide, and the message says so.
+- A unit with a polled tool needs as many rounds as the tool's `loop_at`, or five without a
+  `loop_at`. It never needs more rounds than are remembered.
+- Each further round is reported again, so that a policy sees whether a warning helped.
 """
 
 from __future__ import annotations
@@ -45,21 +46,22 @@ from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
 COMPARED_CHARS = EXCERPT_CHARS
-"""Of each remembered call, beside hash and length: as much as the evidence shows."""
+"""How much of each call is kept beside hash and length: as much as the evidence shows."""
 POLLING_ROUNDS = 5
-"""Rounds for a unit with a polled tool: as many as identical calls make a loop."""
+"""Rounds for a unit with a polled tool: the same number as identical calls for a loop."""
 ALIKE_CALLS = 5
-"""The newest calls, all equal, are a repetition (`ToolCallRepetition`'s) and no cycle."""
+"""If this many of the newest calls are equal, that is a repetition (`ToolCallRepetition`), not a
+cycle."""
 ROUNDS_COUNTED = 4
-"""Rounds beyond the needed ones that are remembered, to see how far back the unit goes."""
+"""How many rounds beyond the needed ones are remembered, to find the beginning of the cycle."""
 RESPONSE_ROUNDS = 5
-"""Rounds within one response: as many as equal calls make a loop."""
+"""Rounds within one response: the same number as equal calls for a loop."""
 NAMES_SHOWN = 5
 
 
 @dataclass(slots=True, frozen=True)
 class _Item:
-    """A call that was made, and what came of it."""
+    """A call, and its result."""
 
     index: int
     key: CallKey
@@ -67,15 +69,15 @@ class _Item:
     rounds: int
     """How many rounds a unit with this call needs at least."""
     compared: bool
-    """Its results tell progress."""
+    """Whether its results can show progress."""
     looks: bool
-    """It changes nothing."""
+    """Whether it only reads."""
     batch: int = 0
-    """The same for calls that were made together."""
+    """The batch number: the same for calls that were made together."""
     sampling: bool = False
-    """Made several times at once on purpose."""
+    """Whether it is made several times at once on purpose."""
     result: str = ""
-    """Identity of the result; empty while it was not seen."""
+    """Identity of the result; empty until the result is seen."""
     failed: bool = False
 
 
@@ -91,16 +93,16 @@ class _Reported:
 
 
 _Rounds: TypeAlias = tuple[_Reported, list[int]]
-"""What is reported, and where each round of it starts, as far as it is remembered."""
+"""The reported cycle, and the start of each remembered round."""
 
 
 class ToolCallCycle(CallDetector):
     """Cycles of 2 to `max_period` calls that came `rounds` times without a changed result.
 
     `tools`: what is special about a tool. `unordered_at`: how many calls are examined without
-    regard to order; `None`: none. The default of 15 is three rounds of the longest cycle. In 624
-    good runs, some of hundreds of calls, no stretch of 15 with unchanged results had only a third
-    as many different calls.
+    regard to order; `None` switches this off. The default of 15 is three rounds of the longest
+    cycle. Of 624 good runs, some with hundreds of calls, none had 15 calls in a row with unchanged
+    results and at most 5 different calls.
     """
 
     __slots__ = (
@@ -136,7 +138,7 @@ class ToolCallCycle(CallDetector):
                 f"ToolCallCycle(max_period={max_period}): a cycle has 2 calls or more; one call is ToolCallRepetition's"
             )
         if rounds <= 1:
-            raise ConfigError(f"ToolCallCycle(rounds={rounds}): once is no cycle; give 2 or more")
+            raise ConfigError(f"ToolCallCycle(rounds={rounds}): one round is not a cycle; give 2 or more")
         if unordered_at is not None and unordered_at < 2 * rounds:
             raise ConfigError(
                 f"ToolCallCycle(unordered_at={unordered_at}): give {2 * rounds} or more, two calls {rounds} times, or"
@@ -189,7 +191,7 @@ class ToolCallCycle(CallDetector):
         return NOTHING
 
     def _look_at_batches(self, item: _Item) -> Sequence[Detection] | None:
-        """What the calls that were made together say; `None`: nothing."""
+        """The findings among calls that were made together. `None`: there is no such cycle."""
         repeated = self._response.add(item.batch, item.index, item.key.xxhash)
         starts = self._batches.add(item.batch, item.index, item.key.xxhash)
         if repeated is not None:
@@ -202,8 +204,8 @@ class ToolCallCycle(CallDetector):
         return self._report_batches(together, starts, rounds) if len(starts) >= rounds else None
 
     def _look(self) -> Sequence[Detection]:
-        """The shortest unit that the newest calls repeat, with one foreign call left out if need
-        be.
+        """The finding for the shortest unit that the newest calls repeat. One foreign call may be
+        left out.
         """
         items = self._items
         newest = items[-1].key if items else None
@@ -227,7 +229,7 @@ class ToolCallCycle(CallDetector):
         return self._look_without_order() if postponed else NOTHING
 
     def _look_without_order(self) -> Sequence[Detection]:
-        """The longest tail in which few different calls came often, none of them with two different
+        """The finding for the longest tail of few different calls, none of which got two different
         results.
         """
         items = self._items
@@ -254,7 +256,7 @@ class ToolCallCycle(CallDetector):
         return self._report_without_order(items[-calls:], different, rounds)
 
     def _feasible(self, rounds: int, different: int) -> int:
-        """A tool that is polled may ask for more rounds than are remembered."""
+        """`rounds`, limited to the rounds that are remembered: a polled tool may need more."""
         return max(self._rounds, min(rounds, self._kept // different))
 
     def _candidates(self, period: int) -> list[list[_Item]]:
@@ -271,8 +273,8 @@ class ToolCallCycle(CallDetector):
 
     @staticmethod
     def _is_foreign(left_out: _Item, items: list[_Item], tail: list[_Item]) -> bool:
-        """Whether a cycle goes on around this call: it changed nothing. If it was made with others
-        and comes again, it is one of them.
+        """Whether `left_out` does not interrupt the cycle, because it changed nothing. A call that
+        was made with others and comes again belongs to the cycle.
         """
         if sum(item.batch == left_out.batch for item in items) > 1:
             return (left_out.looks or left_out.failed) and sum(item.key == left_out.key for item in items) == 1
@@ -328,8 +330,8 @@ class ToolCallCycle(CallDetector):
         return self._detection(unit, rounds_of, rounds, message, joint=" and ")
 
     def _rounds_of(self, xxhash: str, calls: list[int], length: int) -> _Rounds | None:
-        """`calls` in rounds of `length`, and those that were reported before and are not remembered
-        any more; `None`: no round is new.
+        """`calls` in rounds of `length`, together with reported rounds that are no longer
+        remembered. `None`: no round is new.
         """
         calls = sorted(calls)
         starts, before = calls[len(calls) % length :: length], self._reported
@@ -425,8 +427,8 @@ def _periodic_tail(items: list[_Item], period: int) -> list[_Item]:
 
 
 def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
-    """The part in which no call of the unit got two different results, as far as they were seen and
-    tell anything.
+    """The part of `tail` in which no call of the unit got two different results. Results that were
+    not seen or cannot show progress are ignored.
     """
     results: dict[int, str] = {}
     for back, item in enumerate(reversed(tail)):
@@ -436,8 +438,8 @@ def _unchanged_tail(tail: list[_Item], period: int) -> list[_Item]:
 
 
 def _rotated(unit: list[_Item]) -> list[_Item]:
-    """The unit from a beginning of its own, so that a cycle has one identity wherever it was seen
-    first.
+    """The unit rotated to a fixed beginning, so that a cycle has one identity wherever it was first
+    seen.
     """
     turns = [unit[place:] + unit[:place] for place in range(len(unit))]
     return min(turns, key=lambda turn: [item.key.xxhash for item in turn])

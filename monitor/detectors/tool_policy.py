@@ -1,21 +1,22 @@
 """What a tool does when it is called again: the difference between polling a build and booking
-eight meetings. Failure answered: one rule for all tools, which stops who waits and lets pass who
-sends the same mail for the eighth time.
+eight meetings. Failure answered: with one rule for all tools, a waiting agent is stopped, and an
+agent that sends the same mail eight times is not.
 
 Rules:
 
-- what is not said of a tool is guessed from its name by a few short lists (`guess`), or from its
-  arguments (`action_of`): a tool that is many in one is asked with an `action` (`message` with
-  `action="send"`), and a command that sleeps waits; from nothing else. A wrong guess is corrected
-  by one entry of `tools=`;
-- who waits is patient: what asks for a status or for progress is asked again on purpose (`WAITS`);
-- a result is compared without what changes by itself (`volatile`), without the fields a policy
-  calls `volatile`, and without the id of its own call (a saved result's path contains it);
-- in what is marked as an error, dates are left out of the comparison as well. In what says that
-  something failed, durations are: ten failing test runs differ in nothing else. A duration in
-  another result may be a measurement, and stays;
-- a refusal of our own (`ToolResult.vetoed`) is no result at all: it must not look like news. Only
-  the field says so, never the text.
+- Without a policy, a tool is guessed from its name (`guess`) or from its arguments (`action_of`),
+  and from nothing else. A combined tool has an `action` (`message` with `action="send"`); a command
+  that sleeps waits. A wrong guess is corrected by one entry of `tools=`.
+- A tool that asks for a status or for progress is called again on purpose, and may be called more
+  often (`WAITS`).
+- A result is compared without parts that change by themselves (`volatile`) and without the fields
+  that a policy calls `volatile`. The id of its own call is removed too, because the path of a saved
+  result contains it.
+- In a result that is marked as an error, dates are not compared either. In a result that says that
+  something failed, durations are not: ten failing test runs differ in nothing else. A duration in
+  any other result may be a measurement, and is compared.
+- A veto of the monitor (`ToolResult.vetoed`) is not a result: it must not look like progress. Only
+  the field marks a veto, never the text.
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ ONLY_LOOKS = frozenset(
         "check count describe fetch find get glob grep info list lookup ls query read retrieve search show status view"
     ).split()
 )
-"""Verbs of tools that change nothing. As a first word they say so; anywhere else (`post_search`)
-they speak against an effect.
+"""Verbs of tools that change nothing. As the first word they decide; anywhere else (`post_search`)
+they only exclude an effect.
 """
 REPEATS_ITS_EFFECT = frozenset("add append book create forward insert pay post publish reply send".split())  # noqa: SIM905
-"""First words of tools that do it again when asked again (data.md 3.1: eight equal meetings, each
-with an id of its own).
+"""First words of tools that repeat their effect with each call (one recorded run booked eight equal
+meetings, each with its own id).
 """
 SENDS = frozenset({"reply", "send"})
-"""Last words that say the same (`sessions_send`); other verbs are nouns there (`blog_post`,
-`address_book`).
+"""Last words with the same meaning (`sessions_send`). Other verbs in this place are nouns
+(`blog_post`, `address_book`).
 """
 TYPES = frozenset({"input", "key", "keys", "keystroke", "keystrokes"})
-"""Words of tools that press keys: what comes back is a screen, and a new one is progress
-(`send_keys`).
+"""Words of tools that press keys (`send_keys`): the result is a screen, and a new screen is
+progress.
 """
 ASKS_HOW_FAR = frozenset({"progress", "status"})
-"""Words by which a tool that only looks says that it is asked again on purpose (`get_job_status`),
-but for `git_status`.
+"""Words of tools that only read and are called again on purpose (`get_job_status`). `git_status` is
+an exception.
 """
 DELEGATES = frozenset({"agent", "delegate", "subagent", "task"})
 """Whole names of tools that give a task to another agent."""
@@ -65,13 +66,13 @@ DOES_NOTHING = frozenset({"noop", "reflect", "sequentialthinking", "sleep", "thi
 for thinking).
 """
 ID_CHARS = 6
-"""Shorter ids (`1`, `c2`) are looked for nowhere: a result may well count with the same
+"""Shorter ids (`1`, `c2`) are not removed from results, because other text may contain the same
 characters.
 """
 ACTION_CHARS = 64
-"""A longer `action` is no name but a text."""
+"""A longer `action` is a text and not the name of an action."""
 COMMAND_CHARS = 1_000
-"""A longer command is a program; it has other things to do than to wait."""
+"""A longer command is a program, and does more than wait."""
 _SLEEPS = re.compile(r"\bsleep[\s(]+\d", re.IGNORECASE)
 """A command that waits by itself: `sleep 30 && kubectl get pods` or `time.sleep(30)`."""
 _CHANGES_BY_ITSELF = re.compile(
@@ -80,7 +81,7 @@ _CHANGES_BY_ITSELF = re.compile(
     r"|\b\d+(\.\d+)? ?(ms|s|sec|seconds)\b|\b(attempt|pid|retry)[ =:#]*\d+",  # durations and counters
     re.IGNORECASE,
 )
-"""In an error (OpenClaw takes out the same: dates, attempts, durations, process ids)."""
+"""The parts of an error that change by themselves; OpenClaw removes the same ones."""
 _FAILED = re.compile(
     r"\b(fail(s|ed|ing|ure|ures)?|errors?|\w+(Error|Exception)|panic(ked)?|traceback)\b", re.IGNORECASE
 )
@@ -90,11 +91,11 @@ _TIMING = re.compile(
     r"|\b\d+\.\d+ ?(s|sec|secs|seconds|ms)\b|\b\d+ ?ms\b",
     re.IGNORECASE | re.MULTILINE,
 )
-"""In what only says that something failed. Whole seconds stay: what is left of a wait is counted in
-them.
+"""The durations and log times in a result that says that something failed. Whole seconds stay,
+because the rest of a wait is counted in them.
 """
 GUESSES_KEPT = 256
-"""A model may invent names without end."""
+"""How many guesses are cached; a model may invent any number of names."""
 
 NO_POLICIES: Mapping[str, ToolPolicy] = {}
 
@@ -108,35 +109,34 @@ class ToolPolicy:
     exempt: bool = False
     """Never reported. It still stands between the calls of other tools."""
     idempotent: bool = False
-    """It only looks: the same short answer again and again says that nothing is learned, and is not
-    a receipt.
+    """It only reads: a repeated short answer is not a receipt, and shows that nothing is learned.
     """
     polling: bool = False
-    """Asked again on purpose: a cycle through it needs `loop_at` rounds, not three; a changed
-    result, or error, stays progress.
+    """Called again on purpose: a cycle with it needs `loop_at` rounds, not three. A changed result
+    or error is progress.
     """
     side_effect: bool = False
-    """Each call does it again: equal arguments are a repetition even if the results differ (a new
-    id each time).
+    """Each call repeats an effect: equal arguments are a repetition even if the results differ (a
+    new id each time).
     """
     paginating: bool = False
-    """Steps through pages: equal successful answers under new arguments (empty pages) are not held
-    against it.
+    """Steps through pages: equal successful answers to new arguments (empty pages) do not count as
+    a loop.
     """
     sampling: bool = False
-    """Asked several times at once on purpose (one brief for six sub-agents): before any two answers
-    are equal, a loop takes four times as many calls.
+    """Called several times at once on purpose (one brief for six sub-agents). As long as no two
+    answers are equal, a loop takes four times as many calls.
     """
     no_op: bool = False
-    """Thinks or waits: stands between nothing, so it neither ends a repetition nor hides a
-    cycle.
+    """Thinks or waits: its calls are ignored, so they neither end a repetition nor hide a cycle.
     """
     suspect_at: int | None = None
     """Identical calls for a suspicion; `None`: as the detector says."""
     loop_at: int | None = None
     """Identical calls for a loop; `None`: as the detector says."""
     loop_key: Callable[[Any], object] | None = None
-    """From the arguments, what makes two calls the same; it answering `None` exempts that call."""
+    """A function of the arguments: calls with equal values are the same. A value of `None` exempts
+    the call."""
     volatile: tuple[str, ...] = ()
     """Fields of the result that change by themselves (`pid`, `duration`, `request_id`), as JSON
     keys, or in text as `name: value` or as a number that follows (`pid 1024`).
@@ -171,12 +171,12 @@ class ToolPolicy:
         return None if key is None else canonical_json(key)
 
     def outcome_of(self, result: ToolResult) -> str:
-        """The identity of what came back, without what is volatile."""
+        """The identity of the result, without volatile parts."""
         return _outcome(self, result)
 
     def answer_of(self, result: ToolResult) -> str:
-        """The same for a comparison with the answers to other calls: each may have asked for an id
-        or a time, so those count.
+        """The identity for a comparison with answers to other calls. Each may have asked for an id
+        or a time, so these are compared.
         """
         text, failed = _read(self, result)
         if result.is_error:
@@ -185,14 +185,14 @@ class ToolPolicy:
         return identity(f"answer:{at_ends(text, _without_timing) if failed else text}")
 
     def said(self, result: ToolResult) -> str:
-        """The text without what the policy calls volatile, and without the id of its own call."""
+        """The text without the policy's volatile fields, and without the id of its own call."""
         text = _without(result.text, self.volatile) if self.volatile else result.text
         return text.replace(result.id, "") if len(result.id) >= ID_CHARS else text
 
 
 _latest: tuple[ToolPolicy | None, ToolResult | None, tuple[str, bool], str] = None, None, ("", False), ""
-"""What was read last (the text without its fields, and whether it says that something failed), and
-its outcome, empty if nobody asked: each detector of a run reads the same result in turn.
+"""The latest result: its text without its fields, whether it says that something failed, and its
+outcome (empty until needed). Each detector of a run reads the same result in turn.
 """
 
 
@@ -229,14 +229,14 @@ def _without_timing(text: str) -> str:
 
 
 def error_identity(text: str) -> str:
-    """What an error says, without what changes by itself."""
+    """The text of an error, without parts that change by themselves."""
     return identity(
         f"error:{at_ends(without_fields(text), lambda part: _CHANGES_BY_ITSELF.sub('', without_forms(part)))}"
     )
 
 
 WAITS = ToolPolicy(polling=True, suspect_at=10, loop_at=20)
-"""Waiting for something else to get on: unchanged answers are heard for a while (the numbers are
+"""The policy of tools that wait: unchanged answers are accepted for longer (the numbers are
 OpenClaw's).
 """
 _NOTHING_KNOWN = ToolPolicy()
@@ -244,8 +244,8 @@ _NOTHING_KNOWN = ToolPolicy()
 
 @lru_cache(maxsize=GUESSES_KEPT)
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a tool's name, without those of its server or class; one empty word if it has
-    none.
+    """The words of a tool's name, without the name of its server or class; one empty word if there
+    are none.
     """
     return tuple(word.lower() for word in _WORD.findall(_PARTS.split(name)[-1])) or ("",)
 
@@ -270,7 +270,9 @@ def guess(name: str) -> ToolPolicy:
 
 
 def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
-    """The caller's policies by tool, or a `ConfigError` that says which is none."""
+    """The caller's policies by tool. Raises `ConfigError` for a value that is not a
+    `ToolPolicy`.
+    """
     for name, policy in (tools or {}).items():
         if not isinstance(policy, ToolPolicy):
             raise ConfigError(f"tools[{name!r}] takes a ToolPolicy, not {policy!r}")
@@ -278,8 +280,8 @@ def checked(tools: Mapping[str, ToolPolicy] | None) -> Mapping[str, ToolPolicy]:
 
 
 def policy_of(name: str, given: Mapping[str, ToolPolicy], action: str = "") -> ToolPolicy:
-    """What the caller says of a tool, else what its action says, else what its name says. A tool
-    that does nothing has no action.
+    """The caller's policy for the tool, else the policy of its action, else the policy guessed from
+    its name. A tool that only thinks or waits has no action.
     """
     said = given.get(name) or guess(name)
     if name in given or said.no_op or not action:
@@ -289,8 +291,8 @@ def policy_of(name: str, given: Mapping[str, ToolPolicy], action: str = "") -> T
 
 
 def action_of(arguments: object) -> str:
-    """What the arguments say that a call does: which of its tools a tool that is many in one was
-    asked for, or `poll` for a command that sleeps. Empty: nothing.
+    """The action of a call by its arguments: the `action` of a combined tool, or `poll` for a
+    command that sleeps. Empty: none.
     """
     if not isinstance(arguments, Mapping):
         return ""
@@ -307,7 +309,7 @@ def _sleeps(value: object) -> bool:
 
 
 def is_veto(result: ToolResult) -> bool:
-    """The answer is our own: a call that was not let through."""
+    """Whether the monitor gave this answer, because it did not allow the call."""
     return result.vetoed
 
 

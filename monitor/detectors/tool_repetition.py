@@ -48,8 +48,8 @@ from monitor.verdicts import Detection, Evidence, Level
 COMPARED_CHARS = 4_096
 """Canonical arguments kept to verify an equal hash by value; a written file may have a megabyte."""
 SAMPLING_TIMES = 4
-"""How often the number of a loop a tool of which several answers are wanted (`ToolPolicy.sampling`)
-may be called before any are equal.
+"""While no two answers are equal, a tool with `ToolPolicy.sampling` needs this many times the
+number for a loop.
 """
 
 
@@ -68,9 +68,9 @@ class _Streak:
     result: str = ""
     """Identity of the last result seen."""
     failed: bool = False
-    """It was an error."""
+    """Whether the last result was an error."""
     differed: bool = False
-    """The results of the calls that count were not all equal."""
+    """Whether the results of the counted calls were not all equal."""
 
     def add(self, index: int) -> None:
         self.count += 1
@@ -133,8 +133,8 @@ class ToolCallRepetition(CallDetector):
         return NOTHING
 
     def _thresholds(self, policy: ToolPolicy) -> tuple[int | None, int]:
-        """For a suspicion, for a loop: the tool's own ones, else those of the detector, as far as
-        they fit together.
+        """The thresholds for a suspicion and a loop: the tool's own, else the detector's. No
+        suspicion comes after the loop.
         """
         loop_at = policy.loop_at or max(self._loop_at, policy.suspect_at or 0)
         suspect_at = policy.suspect_at or (self._suspect_at and min(self._suspect_at, loop_at))

@@ -4,14 +4,14 @@ makes real calls in between.
 
 Rules:
 
-- a tool is unknown if it is not among the `known` ones, where those are given; else if its answer
-  says so in its first words, in one of the phrases that frameworks use;
-- each name is counted by itself, and other calls in between do not matter; any other answer of that
-  name ends its count: it exists;
-- siblings are one mistake: seven calls of one turn count once, because the model has not read the
-  first answer yet;
-- the third time is a suspicion, the fifth a loop, as for identical calls: a name that failed four
-  times was not mistyped.
+- If `known` is given, a tool is unknown if `known` does not contain its name. Otherwise, a tool is
+  unknown if its answer begins with a phrase by which frameworks say so.
+- Each name is counted separately, and other calls in between do not matter. Any other answer ends
+  the count, because the tool exists.
+- Siblings are one mistake: seven calls of one turn count once, because the model has not read the
+  first answer yet.
+- The third call is a suspicion and the fifth a loop, as for identical calls: a name that failed
+  four times was not mistyped.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence, Level
 
 NAMES_KEPT = 32
-"""Invented names that are counted at a time, the newest ones."""
+"""How many invented names are counted at a time, the newest ones."""
 PHRASE_CHARS = 160
-"""Where the refusal stands: before the list of tools that do exist."""
+"""The refusal stands within this beginning of the answer, before the list of existing tools."""
 _UNKNOWN = re.compile(
     r"\b(unknown|invalid|no such|unavailable|nonexistent|unrecognized) (tool|function)\b"
     r"|\b(tool|function)\b.{0,100}?\b(not found|does(n't| not) exist|is(n't| not) (a"
@@ -50,7 +50,7 @@ class _Failures:
     count: int = 0
     start: int = 0
     batch: int = -1
-    """The last one that was counted."""
+    """The batch of the last call that was counted."""
     offsets: list[int] = field(default_factory=list[int])
 
     def add(self, index: int, batch: int) -> None:

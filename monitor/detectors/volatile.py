@@ -1,4 +1,4 @@
-"""What changes by itself in a result.
+"""Removes the parts of a result that change by themselves.
 
 Failure answered: an agent gets the same answer again and again, but the answer contains a time, a
 process id or a request id. So it seems to make progress.
@@ -11,9 +11,9 @@ Rules:
 - In text a thing is known by its form: times of the day with seconds and the date before them,
   UUIDs, hashes, addresses, ids with a prefix (`req_...`). Also the number behind `pid` or
   `attempt`, durations behind `in` or `took`, ages in a table, temporary names.
-- Any other number is news: a percentage, a line, a price, the rest of a wait, a measurement.
-- An answer that consists only of such things was asked for: `date`, a new id. More than three ids
-  are a list, and stay as well.
+- Any other number is progress: a percentage, a line, a price, the rest of a wait, a measurement.
+- An answer that consists only of such parts was the question, and stays: `date`, a new id. More
+  than three ids are a list, and stay as well.
 - Only answers to the same call are compared in this way. Different calls may each ask for an id or
   a time. There such fields are removed only from the record of an execution, and from answers to
   one question in other words.
@@ -59,7 +59,7 @@ _NO_FIELD = re.compile(r"(?!)")
 _EXIT_FIELD = re.compile(_EXIT, re.IGNORECASE)
 _FIELD = re.compile(r'"(\w{2,32})\\{0,3}"\s{0,3}:')
 FIELDS_KEPT = 1_024
-"""Names of fields that were looked at, to know them again."""
+"""How many classified names of fields are cached."""
 _EXIT_TEXT = re.compile(r"\bexit(ed)?\b.{0,12}\b(code|status)\b", re.IGNORECASE)
 _PLACE = re.compile(
     r"^[\[(]?(current |working |current working )?(directory|dir|cwd|python"
@@ -68,15 +68,15 @@ _PLACE = re.compile(
 )
 """Where a command ran, as a line of its own beside what it printed (OpenHands, Gemini CLI)."""
 
-# Forms in text. Where it can be, a pattern begins with one character and looks back after it: so
-# the others are passed over quickly.
+# Forms in text. Where possible, a pattern begins with one character and a lookbehind after it, so
+# that other characters are skipped quickly.
 
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _CLOCK = (
     r"\d\d:\d\d(?:[.,]\d{1,9})?(?: ?[AP]M\b)?(?: ?(?:Z|UTC|GMT|CES?T|E[SD]T|P[SD]T)\b| ?[+-]\d\d:?\d\d\b)?(?:"
     r" 20\d\d\b)?"
 )
-"""Of a time of the day what follows the hours and the first colon."""
+"""The part of a time of day after the hours and the first colon."""
 _TIMES = re.compile(
     r"[0-9](?<![\w.].)(?:"
     rf"(?:\d{{3}}[-/.]\d\d[-/.]\d\d[T ,_]{{1,2}}|\d?[-/.]\d\d?[-/.]\d{{4}}[T ,]{{1,2}}|\d?[ /-]{_MONTH}[ /-]\d{{4}}[:"
@@ -124,7 +124,7 @@ _LABELS = (
     "out[",
     "out [",
 )
-"""Without any of them there is nothing labelled."""
+"""A text without any of these words has no labelled number."""
 _ID_OF = re.compile(
     r"[iI][dD](?:"
     + "|".join(
@@ -134,7 +134,7 @@ _ID_OF = re.compile(
     )
     + r")[\"']?\s?[:=#]?\s?[\"']?[\w.-]{0,64}"
 )
-"""`request id: 9f3c`, `sessionId=17`: an id of whatever form."""
+"""`request id: 9f3c`, `sessionId=17`: an id of any form."""
 _IDS = re.compile(
     r"[0-9a-fA-F](?<![0-9A-Za-z].)(?:"
     r"[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
@@ -155,13 +155,13 @@ _PLANNED = re.compile(
 """Times that were asked for: an appointment, a departure."""
 _DIGIT = re.compile(r"[0-9]")
 _EMPTIED = re.compile(r'"[^"\\\n]{0,64}"\s?:\s?(?:""|\[(?:""(?:, ?)?){1,9}\]|(?=[,}\]]))')
-"""Fields of which nothing is left."""
+"""Fields whose value was removed as a whole."""
 _SAYS = re.compile(r"[^\W_]")
 
 
 def at_ends(text: str, change: Callable[[str], str]) -> str:
-    """`text` with its beginning and its end changed, or changed as a whole if it is short: a huge
-    result must not take seconds.
+    """`text` with `change` applied to its beginning and its end, or to all of it if it is short. A
+    huge result must not take seconds.
     """
     if len(text) <= READ_CHARS:
         return change(text)
@@ -170,8 +170,8 @@ def at_ends(text: str, change: Callable[[str], str]) -> str:
 
 
 def without_fields(text: str, *, executions_only: bool = False) -> str:
-    """A JSON record without the fields that change by themselves, a text without the lines that say
-    where a command ran. `executions_only`: of other records all fields stay.
+    """A JSON record without the fields that change by themselves, or a text without the lines that
+    say where a command ran. `executions_only`: other records keep all fields.
     """
     if text[:1] not in ("{", "["):
         return at_ends(text, _without_place)
@@ -185,7 +185,7 @@ def without_fields(text: str, *, executions_only: bool = False) -> str:
 
 
 def without_what_changes(text: str) -> str:
-    """An answer, without its fields, in the form in which it is compared with the next answer to
+    """The form in which an answer without its volatile fields is compared with the next answer to
     the same call.
     """
     rest = at_ends(text, _without_few_forms)
@@ -209,7 +209,9 @@ def _without_few_forms(text: str) -> str:
 
 
 def without_forms(text: str, *, lists: bool = False) -> str:
-    """Text without times, ids and counters. `lists`: many ids were asked for, and stay."""
+    """Text without times, ids and counters. `lists`: a list of ids stays, because it was the
+    question.
+    """
     lowered = text.lower()
     rest = _TEMPORARY.sub("", _ID_OF.sub("", text) if "id" in lowered else text)
     if _DIGIT.search(rest) is None:

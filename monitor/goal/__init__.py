@@ -1,5 +1,5 @@
-"""What a run is held to: the outputs that it must emit, its plan, and the tools by which the model
-says so.
+"""The goal of a run: the outputs that it must emit, its plan, and the tools with which the model
+reports both.
 """
 
 from monitor._util.arguments import Answer as Answer

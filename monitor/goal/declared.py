@@ -1,5 +1,5 @@
-"""What a run must emit, declared by a dict of types or by a pydantic model class: the schemas, the
-tool `emit_value`, and how a value is validated.
+"""The outputs that a run must emit, declared by a dict of types or by a pydantic model class. Here
+are the schemas, the tool `emit_value`, and the validation of values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from monitor.models import ToolSpec
 from monitor.schemas import in_words, portable
 
 EMIT = "emit_value"
-"""The tool by which the model hands over one declared output."""
+"""The tool with which the model emits one declared output."""
 
 Declaration: TypeAlias = Mapping[str, Any] | type[BaseModel]
 """A type for each name, or a pydantic model class."""
@@ -90,7 +90,7 @@ class ByModel:
         self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
         if not self.required:
             raise ConfigError(
-                f"{model.__name__} has no field without a default, so there is nothing that a run could be held to"
+                f"{model.__name__} has no field without a default, so there is nothing that the run must emit"
             )
         self.texts = _texts(self.schemas, self.required)
         self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
@@ -100,7 +100,8 @@ class ByModel:
         try:
             self._validate(given)
         except ValidationError as error:
-            # A missing field and a check of the whole model are reported only when all are there.
+            # Until all values are there, a missing field and a check of the whole model are not
+            # reported.
             wrong = [
                 each
                 for each in error.errors(include_url=False)
@@ -109,7 +110,7 @@ class ByModel:
             if wrong:
                 only_this = all(each["loc"][:1] in _heads([name]) for each in wrong)
                 raise RefusedError(_problems(wrong, strip=1 if only_this else 0), _names_in(wrong, given)) from None
-        except Exception:  # noqa: BLE001, S110 - a validator may need what is not emitted yet; it has its say when all are there
+        except Exception:  # noqa: BLE001, S110 - a validator may need a value that is not emitted yet; it runs again when all are there
             pass
         return value
 
@@ -133,7 +134,7 @@ Declared: TypeAlias = ByTypes | ByModel
 
 
 def declared_by(declared: Declaration) -> Declared:
-    """`declared`, checked. What cannot be an output is a `ConfigError`."""
+    """`declared`, checked. Raises `ConfigError` for anything that cannot be an output."""
     return ByModel(declared) if inspect.isclass(declared) else ByTypes(declared)
 
 
@@ -163,7 +164,7 @@ def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
         return TypeAdapter(annotation)
     except Exception as error:
         raise ConfigError(
-            f"outputs[{name!r}]: {annotation!r} is no type that can be validated: {_first_line(error)}"
+            f"outputs[{name!r}]: {annotation!r} is not a type that can be validated: {_first_line(error)}"
         ) from error
 
 
@@ -260,7 +261,7 @@ def _json_text(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise RefusedError(f"it is no JSON value ({_first_line(error)})") from None
+        raise RefusedError(f"it is not a JSON value ({_first_line(error)})") from None
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

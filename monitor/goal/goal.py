@@ -1,7 +1,8 @@
-"""What a run is held to: its declared outputs, its plan, and its own word that it is done.
+"""The goal of a run: its declared outputs, its plan, and `terminate`, with which the model ends the
+run.
 
 The goal carries out the run's own tools: `emit_value`, `update_plan`, `terminate`. After each turn
-it says whether the run is done, needs a nudge, or has to be given up.
+it says whether the run is done, needs a nudge, or must end without its goal.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from monitor.reasons import TerminateReason
 from monitor.verdicts import Nudge, Stop, Verdict
 
 MAX_NUDGES = 3
-"""How many nudges a model gets that stops with outputs missing. Without a limit the run could loop.
+"""The most nudges for a model that stops with outputs missing. Without a limit the run could loop.
 """
 
 
 class Goal:
-    """The outputs, the plan and the end of one run, and what is still missing of them."""
+    """The outputs, the plan and the end of one run, and what is still missing."""
 
     __slots__ = ("_driven", "_max_nudges", "_nudges", "_summary_asked", "outputs", "plan", "terminate")
 
@@ -44,7 +45,7 @@ class Goal:
         self._summary_asked = False
 
     def first_step(self) -> str | None:
-        """The message that names the first step, where a plan drives the run."""
+        """The message that names the first step of the plan. `None`: there is no plan."""
         if self.plan is None or self.plan.done:
             return None
         self._driven = self.plan.snapshot()
@@ -61,7 +62,7 @@ class Goal:
         return (*([self.outputs.spec] if self.outputs is not None else []), self.terminate.spec)
 
     def answer(self, call: ToolCall) -> Answer | None:
-        """Carry out a call of one of the run's own tools; `None`: it is none."""
+        """Carry out a call of one of the run's own tools. `None`: the call is of another tool."""
         for part in (self.outputs, self.plan, self.terminate):
             if part is not None and call.name == part.spec.name:
                 return (
@@ -72,7 +73,7 @@ class Goal:
         return None
 
     def news(self, call: ToolCall, at_s: float, turn: int) -> Event | None:
-        """What is to be told of a call that was answered, and not by an error."""
+        """The event for a call that was answered without an error."""
         if self.outputs is not None and call.name == self.outputs.spec.name and (last := self.outputs.last) is not None:
             return OutputEmitted(at_s=at_s, turn=turn, name=last.name, value=last.json, overwritten=last.overwritten)
         if self.plan is not None and call.name == self.plan.spec.name:
@@ -80,7 +81,7 @@ class Goal:
         return None
 
     def reached(self) -> Stop | None:
-        """Has the model done what it should, or said that it is done?"""
+        """The `Stop` if every output is there, or the model has ended the run, else `None`."""
         if self.terminate.status == "failure":
             return self._terminated()
         if self.plan is not None and not self.plan.done:
@@ -95,8 +96,8 @@ class Goal:
         return self._terminated() if self.terminate.status is not None else None
 
     def stopped_calling(self, *, cut_off: Stop | None = None) -> Verdict:
-        """The turn called no tool: is that the end, or is something missing? `cut_off`: why its
-        text is no whole answer.
+        """The verdict after a turn without a call: the run ends, or something is missing.
+        `cut_off`: why the turn's text is not a whole answer.
         """
         if self.plan is not None and not self.plan.done:
             return self._drive(self.plan)
@@ -124,8 +125,8 @@ class Goal:
         return f"the plan is done, apart from what was blocked: {blocked}" if blocked else "the plan is done"
 
     def _drive(self, plan: PlanState) -> Verdict:
-        """The next active step drives the turn. The same one again, with nothing changed, is a
-        nudge like any other.
+        """The next active step drives the turn. If the plan has not changed, asking for the same
+        step is a nudge like any other.
         """
         now = plan.snapshot()
         if now != self._driven:
@@ -146,7 +147,7 @@ class Goal:
         return f"This is your last turn, because {stop.detail}. {self.how_to_end()}"
 
     def how_to_end(self) -> str:
-        """What is left to it in a last turn."""
+        """What the model can still do in a last turn, in words for the model."""
         if self.outputs is not None and self.outputs.missing:
             still = f"emit what you have for {', '.join(self.outputs.missing)} now, with {self.outputs.spec.name}"
         else:
@@ -157,7 +158,7 @@ class Goal:
         )
 
     def result(self) -> Mapping[str, Any]:
-        """What the outcome says of it: `output`, `emitted`, `missing`."""
+        """The fields of the outcome: `output`, `emitted`, `missing`."""
         if self.outputs is None:
             return {}
         return {
@@ -182,8 +183,8 @@ def preflight(
     tools: Collection[str] = (),
     tool_choice: str = "auto",
 ) -> None:
-    """Raise `ConfigError` for outputs that no call can hand over, a plan that no call can update,
-    or a tool whose name is taken.
+    """Raise `ConfigError` for outputs that no call can emit, a plan that no call can update, or a
+    tool whose name is taken.
 
     `tools`: the names of the caller's own tools. `tool_choice`: as it will be passed to the model.
     """

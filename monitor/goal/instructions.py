@@ -14,15 +14,15 @@ from monitor.goal.outputs import TERMINATE, Outputs
 from monitor.goal.plan import UPDATE_PLAN, Plan, PlanState
 
 _VARIABLE = re.compile(r"(\$+)(?:\{([^\W\d]\w*)\})?")
-"""Dollars, and the name in braces behind them, if there is one."""
+"""Dollars, and the name in braces after them, if there is one."""
 
 
 def render(template: str, variables: Mapping[str, Any] | None = None) -> str:
     """`template` with each `${name}` replaced by `str(variables[name])`.
 
-    `$${name}` stands for the text `${name}`; any other dollar or brace is plain text, so JSON,
-    prices and shell code need no care. A variable that is not used does no harm, values are not
-    searched for variables again. Missing ones are a `ConfigError` that names them all.
+    `$${name}` stands for the text `${name}`. Any other dollar or brace is plain text, so JSON,
+    prices and shell code need no escapes. Unused variables are ignored, and values are not searched
+    for variables again. Raises `ConfigError` with the names of all missing variables.
     """
     if not isinstance(template, str):
         raise ConfigError(f"instructions must be a string, not {template!r}")
@@ -62,11 +62,11 @@ def run_instructions(
     has_tools: bool = True,
 ) -> str:
     """The instructions for the model: the user's (rendered), then how to work through the plan,
-    hand over outputs, and end.
+    emit outputs, and end.
 
-    The same for every call of a run, so that the provider's cached prefix holds: how far the run
-    is, is said in messages. `has_tools=False`: no tool may be called, not even the monitor's own,
-    so none is mentioned.
+    They are the same for every call of a run, so that the provider's cached prefix stays valid;
+    messages say how far the run is. `has_tools=False`: no tool may be called, not even the
+    monitor's own, so none is mentioned.
     """
     lines = ["You work alone: nobody answers questions or confirms anything. Decide yourself."]
     if has_tools and plan is not None:

@@ -1,5 +1,5 @@
-"""The outputs of one run: emitted by the model one at a time, validated, complete or not. And the
-tool by which the model ends the run.
+"""The outputs of one run, which the model emits one at a time, and the tool with which the model
+ends the run.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class Emitted:
 
 
 class Outputs:
-    """Declared outputs, and what of them has been emitted.
+    """Declared outputs, and the values that were emitted.
 
     `declared` is a dict of types (all are required; whatever pydantic takes: `str`, `list[Item]`,
     `Literal[...]`, `Annotated[float, Field(ge=0, description="...")]`) or a pydantic model class
-    (fields with a default are optional). What cannot be an output is a `ConfigError` here and not
-    later.
+    (fields with a default are optional). Anything that cannot be an output raises `ConfigError`
+    here and not later.
 
     One object collects for one run; `fresh()` gives an empty one of the same declaration.
 
     Values are validated as JSON. Models send `"[1, 2]"` for `[1, 2]`: a text that is not of the
     type itself is read as the JSON value that it holds. A refused value changes nothing.
 
-    A required text may not be blank, because a model that has nothing to say emits `""` and would
-    be done. A text that may be blank is declared as `Annotated[str, Field(min_length=0)]`, as
-    `str | None`, or as a field with a default.
+    A required text may not be blank: otherwise a model that has nothing to say could emit `""` and
+    complete the run. A text that may be blank is declared as `Annotated[str, Field(min_length=0)]`,
+    as `str | None`, or as a field with a default.
     """
 
     def __init__(self, declared: Declaration | Declared) -> None:
@@ -93,15 +93,15 @@ class Outputs:
 
     @property
     def complete(self) -> bool:
-        """Nothing required is missing."""
+        """Whether every required output is emitted."""
         return not self.missing
 
     @property
     def emitted(self) -> dict[str, Any]:
         """The accepted values, in the order of the declaration.
 
-        Declared by types, they are of these types. Declared by a model, they are JSON data as the
-        model sent them until all are there, and then the attributes of `output`.
+        Values declared by types have these types. Values declared by a model class are JSON data
+        until all are there, and then the attributes of `output`.
         """
         return {name: self._values[name] for name in self._declared.schemas if name in self._values}
 
@@ -122,8 +122,8 @@ class Outputs:
         return type_in_words(self._declared.schemas[name])
 
     def call(self, arguments: object) -> Answer:
-        """Carry out one call of `emit_value`. Never raises: the answer to a refused call says what
-        is wrong and what is allowed.
+        """Carry out one call of `emit_value`. Never raises: the answer to a refused call names the
+        fault and the allowed values.
         """
         self._last = None
         try:
@@ -187,7 +187,7 @@ class Outputs:
         return f"{what} Did you mean `{meant}`? Declared outputs: {listed(self.names)}. {self._usage(meant)}"
 
     def _usage(self, *names: str) -> str:
-        """How to call it right: for the outputs that it is about, or for any."""
+        """How to call `emit_value` correctly, for the outputs called `names`, or for any."""
         if not names:
             declared = ", ".join(f"`{name}` ({self.describe(name)})" for name in self.names)
             return f"Declared outputs: {declared}. Call {EMIT} with one of these as `name`, and its `value`."
@@ -198,8 +198,8 @@ class Outputs:
         return f"Call {' or '.join(calls)}."
 
     def nudge_text(self) -> str:
-        """A user message for a model that stopped too early: what is missing, and how to hand it
-        over. Empty if nothing is missing.
+        """A user message for a model that stopped too early: which outputs are missing, and how to
+        emit them. Empty if none is missing.
         """
         missing = self.missing
         if not missing:
@@ -211,7 +211,7 @@ class Outputs:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """What was emitted, as JSON data."""
+        """The emitted values, as JSON data."""
         return {
             "version": 1,
             "emitted": {name: self._json[name] for name in self._declared.schemas if name in self._json},
@@ -235,7 +235,7 @@ class Outputs:
 
 
 def _says_nothing(value: object) -> bool:
-    """A blank text, also as the JSON of one, in quotation marks."""
+    """Whether a value is a blank text, or the JSON of one in quotation marks."""
     inner = json_in(value) if isinstance(value, str) else value
     return isinstance(value, str) and (is_blank(value) or (isinstance(inner, str) and is_blank(inner)))
 

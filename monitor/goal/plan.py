@@ -1,5 +1,5 @@
-"""A plan that drives a run: steps with a status, the next active one, and the tool by which the
-model says how it stands.
+"""A plan that drives a run: steps with a status, the next active step, and the tool with which the
+model reports.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ UPDATE_PLAN = "update_plan"
 
 
 class StepStatus(StrEnum):
-    """How a step stands. `not_started` and `in_progress` are active; the others are the end of a
-    step.
+    """The status of a step. `not_started` and `in_progress` are active; with the others the step is
+    over.
     """
 
     NOT_STARTED = "not_started"
@@ -60,7 +60,7 @@ class Step:
     text: str
     status: StepStatus = StepStatus.NOT_STARTED
     note: str | None = None
-    """What came of it, or what blocks it."""
+    """The result of the step, or what blocks it."""
 
     def __post_init__(self) -> None:
         _check_text(self.text)
@@ -70,7 +70,7 @@ class Step:
 
     @property
     def active(self) -> bool:
-        """There is something left to do."""
+        """Whether the step is not over yet."""
         return self.status in ACTIVE
 
 
@@ -94,7 +94,7 @@ class Plan:
 
 
 class PlanState:
-    """How a plan stands in one run. Steps are counted from 1, as the model sees them."""
+    """The state of a plan in one run. Steps are counted from 1, as the model sees them."""
 
     def __init__(self, plan: Plan) -> None:
         self.title = plan.title
@@ -127,8 +127,8 @@ class PlanState:
         return tuple(step for step in self._steps if step.status is StepStatus.BLOCKED)
 
     def mark(self, number: int, status: StepStatus, note: str | None = None) -> None:
-        """Set the status of step `number` (from 1). The note stays where none is given.
-        `ConfigError`: no such step.
+        """Set the status of step `number` (from 1). `note=None` keeps the old note. Raises
+        `ConfigError` if there is no such step.
         """
         if not 1 <= number <= len(self._steps):
             raise ConfigError(f"there is no step {number}: the plan has {len(self._steps)}")
@@ -189,11 +189,11 @@ class PlanState:
             if bare in set(StepStatus):
                 return StepStatus(bare)
         meant = closest(value, StepStatus)
-        raise ValueError(f"{shown(value)} is no status.{f' Did you mean {meant}?' if meant else ''}")
+        raise ValueError(f"{shown(value)} is not a status.{f' Did you mean {meant}?' if meant else ''}")
 
     def _replace(self, coming: Sequence[str]) -> None:
-        """The steps not started make way for `coming`. Models list the whole plan again: what
-        stands there already is not doubled.
+        """Replace the steps that are not started by `coming`. Models often list the whole plan
+        again, so existing steps are not added twice.
         """
         kept = [step for step in self._steps if step.status is not StepStatus.NOT_STARTED]
         known = {step.text.strip() for step in kept}
@@ -216,7 +216,9 @@ class PlanState:
         return "\n".join([*([f"Plan: {self.title}"] if self.title else ["Plan:"]), *lines])
 
     def step_text(self) -> str:
-        """The user message that drives the active step. `ConfigError`: there is none."""
+        """The user message that drives the active step. Raises `ConfigError` if no step is
+        active.
+        """
         number, step = self.active_number, self.active
         if step is None:
             raise ConfigError("no step is active any more: look at `done` first")
@@ -228,7 +230,7 @@ class PlanState:
         )
 
     def summary_prompt(self) -> str:
-        """The user message that asks for the summary of the plan that is over."""
+        """The user message that asks for a summary after the plan is over."""
         blocked = " and what the blocked steps leave open" if self.blocked else ""
         return (
             f"{self.render()}\n\nThe plan is over. Summarize for the user what was done, what came of it{blocked}. Call"

@@ -21,8 +21,8 @@ from monitor.verdicts import VETO
 
 
 class Calls:
-    """Carries out the calls of one run: those of the run's own tools by the core, the others by
-    `tools`.
+    """Carries out the calls of one run: the core answers calls of the run's own tools, `tools` the
+    others.
     """
 
     def __init__(
@@ -54,7 +54,9 @@ class Calls:
         self._withdrawn.add(name)
 
     def allow_only(self, names: tuple[str, ...]) -> None:
-        """The model may call no tools but `names`. `()`: those by which it reaches its goal."""
+        """The model may call only the tools `names`. `()`: only the tools with which it reaches its
+        goal.
+        """
         self._only = names or tuple(spec.name for spec in self._goal.last_tools)
 
     def offered(self) -> Iterator[ToolSpec]:
@@ -65,8 +67,8 @@ class Calls:
         return (spec for spec in specs if self._may_call(spec.name))
 
     def begin(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
-        """Put the results of the run's own tools into `results`. Returns the calls that are left to
-        carry out.
+        """Put the results of the run's own tools into `results`. Returns the other calls, which
+        must still be carried out.
         """
         core = self._core
         if turn.number == 0 or core.void or not core.takes_own_calls:
@@ -84,7 +86,7 @@ class Calls:
         return calls
 
     async def carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
-        """Carry out `calls` by the caller's tools, until the run ends at the latest."""
+        """Carry out `calls` with the caller's tools. The end of the run interrupts them."""
         if not calls:
             # Other tasks and cancellations need a checkpoint, and this turn may have had none.
             await anyio.lowlevel.checkpoint()
@@ -116,7 +118,7 @@ class Calls:
             text = f"{VETO} This call was not made: {call.name} is not available any more."
             self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)
             result = ToolResult(call.id, call.name, text, is_error=True, vetoed=True)
-        if result is not None and result.is_error:  # an accepted call has an event of its own
+        if result is not None and result.is_error:  # an accepted call has its own event
             self._emit(ToolFinished(self._core.at(self._now()), self._core.turns, result, 0.0))
         return result
 

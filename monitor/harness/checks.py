@@ -1,4 +1,4 @@
-"""What guard and supervisor check alike, and how a block that is left ends its run."""
+"""Checks that guard and supervisor share, and the end of a run whose block is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitor.usage import Price
 from monitor.verdicts import Stop
 
 KEEP_TEXT_CHARS = 1_000_000
-"""Text of a turn that is kept, in code points: more than any model answers, so that only a flood is
+"""How much text of a turn is kept, in code points. No model answers as much, so only a flood is
 cut, which would fill the memory.
 """
 
@@ -23,11 +23,11 @@ CLOSE_GRACE_S = 2.0
 
 
 def ending_by(error: BaseException | None) -> Stop | None:
-    """How a run ends that is left by `error`, if nothing was decided before."""
+    """The end of a run whose block is left by `error`, if nothing was decided before."""
     if error is None:
         return None
     cancelled = cancelled_types()  # a task may be destroyed with its event loop
-    # On trio a cancellation that goes through somebody's nursery comes out in a group.
+    # On trio a cancellation that passes through a nursery arrives in an exception group.
     if isinstance(error, cancelled) or (isinstance(error, BaseExceptionGroup) and error.split(cancelled)[1] is None):
         return Stop(TerminateReason.CANCELLED, "a cancellation went through the run", "caller")
     if isinstance(error, GeneratorExit):
@@ -38,7 +38,7 @@ def ending_by(error: BaseException | None) -> Stop | None:
 def must_know_price(
     price: Price | None, stop_when: Condition | None, budget: Budget | None, model: str, give: str
 ) -> None:
-    """Raise `ConfigError` for a limit in US dollars that nobody can count."""
+    """Raise `ConfigError` for a limit in US dollars without a known price."""
     in_usd: list[object] = (
         [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
     )
@@ -60,7 +60,7 @@ def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_n
 
 
 def clock_of(given: Clock | None) -> Clock:
-    """The clock that was given, checked, or the system's."""
+    """`given`, checked. `None`: the system's clock."""
     if given is None:
         return SystemClock()
     check_part("clock", given, "call_at")

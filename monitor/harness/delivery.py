@@ -1,4 +1,4 @@
-"""The events of a run, on their way to the reader of the run and to its sinks."""
+"""Passes the events of a run to its reader and to its sinks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Delivery:
         self.streams = streams
         self.queue: deque[Event] = deque()
         self.retried_inside = False
-        """An `AttemptRetried` was emitted since the model call began: the provider's token count is
-        of several attempts.
+        """Whether an `AttemptRetried` was emitted since the model call began. The provider's token
+        count then covers several attempts.
         """
         self._sinks = FanOut(sinks)
         self._news: anyio.Event | None = None

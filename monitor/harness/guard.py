@@ -1,5 +1,4 @@
-"""Guard: one run over the streams of a loop that the caller already has; `watch()`: a run of one
-stream.
+"""`Guard`: one run over the streams of the caller's own loop. `watch()`: a run of one stream.
 
 Both only perform: `RunCore` decides, `SourceStream` reads and closes.
 """
@@ -50,8 +49,8 @@ _DEFAULT: Any = object()
 
 
 class Guard:
-    """One run. Enter it, watch each stream of your loop through it, tell it the tool results, ask
-    it before the next turn.
+    """One run. Enter the guard, watch each stream of your loop with `watch`, pass each result to
+    `tool_result`, and call `check` before the next turn.
 
         async with monitor.Guard(stop_when=monitor.MaxTurns(30) | monitor.Timeout(600)) as guard:
             while True:
@@ -69,19 +68,26 @@ class Guard:
                     break
         guard.outcome
 
-    `stop_when`: a condition; `None`: no limit. `detectors`: a list replaces the default ones,
-    `None` is off; they belong to this run and are reset when it starts. `policy`: what follows from
-    a detection; by default a sure loop ends the run. `judge`: who looks at the run from time to
-    time, beside it; `task`: what the user asked for, which the judge reads. `outputs`: what the run
-    must emit, as a dict of types or a pydantic model class; offer `guard.outputs.declare(sdk)` to
-    the model, and let `guard.answer` carry out its calls. `max_nudges`: how often `check` asks for
-    missing ones. `budget`: tokens and money, shared by all that are given the same object.
-    `prices`: the `Price` of the model, for `CostLimit` and budgets in US dollars. `window`: of the
-    model, in tokens or as `monitor.context.window_of(name)`; one in which no agent can work is
-    refused, and when the provider's count of a turn comes near to it, `check` answers `Compact`.
-    `sinks` receive the events. `keep_text_chars`: how much text of a turn is kept at most (`None`:
-    all of it); `text_truncated` says whether more came. `close_grace_s`: how long closing a source
-    may take.
+    The options:
+
+    - `stop_when`: a condition; `None`: no limit.
+    - `detectors`: a list replaces the default ones, `None` is off. They belong to this run and are
+      reset when it starts.
+    - `policy`: what follows from a detection; by default a sure loop ends the run.
+    - `judge`: a judge, or several, that look at the run from time to time, beside it. `task`: the
+      user's request, which the judge reads.
+    - `outputs`: what the run must emit, as a dict of types or a pydantic model class. Offer
+      `guard.outputs.declare(sdk)` to the model, and let `guard.answer` carry out its calls.
+      `max_nudges`: how often `check` asks for missing outputs.
+    - `budget`: tokens and money, shared by all runs with the same object. `prices`: the `Price` of
+      the model, for `CostLimit` and budgets in US dollars.
+    - `window`: the model's window, in tokens or as `monitor.context.window_of(name)`. A window that
+      is too small for an agent is refused. When the provider's count of a turn comes near the
+      window, `check` returns `Compact`.
+    - `sinks`: they receive the events.
+    - `keep_text_chars`: how much text of a turn is kept at most (`None`: all of it);
+      `text_truncated` says whether more came.
+    - `close_grace_s`: how long closing a source may take, in seconds.
     """
 
     __slots__ = (
@@ -133,15 +139,15 @@ class Guard:
             raise ConfigError(f"task is what the user asked for, as a text, not {task!r}")
         must_know_price(prices, stop_when, budget, "the model", "prices=monitor.Price(...)")
         self.outputs = Outputs(outputs) if outputs is not None else None
-        """What is declared and what was emitted; `None`: nothing is declared."""
+        """The declared outputs, with the emitted values. `None`: no outputs are declared."""
         self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
         self._clock = clock_of(clock)
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
         self._window = window = window_of(None, config=window)
         self._fullness: Fullness | None = None
-        self._full: Full | None = None  # what is still to be said of it
+        self._full: Full | None = None  # not reported by `check` yet
         self._weighed: Turn | None = None
-        self._tried_inside = False  # the provider's count of the turn is of several attempts
+        self._tried_inside = False  # the provider's count covers several attempts
         self._core = RunCore(
             stop_when=stop_when,
             detectors=(
@@ -166,7 +172,7 @@ class Guard:
 
     @property
     def outcome(self) -> Outcome:
-        """How the run ended. Always there after the block; before, it is a `ConfigError` to ask."""
+        """How the run ended. Reading it before the block is left raises `ConfigError`."""
         if self._outcome is None:
             raise ConfigError("the outcome is known when the block of the run has been left")
         return self._outcome
@@ -197,7 +203,7 @@ class Guard:
             warnings.warn(
                 "a Guard was dropped without being closed; use 'async with'", ResourceWarning, source=self, stacklevel=2
             )
-            with contextlib.suppress(Exception):  # the program may be at its end, and parts of it gone
+            with contextlib.suppress(Exception):  # at the end of the program some modules may be gone
                 if self._watched is not None:
                     self._watched.destroyed()
                 self._core.terminate(
@@ -210,23 +216,23 @@ class Guard:
         inside.
 
         `stream`: an async iterator, an awaitable of one, or a function without arguments that
-        returns either; with the latter two, opening is under the deadlines as well. `adapter`: who
-        reads the objects, if it cannot be told from them. `isolate`: for a source that may ignore
-        its cancellation. The source is then opened, read and closed in a task of its own. So an end
-        of the run returns within `close_grace_s`, whatever the source does. Without `isolate`,
-        nothing ends a read that never returns. It costs some 50 us a chunk, and no read follows one
-        that the caller cancels.
+        returns either. With the latter two, the deadlines also cover the opening. `adapter`: the
+        adapter class, if the objects do not show which SDK made them. `isolate`: for a source that
+        may ignore its cancellation. The source is then opened, read and closed in its own task, so
+        an end of the run returns within `close_grace_s`. Without `isolate`, nothing ends a read
+        that never returns. Isolation costs about 50 us a chunk, and after a read that the caller
+        cancels, no further read is possible.
         """
         return Watched(stream, self, adapter=adapter, isolate=isolate)
 
     def tool_result(self, call: object, result: object, *, is_error: bool = False, vetoed: bool = False) -> None:
-        """Tell the run what a tool answered.
+        """Pass the result of a tool to the run.
 
         `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or
         `None` (then results are matched in call order). `result`: text as the model will read it;
-        anything else is taken as JSON. After the run it does nothing. `vetoed`: you did not carry
-        the call out, and `result` says so. It counts neither as an answer nor as an error of the
-        tool.
+        anything else is taken as JSON. After the end of the run, `tool_result` does nothing.
+        `vetoed`: you did not carry the call out, and `result` says so. A vetoed result counts
+        neither as an answer nor as an error of the tool.
         """
         self._must_have_begun()
         self._core.tool_result(
@@ -238,11 +244,11 @@ class Guard:
         )
 
     def answer(self, call: object) -> ToolResult | None:
-        """Carry out a call of the run's own tools, `emit_value` and `terminate`; `None`: it is a
-        tool of yours.
+        """Carry out a call of the run's own tools, `emit_value` and `terminate`. `None`: the call
+        is of one of your tools.
 
-        `call`: as for `tool_result`, which need not be called for it. Give the text of the result
-        to the model.
+        `call`: as for `tool_result`, which you need not call for it. Send the text of the result to
+        the model.
         """
         self._must_have_begun()
         wanted = _identify(call, self._core.open_calls)
@@ -262,14 +268,14 @@ class Guard:
             self._core.resume(self._clock.now())
 
     def check(self) -> Verdict:
-        """What to do before the next turn: go on, or what the policy or a limit says. Ask it once a
-        turn, after the tool results.
+        """What to do before the next turn: go on, or the verdict of the policy or of a limit. Call
+        it once a turn, after the tool results.
 
-        `Stop` also tells of a model call that failed; that one may be tried again by watching
-        another stream, as the same turn. `Compact` tells that the history has come to what may be
-        used of `window`, by the provider's own count: make it shorter before the next stream.
-        `Compact` comes once, until the count has come down, and only if no other verdict is due. If
-        the history stays as long, the provider will refuse the prompt in the end.
+        `Stop` is also returned for a failed model call. Such a call may be tried again by watching
+        another stream, as the same turn. `Compact` says that the history has filled the usable part
+        of `window`, by the provider's own count: make it shorter before the next stream. `Compact`
+        comes once, until the count has come down, and only if no other verdict is due. If the
+        history stays as long, the provider will refuse the prompt in the end.
         """
         self._must_have_begun()
         verdict = self._core.check(self._clock.now())
@@ -280,18 +286,18 @@ class Guard:
         return Compact(full.detail)
 
     def _weigh(self) -> None:
-        """How full the window is, by the turn that has just ended."""
+        """Compare the provider's count of the turn that has just ended with the window."""
         turn = self._core.turn
         if turn is not None and turn is not self._weighed and not self._tried_inside:
             self._weighed = turn
-            # the caller keeps the history: what the provider counts is all that is known of it
+            # the caller keeps the history, so only the provider's count is known
             if self._fullness is None:
                 self._fullness = Fullness(History(), self._window)
             full = self._fullness.after_turn(turn)
             self._full = full or (self._full if self._fullness.full else None)
 
     def finish(self, detail: str = "the caller says that the goal is reached") -> None:
-        """The goal is reached. Call it when the model has answered, after `check`.
+        """End the run with `goal`. Call it when the model has answered, after `check`.
 
         An end that is already decided stays. A last turn that failed, was blocked, was cut off or
         is empty decides the end, and so do missing outputs.
@@ -311,7 +317,7 @@ class Guard:
             watched.wake()
 
     def _emit(self, event: Event) -> None:
-        if isinstance(event, TurnStarted | AttemptRetried):  # another stream is another count
+        if isinstance(event, TurnStarted | AttemptRetried):  # each stream has its own count
             self._tried_inside = isinstance(event, AttemptRetried)
         self._sinks.emit(event)
 
@@ -320,7 +326,7 @@ class Guard:
             raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
 
     def _attach(self, watched: Watched[Any]) -> int:
-        """`watched` is the running stream from now on. Returns its number."""
+        """Make `watched` the running stream. Returns its number."""
         if not self._entered or self._outcome is not None:
             raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
         if self._watched is not None:
@@ -385,7 +391,7 @@ class Watch(Watched[T]):
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended. Always there after the block; before, it is a `ConfigError` to ask."""
+        """How the run ended. Reading it before the block is left raises `ConfigError`."""
         return self._guard.outcome
 
     async def __aenter__(self) -> Self:
@@ -440,7 +446,7 @@ def watch(
 
 
 def _text_of(result: object) -> str:
-    """Media is named, not written out."""
+    """The text of a result. Media is replaced by its name."""
     try:
         return answered(result)[0]
     except ValueError:
@@ -456,11 +462,11 @@ def _identify(call: object, open_calls: Sequence[ToolCall]) -> str | None:
     for known in open_calls:
         if known.raw is call:
             return known.id
-    for name in ("call_id", "id"):  # an item of OpenAI's responses has both, and its results name the first
+    for name in ("call_id", "id"):  # an item of OpenAI's responses has both, and results refer to the first
         found = call.get(name) if isinstance(call, Mapping) else getattr(call, name, None)
         if isinstance(found, str):
             return found
     raise ConfigError(
-        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is no open call of this"
-        " turn; pass the call of watched.turn.tool_calls, or None for the oldest open one"
+        f"cannot tell which call this result belongs to: {type(call).__name__} has no id and is not an open call of"
+        " this turn; pass the call of watched.turn.tool_calls, or None for the oldest open one"
     )

@@ -1,4 +1,4 @@
-"""The judges of a run at work: each question in a task of its own, beside the stream."""
+"""Asks the judges of a run: each question has its own task, beside the stream."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from monitor.usage import AskCost
 from monitor.verdicts import Judgement
 
 MOST_GRACE_S = 5.0
-"""A judge that ignores its cancellation is waited for no longer than this, in seconds."""
+"""How long the run waits for a judge that ignores its cancellation, in seconds."""
 
 
 class JudgeTasks:
-    """Asks the judges that `RunCore` names at the start of each turn, and hands it their answers.
-    When the run ends, its open questions are cancelled.
+    """Asks the judges that `RunCore` names at the start of each turn, and passes their answers to
+    it. When the run ends, its open questions are cancelled.
 
-    Each question is reported to the core once: answered, or failed. `wake` lets a pending read see
-    what an answer changed.
+    Each question is reported to the core once: answered, or failed. `wake` makes a pending read
+    check whether an answer ended the run.
     """
 
     def __init__(self, core: RunCore, *, clock: Clock, close_grace_s: float, wake: Callable[[], None]) -> None:
@@ -39,12 +39,12 @@ class JudgeTasks:
         core.companions.append(self)
 
     async def close(self) -> None:
-        """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded
-        and bounded.
+        """Cancel all questions, because the run is over. Returns when all tasks have ended,
+        shielded from cancellation and bounded in time.
         """
         if not self._open:
             return
-        if current_task() is None:  # the run is destroyed with its event loop, and so are they
+        if current_task() is None:  # the run is destroyed with its event loop, and its questions too
             for question in tuple(self._open):
                 self._failed(question, _CANCELLED)
             return
@@ -59,7 +59,7 @@ class JudgeTasks:
                 if not task.ended:
                     task.give_up()
             for question in tuple(self._open):
-                self._failed(question, _CANCELLED)  # it never began, or it does not let itself be cancelled
+                self._failed(question, _CANCELLED)  # it never began, or it ignores its cancellation
 
     def turn_began(self) -> None:
         """Ask the judges that are due."""
@@ -68,11 +68,11 @@ class JudgeTasks:
             self._open[question] = Background(partial(self._put, question), f"agent-monitor {judge.name}")
 
     def busy_with(self) -> str | None:
-        """A judge never holds up the run."""
+        """Always `None`: a judge never holds up the run."""
         return None
 
     def cancel(self) -> None:
-        """No answer is wanted any more."""
+        """Cancel all questions."""
         for task in self._open.values():
             task.cancel()
 
@@ -89,7 +89,7 @@ class JudgeTasks:
 
         try:
             judgement = checked(await question.judge.review(question.told, asked))
-        except Exception as error:  # noqa: BLE001 - a judge has no say in how a run ends by failing
+        except Exception as error:  # noqa: BLE001 - a judge that fails must not end the run
             self._failed(question, describe(error))
         else:
             self._answered(question, judgement)
@@ -109,7 +109,7 @@ class JudgeTasks:
 
 
 class _Question:
-    """One question, and what it took up to now."""
+    """One question, and its cost so far."""
 
     def __init__(self, judge: Judge, told: JudgeInput) -> None:
         self.judge = judge

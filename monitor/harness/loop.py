@@ -67,8 +67,8 @@ class TurnLoop:
         self._reading: SourceStream[Any] | None = None
 
     async def drive(self) -> AsyncGenerator[None, None]:
-        """Check, call, stream, act on the calls, tell the core, perform its verdict. Yields
-        wherever there may be events to hand out.
+        """Check, call, read the stream, carry out the calls, report to the core, perform its
+        verdict. Yields wherever there may be events for the reader.
         """
         core = self._core
         events = self._delivery.queue
@@ -113,17 +113,19 @@ class TurnLoop:
                 await self._context.close()
 
     def wake(self) -> None:
-        """Let the pending read look at the deadline of the run. From any thread."""
+        """Make the pending read check the deadline of the run. May be called from any thread."""
         if (reading := self._reading) is not None:
             reading.wake()
 
     def destroyed(self) -> None:
-        """The task is destroyed with its event loop: the stream is left without being closed."""
+        """Leave the stream without closing it, because the task is destroyed with its event
+        loop.
+        """
         if self._reading is not None:
             self._reading.destroyed()
 
     def say(self, text: str) -> None:
-        """Append one user message to the history: what the provider has cached stays valid."""
+        """Append one user message to the history. The provider's cached prefix stays valid."""
         self._history.append(UserMessage((Text(text),), synthetic=True))
 
     # ------------------------------------------------------------------ the core's verdict
@@ -207,7 +209,7 @@ class TurnLoop:
         """Wait for the compactions that the next request needs. If no compaction helps, the run
         ends, with `error`.
 
-        Yields whenever there are events to hand out: a compaction may take minutes.
+        Yields whenever there are events for the reader, because a compaction may take minutes.
         """
         for need in needs:
             if isinstance(need, Stop):

@@ -1,6 +1,4 @@
-"""What a run is to do, checked: everything that a `Supervisor` is given, as the run needs it. What
-makes no sense is said at once.
-"""
+"""The options of a `Supervisor`, checked at once, in the form that a run needs."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ _DEFAULT: Any = object()
 
 
 class RunOptions:
-    """The parts of a `Supervisor`, which says what they are. Raises `ConfigError` for what makes no
-    sense.
+    """The options of a `Supervisor`, which documents them. Raises `ConfigError` for an invalid
+    option.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class RunOptions:
             raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
         check_part("model", model, "stream")
         self.limits_given = stop_when is not _DEFAULT
-        """`stop_when` was said, if only as `None`, which is off."""
+        """Whether `stop_when` was given. `None` counts as given: it means no limit."""
         self.stop_when = stop_when = _checked_condition(stop_when)
         if budget is not None and not isinstance(budget, Budget):
             raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
@@ -122,8 +120,8 @@ class RunOptions:
         self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
 
     def taken_in(self, history: Sequence[RawMessage | Message]) -> Given:
-        """`history`, put in order, and the instructions of a run that begins with it. Raises
-        `ConfigError` for what is none.
+        """`history`, repaired, and the instructions of a run that begins with it. Raises
+        `ConfigError` for anything but a history.
         """
         given = take_in(history, self.form, self._said)
         has_tools = self.tool_choice != "none"
@@ -132,7 +130,7 @@ class RunOptions:
         )
 
 
-RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # as Python calls it where an argument is wrong
+RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in Python's error for a wrong argument
 
 
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:

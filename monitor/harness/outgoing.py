@@ -1,8 +1,8 @@
-"""What goes out to the provider is as it takes it: at every call of a run, at a cost that does not
-grow with the history.
+"""Keeps every request of a run valid for the provider, at a cost that does not grow with the
+history.
 
-Failure answered: one message that is not in order, for which the whole request is refused, and
-every later one of the session.
+Failure answered: for one invalid message the provider refuses the whole request, and every later
+one of the session.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def form_of(model: object) -> Form | None:
 
 @dataclass(slots=True, frozen=True)
 class Given:
-    """A history as it was given, put in order."""
+    """A given history after its repair."""
 
     messages: tuple[Message, ...]
     instructions: str | None
-    """Of the run: its own, else the system messages at the head of the history."""
+    """The run's instructions: its own, else the system messages at the head of the history."""
     repairs: tuple[Repair, ...]
 
 
 def take_in(history: object, form: Form | None, instructions: str | None) -> Given:
-    """`history`, of messages and raw messages in any state, as `form` takes it. `instructions`: the
-    run's own, which go before others.
+    """`history`, of messages and raw messages in any state, repaired for `form`. `instructions`:
+    the run's own, which replace those of the history.
 
-    Raises `ConfigError` for what is no list of messages, `AdapterError` for a message with an
+    Raises `ConfigError` for anything but a list of messages, `AdapterError` for a message with an
     unknown part.
     """
     if not isinstance(history, Sequence) or isinstance(history, str):
@@ -60,7 +60,7 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Giv
     repairs = report.repairs
     if instructions is None:
         instructions = report.instructions
-    # not those of a run of the same kind
+    # a run of the same supervisor has the same instructions
     elif report.instructions and not report.instructions.startswith(instructions.rstrip()):
         dropped = Repair(
             RepairKind.PART_DROPPED, 0, "the system message at the head: the run has instructions of its own"
@@ -70,12 +70,11 @@ def take_in(history: object, form: Form | None, instructions: str | None) -> Giv
 
 
 class Outgoing:
-    """Keeps the history of one run in order. `given`: the repairs of the messages that were there
-    before.
+    """Keeps the history of one run valid. `given`: the repairs of the messages at its beginning.
 
     An appended message is checked alone. The whole history is checked only before the first call
-    and after edits, and then also in the form of the model. `tell` gets each repair once, and the
-    problems that are left.
+    and after edits, and then also in the form of the model. `tell` is called with each repair once,
+    and with the problems that remain.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Outgoing:
         self._tell = tell
         self._ids = _call_ids(history.messages)
         self._looked_at: int | None = None
-        """The number of edits when the whole history was checked last."""
+        """How many edits the history had at its last full check."""
 
     def append(self, message: Message) -> None:
         """Append the newest message, repaired for the provider. An empty message is dropped."""
@@ -102,7 +101,7 @@ class Outgoing:
             self._tell(repairs, ())
 
     def before_call(self) -> None:
-        """The history is about to be sent as it stands."""
+        """Check the history before it is sent, if it was edited since the last full check."""
         if self._looked_at == len(self._history.edits):
             return
         given, self._untold = self._untold, ()
@@ -126,7 +125,7 @@ class Outgoing:
         try:
             found = validate(self._form, to_form(self._form, self._history.messages))
         except ConfigError:
-            return ()  # media that the provider does not take: the model says so, to the caller
+            return ()  # media that the provider does not accept: the model raises an error for the caller
         return tuple(f"{one.rule} in {self._form} {one.index}: {one.message}" for one in found)
 
 

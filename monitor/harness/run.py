@@ -1,16 +1,16 @@
-"""Run: one run of a supervisor, driven to its goal, or to an honest reason.
+"""`Run`: one run of a supervisor.
 
-`RunCore` decides, `TurnLoop` performs, `RunContext` keeps the context inside the window. `Run` is
-the block, the iteration, the abort and the pause. The rules of `Run` and `TurnLoop`:
+`RunCore` decides, `TurnLoop` performs, `RunContext` keeps the context inside the window. `Run`
+provides the block, the iteration, the abort and the pause. The rules of `Run` and `TurnLoop`:
 
-1. No task of ours outlives the call that started it, and none runs while the caller's body does:
-   the run goes on only when somebody asks for its next event. So there is no scope, timeout or task
-   group around a `yield`. (The exceptions: a judge's question, and a summary of the history, go on
-   beside the run, and end with it at the latest.)
-2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort,
-   and is left in order.
-3. What happened goes into the history once, whole: a message with the results of its calls,
-   whatever interrupted them.
+1. Tasks of the run end with the call that started them, and none runs while the caller's code does:
+   the run goes on only when its next event is requested. So there is no scope, timeout or task
+   group around a `yield`. There are two exceptions: a judge's question and a summary of the history
+   run beside the run, and end with it at the latest.
+2. The run's deadlines and its abort cover everything that can take time (a stream, the tools, a
+   delay), and leave it cleanly.
+3. A turn goes into the history once, as a whole: a message with the result of every call, even
+   after an interruption.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ RunPhase: TypeAlias = Literal["idle", "running", "finished", "error"]
 
 @dataclass(frozen=True)
 class DefaultLimits(AnyOf):
-    """The limits of a run that was given none. A stop by them names them as the default."""
+    """The limits of a run without limits of the caller's. A stop by them is named as the
+    default.
+    """
 
     def evaluate(self, state: RunState) -> Stop | None:
         stop = AnyOf.evaluate(self, state)
@@ -74,9 +76,9 @@ class DefaultLimits(AnyOf):
 
 
 DEFAULT_LIMITS = DefaultLimits((MaxTurns(100), Timeout(3600)))
-"""The limits of a run that was given none. Gemini CLI gives a whole conversation with its user 100
-turns; an unwatched agent should not need more, nor more than an hour. A loop that no detector sees
-then costs some dollars at most.
+"""The limits of a run without limits of the caller's. Gemini CLI gives a whole conversation with
+its user 100 turns; an unwatched agent should not need more, nor more than an hour. A loop that no
+detector sees then costs a few dollars at most.
 """
 SUBAGENT_LIMITS = DefaultLimits((MaxTurns(30), Timeout(600)))
 """The limits of a run that is called as a tool, because its caller waits for it. Gemini CLI has the
@@ -96,7 +98,7 @@ def _limits_of(supervisor: RunOptions, *, as_tool: bool) -> Condition | None:
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """What a run that is called as a tool takes from the run that calls it."""
+    """What a nested run needs to know of the run that calls it."""
 
     core: RunCore
     clock: Clock
@@ -104,9 +106,9 @@ class Caller:
     supervisors: tuple[RunOptions, ...]
     """The supervisor of the calling run, then that of its own caller, and so on."""
     wake: Callable[[], None]
-    """Lets the calling run see at once whether it has to end."""
+    """Makes the calling run check at once whether it must end."""
     called: set[Run] = field(default_factory=set)
-    """The runs that work for the calling run: its abort aborts them too."""
+    """The nested runs of the calling run: its abort aborts them too."""
 
 
 class Run:
@@ -208,13 +210,13 @@ class Run:
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
         self._driver: AsyncGenerator[None, None] | None = None
-        self._at_work = False  # somebody is in `_driver`
+        self._at_work = False  # a task is inside `_driver`
         self._seen_out: anyio.Event | None = None
         self._outcome: Outcome | None = None
 
     @property
     def phase(self) -> RunPhase:
-        """`idle` before the block is entered, `running` in it, then `finished`, or `error` where an
+        """`idle` before the block is entered, `running` in it, then `finished`, or `error` if an
         exception ended it.
         """
         return self._phase
@@ -233,13 +235,13 @@ class Run:
 
     @property
     def originals(self) -> tuple[Message, ...]:
-        """Every message of the run as it was said, also those that a summary has replaced."""
+        """Every original message of the run, also those that a summary has replaced."""
         return self._history.originals
 
     @property
     def stale_compactions(self) -> tuple[CompactionResult, ...]:
-        """Compactions that were not made part of the history, because the messages that they cover
-        had changed meanwhile.
+        """Compactions that were not applied, because the messages that they cover had changed
+        meanwhile.
         """
         return self._context.stale
 
@@ -247,7 +249,7 @@ class Run:
         """Make the history smaller now, or wait for the compaction that is under way. May be called
         in the caller's block, by a tool, or by another task.
 
-        Raises `CompactionError` where there is nothing to compact, where it failed, and where the
+        Raises `CompactionError` if there is nothing to compact, if the compaction fails, or if the
         run ends before it is done.
         """
         if self._outcome is not None and not self._outcome.ok:
@@ -262,7 +264,7 @@ class Run:
 
         if self._at_work:
             await work()
-        else:  # nobody else looks at the run's deadlines and its abort meanwhile
+        else:  # meanwhile only this wait checks the run's deadlines and its abort
             await self._work.aside(work)
         if result is None:
             self._work.is_over()
@@ -280,8 +282,8 @@ class Run:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A person is being asked: the run's deadlines stand still meanwhile. For tools, which find
-        the run in their `ToolContext`; also for plain functions, which run in a thread.
+        """The run's deadlines stand still inside this block, while a person is asked. Tools find
+        the run in their `ToolContext`; plain functions, which run in a thread, may use it too.
         """
         self._in_loop(lambda: self._core.pause(self._now()))
         try:
@@ -328,7 +330,7 @@ class Run:
                 await self._driver.aclose()
         finally:
             self._at_work = False
-            await self._context.close()  # somebody may have asked for a compaction of a run that never went
+            await self._context.close()  # a compaction may have been requested before the first turn
             self._end(ending, error)
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -351,7 +353,7 @@ class Run:
                 if isinstance(error, ConfigError):  # the caller's own mistake
                     self._end(ending_by(error), error)
                     raise
-                self._core.fail(error, "run", self._now())  # a part of the caller's that nobody else has caught
+                self._core.fail(error, "run", self._now())  # an error of the caller's code that was not caught before
                 self._end(None, None)
             # a cancellation from outside, or the end of the program: the run cannot go on after it
             except BaseException as error:
@@ -364,14 +366,14 @@ class Run:
         return self._delivery.queue.popleft()
 
     def _destroyed(self, ending: Stop | None, error: BaseException | None) -> None:
-        """The task is destroyed with its event loop: nothing can be awaited, so nothing is
-        closed.
+        """End the run without closing anything: its task is destroyed with the event loop, so
+        nothing can be awaited.
         """
         self._loop.destroyed()
         self._end(ending, error)
 
     async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
-        """The block is left while another task still reads the run: wait for that task first."""
+        """Wait for another task that still reads the run while the block is left."""
         self._core.leave(ending, error if isinstance(error, Exception) else None, self._now())
         self._seen_out = anyio.Event()
         self._wake()
@@ -393,7 +395,9 @@ class Run:
             self._caller.wake()
 
     def _wake(self) -> None:
-        """Let each pending wait look at the deadline. From any thread or signal handler."""
+        """Make each pending wait check the deadline. May be called from any thread or signal
+        handler.
+        """
         self._loop.wake()
         self._work.wake()
 

@@ -1,4 +1,4 @@
-"""Supervisor: drive a whole agent run to its goal, or to an honest reason.
+"""`Supervisor`: drives whole agent runs.
 
     model = monitor.model("google:gemini-2.5-flash")
     supervisor = monitor.Supervisor(model, tools=[search], outputs={"summary": str})
@@ -26,42 +26,52 @@ from monitor.tools.base import Tool, ToolContext, check_name
 
 
 class Supervisor(RunOptions):
-    """What a run is to do, with what, and within which limits.
+    """A description of runs: what they do, with which parts, and within which limits.
 
-    What it does: `model`, e.g. `monitor.model("google:gemini-2.5-flash")`, with `model_settings`
-    passed to the provider as they are. `instructions`: the system prompt, in which `${name}` is
-    filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other supervisors'
-    `as_tool()`. `outputs`: what the run must emit, as a dict of types or a pydantic model class.
-    `plan`: the steps of the task. `history`: messages that come before the task of a run that is
-    given none itself, in any state: they are put in order, and `HistoryRepaired` tells what was
-    done.
+    What a run does:
 
-    When it ends: `stop_when`, a condition; `None` is no limit. Without one, and without a budget
-    that has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
-    `budget`: tokens and money, shared by all that are given the same object. `prices`: a `Price`,
-    or one for each model name, for `CostLimit` and budgets in US dollars. `max_nudges`: how often
-    missing outputs are asked for. `last_turn`: instead of the end; `None` is off. `retries`: of
-    failed model calls.
+    - `model`: e.g. `monitor.model("google:gemini-2.5-flash")`. `model_settings` are passed to the
+      provider unchanged.
+    - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
+    - `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`.
+    - `outputs`: what the run must emit, as a dict of types or a pydantic model class.
+    - `plan`: the steps of the task.
+    - `history`: messages before the task, for runs that are started without a history. They may be
+      in any state: they are repaired, and `HistoryRepaired` lists the repairs.
 
-    What watches it: `detectors`, a list that replaces the default ones; `None` is off. `judge`: who
-    looks at the run from time to time, beside it. `policy`: what follows from a detection; by
-    default the `Ladder`. `looped_text`: what becomes of text that looped before it goes back to the
-    model.
+    When a run ends:
 
-    Its context: `window` of the model, in tokens, where the table of known models is not to be
-    believed; a run in one that is too small for an agent ends before the first call. `compaction`:
-    how the history is kept inside it; `None` is off, also where the provider refuses a request for
-    its size. `keep_text_chars`: how much of an answer stands in the outcome at most (`None`: all of
-    it).
+    - `stop_when`: a condition; `None` is no limit. Without `stop_when` and without a budget that
+      has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.
+    - `budget`: tokens and money, shared by all runs with the same object. `prices`: a `Price`, or
+      one for each model name, for `CostLimit` and budgets in US dollars.
+    - `max_nudges`: how often missing outputs are asked for.
+    - `last_turn`: one more turn before a limit ends the run; `None` is off.
+    - `retries`: how failed model calls are repeated.
+
+    What watches a run:
+
+    - `detectors`: a list that replaces the default ones; `None` is off.
+    - `judge`: a judge, or several, that look at the run from time to time, beside it.
+    - `policy`: what follows from a detection; by default the `Ladder`.
+    - `looped_text`: what happens to looped text before it goes back to the model.
+
+    The context of a run:
+
+    - `window`: the model's window in tokens, if the table of known models does not have it or is
+      wrong. If the window is too small for an agent, the run ends before the first call.
+    - `compaction`: how the history is kept inside the window. `None` is off, also after a
+      provider's refusal.
+    - `keep_text_chars`: how much of an answer the outcome keeps at most (`None`: all of it).
 
     Detectors, policy and plan are copied for every run.
     """
 
     async def run(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Outcome:
-        """Drive one run to its end. However it ends, that is an `Outcome`; a cancellation from
-        outside goes on.
+        """Drive one run to its end. Every end is an `Outcome`; a cancellation from outside is
+        raised further.
 
-        `history`: messages that come before the task, in the place of the supervisor's own.
+        `history`: messages before the task, in the place of the supervisor's own.
         """
         async with Run(self, task, streams=False, history=history) as run:
             async for _ in run:
@@ -69,8 +79,8 @@ class Supervisor(RunOptions):
         return run.outcome
 
     def stream(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Run:
-        """The same, event by event: `async with supervisor.stream(task) as run: async for event in
-        run`.
+        """One run, event by event:
+        `async with supervisor.stream(task) as run: async for event in run`.
         """
         return Run(self, task, streams=True, history=history)
 
@@ -78,10 +88,10 @@ class Supervisor(RunOptions):
         """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,
         limits and budget.
 
-        Without a `stop_when` of its own it has 30 turns and 10 minutes; with `stop_when=None`, only
-        those of its caller. The tool takes one argument, `task`. Its result is the emitted outputs,
-        or the text of the answer; a run that did not reach its goal is an error result that names
-        the reason.
+        Without a `stop_when` of its own the run has 30 turns and 10 minutes; with `stop_when=None`,
+        only the limits of its caller. The tool takes one argument, `task`. Its result is the
+        emitted outputs, or the text of the answer. If the run does not reach its goal, the result
+        is an error that names the reason.
         """
         return _Subagent(self, name, description)
 
@@ -102,7 +112,7 @@ class _Subagent:
         self.spec = ToolSpec(check_name(name), description, schema)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Run it. `ToolError` for a run that did not reach its goal."""
+        """Run the supervisor. Raises `ToolError` if the run does not reach its goal."""
         task = arguments.get("task")
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")

@@ -1,4 +1,4 @@
-"""Where events go."""
+"""Sinks: receivers of a run's events."""
 
 from typing import TYPE_CHECKING
 
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["EventSink", "FanOut", "JsonlSink", "LogSink", "MemorySink", "line_of", "listening"]
 
-__getattr__ = lazy_names(__name__, {"LogSink": "monitor.sinks.log"})  # structlog is loaded by who logs
+__getattr__ = lazy_names(__name__, {"LogSink": "monitor.sinks.log"})  # only a program that logs loads structlog

@@ -1,7 +1,7 @@
 """What a sink is, and how one event reaches several of them.
 
-A sink receives the events of a run and cannot change it. A sink that raises is taken off, the
-other sinks receive an event about that, and the run goes on.
+A sink receives the events of a run and cannot change it. A sink that raises is removed, the other
+sinks receive an event about it, and the run goes on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _listening: ContextVar[tuple[EventSink, ...]] = ContextVar("listening", default=
 
 @contextmanager
 def listening(sink: EventSink) -> Iterator[None]:
-    """`sink` receives the events of every run that is made within this block, wherever that
-    happens, besides the run's own sinks.
+    """`sink` receives the events of every run that is made within this block, at any depth, in
+    addition to the run's own sinks.
     """
     token = _listening.set((*_listening.get(), sink))
     try:
@@ -48,8 +48,8 @@ class FanOut:
         self._sinks = [*sinks, *(sink for sink in _listening.get() if all(sink is not given for given in sinks))]
 
     def emit(self, event: Event) -> None:
-        """Never raises. The others hear of a failed sink after the event in which it failed, unless
-        that was the last one.
+        """Pass on `event`. Never raises. The other sinks get a `SinkFailed` after the event in
+        which a sink failed, unless that was the last event.
         """
         failures: list[SinkFailed] = []
         for sink in tuple(self._sinks):

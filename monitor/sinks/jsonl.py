@@ -1,5 +1,5 @@
-"""Events as lines of JSON in a file. What models and tools said is in them, so a new file is for
-its owner alone.
+"""Events as lines of JSON in a file. They contain texts of models and tools, so only the owner can
+read a new file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class JsonlSink:
     """Appends one line an event, flushed at once, so that a crash loses nothing. Close it, or use
     it as `with`.
 
-    Raises `StoreError` if the file cannot be opened, or if a symbolic link stands in its place that
-    leads to another file: who may write into the folder would choose which.
+    Raises `StoreError` if the file cannot be opened, or if it is a symbolic link to another file.
+    Otherwise anybody who may write into the folder could choose that file.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:

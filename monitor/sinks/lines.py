@@ -53,11 +53,11 @@ from monitor.events import (
 )
 
 LINE_CHARS = 200
-"""A line is for the eye; the whole of it is in the event."""
+"""The length of a line for people; the event has the whole text."""
 
 
 def line_of(event: Event, *, chars: int | None = LINE_CHARS) -> str:
-    """`event` as one line of at most `chars` characters (`None`: whatever it takes). No times, so
+    """`event` as one line of at most `chars` characters (`None`: no limit). It has no times, so
     equal runs have equal lines.
     """
     line = " ".join(_words(event).split())

@@ -39,15 +39,13 @@ _LOUD = (
 
 
 _OF_RECORDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
-"""What a record of the standard library is itself made of. It refuses fields of these names, such
-as `name`.
+"""The attributes of the standard library's log records. A record refuses extra fields with these
+names, such as `name`.
 """
 
 
 class LogSink:
-    """One line an event: what goes or went wrong as a warning, how the run ended as info, the rest
-    as debug.
-    """
+    """One line an event: problems as warnings, the end of the run as info, all others as debug."""
 
     def emit(self, event: Event) -> None:
         """Log `event` with its fields."""
@@ -76,11 +74,11 @@ def _fields(event: Event) -> dict[str, Any]:
 
 
 def _logger() -> Any:
-    """Chosen at every call, because a program may configure structlog after this module was
-    imported.
+    """The logger, chosen at every call, because a program may configure structlog after this module
+    was imported.
 
-    An unconfigured structlog prints every level to stdout, which would corrupt a program that talks
-    there.
+    An unconfigured structlog prints every level to stdout, which would corrupt a program's own
+    output.
     """
     if structlog.is_configured():
         return structlog.get_logger("monitor")

@@ -1,5 +1,5 @@
-"""For tests of programs that use agent-monitor, and of agent-monitor itself: streams, a clock, and
-a server that do as told.
+"""For tests of programs that use agent-monitor, and of agent-monitor itself: scripted streams and
+models, a clock, and local servers.
 """
 
 from monitor.testing import anthropic_steps as anthropic_steps

@@ -1,10 +1,10 @@
-"""A local HTTP server that plays one script per request, misbehaves on demand, and records what it
-received and when.
+"""A local HTTP server that plays one script per request, misbehaves on demand, and records its
+requests with their times.
 
-What the providers' servers in this package have in common. A provider adds a `Dialect`: its paths,
-the form of its events and errors. The server runs on a loop of its own in a thread of its own, so
-the client may be asyncio, trio or plain threads. All moments are `time.perf_counter()` seconds of
-this process.
+It is the common base of the providers' servers in this package. A provider adds a `Dialect`: its
+paths, the form of its events and errors. The server runs on its own event loop in its own thread,
+so the client may be asyncio, trio or plain threads. All moments are `time.perf_counter()` seconds
+of this process.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class ClientLeft:
 
     at: float
     how: Literal["eof", "reset"]
-    """An orderly close, or a TCP reset (also what a close with unread data looks like)."""
+    """An orderly close, or a TCP reset (a close with unread data looks the same)."""
 
 
 @dataclass(slots=True)
 class ReceivedRequest:
-    """One request and what became of it. Filled in by the server while it works."""
+    """One request and the course of its answer. The server fills it in while it works."""
 
     number: int
     """Index in the server's `requests`."""
     connection: int
-    """Which TCP connection it came over; a reused one keeps its number."""
+    """The number of the TCP connection; a reused connection keeps its number."""
     verb: str
     path: str
     method: str
@@ -71,15 +71,15 @@ class ReceivedRequest:
     headers: Mapping[str, str]
     """Names in lower case."""
     body: Any
-    """The JSON; bytes if it was none."""
+    """The JSON value of the body; bytes if it is not JSON."""
     arrived_at: float
     events_sent: int = 0
     last_sent_at: float | None = None
     completed: bool = False
-    """The whole answer was handed to the operating system, its end included."""
+    """Whether the whole answer was passed to the operating system, its end included."""
     closed: ClientLeft | None = None
-    """The client closed the connection while this request was the last one on it, during the answer
-    or after.
+    """How the client closed the connection, during the answer or after it. Set only for the
+    connection's last request.
     """
 
 
@@ -89,7 +89,7 @@ _START_LIMIT_S = 10.0
 
 
 class Dialect(Protocol):
-    """What a provider's wire format is like; all the rest is HTTP."""
+    """The wire format of a provider on top of HTTP."""
 
     @property
     def root(self) -> str:
@@ -97,12 +97,12 @@ class Dialect(Protocol):
         ...
 
     def method(self, verb: str, path: str) -> str:
-        """The API method that is served under `path`; empty for none."""
+        """The API method that is served under `path`; empty for an unknown path."""
         ...
 
     def unscripted(self, request: ReceivedRequest) -> Reply | None:
-        """An answer that uses up no script: to a path that is not served, a request that makes no
-        sense, a count of tokens.
+        """An answer that uses up no script: to an unknown path, an invalid request, a count of
+        tokens.
         """
         ...
 
@@ -115,13 +115,11 @@ class Dialect(Protocol):
         ...
 
     def closing(self, request: ReceivedRequest) -> bytes:
-        """What follows the last event of a script that came to its end, e.g. `data: [DONE]`; may be
-        empty.
-        """
+        """The bytes after the last event of a complete script, e.g. `data: [DONE]`, or none."""
         ...
 
     def merged(self, request: ReceivedRequest, events: Sequence[Event]) -> Event:
-        """The events of a stream as the one answer to a request that asked for no stream."""
+        """The events of a stream as one answer, for a request without streaming."""
         ...
 
     def refusal(self, status: int, message: str) -> Reply:
@@ -136,7 +134,7 @@ TokenCounts: TypeAlias = int | Callable[[ReceivedRequest], int | Reply]
 
 
 class CountingDialect:
-    """What the dialects of the services that count tokens have in common."""
+    """The common part of the dialects of services that count tokens."""
 
     root = ""
     count_field: str
@@ -146,7 +144,7 @@ class CountingDialect:
         self._count_tokens = count_tokens
 
     def closing(self, request: ReceivedRequest) -> bytes:
-        """Nothing follows the last event."""
+        """Empty: nothing follows the last event."""
         return b""
 
     def count(self, request: ReceivedRequest) -> Reply:
@@ -160,15 +158,15 @@ class LocalServer:
     closes every connection.
 
     `scripts` is a list, one script for each scripted request, of which the last repeats; or a
-    function of the request. Leaving the block raises what a script function raised, unless the
-    block raised something itself.
+    function of the request. Leaving the block raises the exception of a script function, unless the
+    block raised one itself.
     """
 
     def __init__(self, scripts: Scripts, dialect: Dialect) -> None:
         self.requests: list[ReceivedRequest] = []
         self.connections = 0
         self.base_url = ""
-        """For the client; set while the server runs."""
+        """The address for the client; set while the server runs."""
         self.dialect = dialect
         self._script_of = scripts if callable(scripts) else _in_order([_checked(script) for script in scripts])
         self._changed = threading.Condition()
@@ -212,7 +210,7 @@ class LocalServer:
         return self._known_closed(number)
 
     async def wait_closed_async(self, number: int = -1, *, timeout_s: float = 5.0) -> ClientLeft:
-        """`wait_closed` that lets the event loop go on, on asyncio and trio."""
+        """`wait_closed` without blocking the event loop, on asyncio and trio."""
         give_up_at = time.perf_counter() + timeout_s
         while self._closed(number) is None:
             if time.perf_counter() > give_up_at:
@@ -277,13 +275,13 @@ class LocalServer:
             self._changed.notify_all()
 
     def _plan(self, request: ReceivedRequest) -> tuple[Step, ...]:
-        """The steps that answer `request`; what is wrong with a script is a 500, and raised when
-        the server is left.
+        """The steps that answer `request`. An error in a script is a 500, and is raised when the
+        server is left.
         """
         try:
             reply = self.dialect.unscripted(request)
             return _checked(self._script_of(request)) if reply is None else (reply,)
-        except Exception as error:  # noqa: BLE001 - whatever the caller's function raises
+        except Exception as error:  # noqa: BLE001 - the caller's function may raise anything
             self._failed(error)
             return (self.dialect.refusal(500, f"the script function failed: {error!r}"),)
 
@@ -324,7 +322,7 @@ def _step_of(step: Step | Event) -> Step:
     if isinstance(step, Repeat) and isinstance(step.step, Reply):
         raise ConfigError("a Reply cannot be repeated")
     if not isinstance(step, STEPS):
-        raise ConfigError(f"a script holds {step!r}, which is no step and no event")
+        raise ConfigError(f"a script holds {step!r}, which is neither a step nor an event")
     return step
 
 
@@ -337,7 +335,8 @@ class _Head:
 
 class _Connection(asyncio.StreamReaderProtocol):
     """One TCP connection. The transport watches the socket all the time, so a client that leaves is
-    seen at once, also while the script stalls or floods: that cancels the task that plays it.
+    seen at once, also while the script stalls or floods. Then the task that plays the script is
+    cancelled.
     """
 
     def __init__(self, server: LocalServer) -> None:
@@ -375,7 +374,7 @@ class _Connection(asyncio.StreamReaderProtocol):
             self._serving.cancel()
 
     async def hang_up(self) -> None:
-        """The server stops: close, whatever is going on."""
+        """Close the connection at once, because the server stops."""
         self._over = True
         if isinstance(self._wire, asyncio.WriteTransport):
             self._wire.abort()
@@ -385,7 +384,7 @@ class _Connection(asyncio.StreamReaderProtocol):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._serving = asyncio.current_task()
-        writer.transport.set_write_buffer_limits(high=0)  # `drain` then means: the operating system has it
+        writer.transport.set_write_buffer_limits(high=0)  # `drain` then returns when the operating system has the data
         try:
             while (request := await self._read(reader)) is not None:
                 self._request = request
@@ -395,7 +394,7 @@ class _Connection(asyncio.StreamReaderProtocol):
             self._close(writer)
         except (asyncio.CancelledError, ConnectionError):
             writer.transport.abort()
-        except Exception as error:  # noqa: BLE001 - e.g. an event that is no JSON
+        except Exception as error:  # noqa: BLE001 - e.g. an event that is not JSON
             self._server._failed(error)  # noqa: SLF001
             self._close(writer)
 
@@ -404,7 +403,7 @@ class _Connection(asyncio.StreamReaderProtocol):
         writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> ReceivedRequest | None:
-        """The next request; `None` if what came is no HTTP request."""
+        """The next request. `None`: the data is not an HTTP request."""
         try:
             head = _parsed_head(await reader.readuntil(b"\r\n\r\n"))
             data = await _read_body(reader, head.headers)
@@ -432,7 +431,7 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
 
 
 class _HangUp(Exception):
-    """The script wants this connection closed."""
+    """The script closes this connection."""
 
 
 class _Answer:
@@ -523,7 +522,7 @@ class _Answer:
     async def _write(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
-        await asyncio.sleep(0)  # a client that reads as fast as this writes would never let the socket be looked at
+        await asyncio.sleep(0)  # if the client reads as fast as this writes, the socket would never be checked
 
     def _reset(self) -> None:
         connection: socket.socket = self._writer.get_extra_info("socket")

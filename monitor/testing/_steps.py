@@ -23,7 +23,7 @@ class Send:
 
 @dataclass(slots=True, frozen=True)
 class Raw:
-    """These body bytes as they are: half an event, a comment, no JSON."""
+    """These body bytes unchanged: half an event, a comment, invalid JSON."""
 
     data: bytes
 
@@ -59,8 +59,8 @@ class Reset:
 
 @dataclass(slots=True, frozen=True)
 class Repeat:
-    """`step` as often as `times` says (`None`: for ever), `delay_s` seconds apart.
-    `Repeat(text("x"))` floods.
+    """`step`, `times` times (`None`: for ever), `delay_s` seconds apart. `Repeat(text("x"))`
+    floods.
     """
 
     step: Step | Event
@@ -84,7 +84,7 @@ STEPS = (Send, Raw, Headers, Pause, Stall, Cut, Reset, Repeat, Reply)
 
 
 def html_error(code: int = 502, body: str = "<html><body>Bad gateway</body></html>") -> Reply:
-    """What a proxy answers."""
+    """An error page, as a proxy sends it."""
     return Reply(code, body.encode(), {"content-type": "text/html"})
 
 
@@ -97,7 +97,7 @@ def to_json(value: Any) -> bytes:
 
 
 def json_lines(file: Path) -> list[dict[str, Any]]:
-    """The objects of a JSONL file. Raises `AdapterError` for a line that is none."""
+    """The objects of a JSONL file. Raises `AdapterError` for a line that is not an object."""
     lines = file.read_text("utf-8").split("\n")  # JSON may hold the other characters at which Python would split
     return [_json_line(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 

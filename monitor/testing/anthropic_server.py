@@ -14,8 +14,8 @@ saw the client leave**:
         assert server.wait_closed(1).how == "eof"
 
 Served are `/v1/messages`, streamed or not (then the script's events are merged into one message),
-and `/v1/messages/count_tokens`, both also with `?beta=true`. It runs on a loop of its own in a
-thread of its own, so the client may be asyncio, trio or plain threads. All moments are
+and `/v1/messages/count_tokens`, both also with `?beta=true`. It runs on its own event loop in its
+own thread, so the client may be asyncio, trio or plain threads. All moments are
 `time.perf_counter()` seconds of this process.
 """
 
@@ -42,8 +42,8 @@ class LocalAnthropic(LocalServer):
 
     `scripts` is a list, one script for each request of a message, of which the last repeats; or a
     function of the request. `count_tokens` is the answer to `/v1/messages/count_tokens`, which uses
-    up no script. Leaving the block raises what a script function raised, unless the block raised
-    something itself.
+    up no script. Leaving the block raises the exception of a script function, unless the block
+    raised one itself.
     """
 
     def __init__(self, scripts: Scripts, *, count_tokens: TokenCounts = 42) -> None:

@@ -1,5 +1,5 @@
-"""What a script of `LocalAnthropic` says: its steps, the events of the wire format, and recordings
-of real ones.
+"""The steps of a script for `LocalAnthropic`: the events of the wire format, and recordings of real
+ones.
 
 An answer is `[start(), *say("Paris."), *finish()]`: a message, its blocks by `index`, and its end.
 Single deltas (`text`, `thought`, `arguments`) are for streams that break off, or never end.
@@ -62,8 +62,8 @@ def start(
 def delta(
     stop_reason: str | None, *, output_tokens: int = 3, explanation: str | None = None, **usage: Any
 ) -> dict[str, Any]:
-    """The event that says why the message ends, and what it cost in all. `explanation`: of a
-    refusal.
+    """The event with the stop reason and the usage of the whole message. `explanation`: the text of
+    a refusal.
     """
     said: dict[str, Any] = {"stop_reason": stop_reason, "stop_sequence": None}
     if explanation is not None:
@@ -82,7 +82,7 @@ def finish(stop_reason: str | None = "end_turn", **options: Any) -> list[dict[st
 
 
 def ping() -> dict[str, Any]:
-    """What the service sends to keep a connection alive."""
+    """The event that keeps a connection alive."""
     return {"type": "ping"}
 
 
@@ -100,12 +100,12 @@ def block_start(block: Event, *, index: int = 0) -> dict[str, Any]:
 
 
 def block_stop(*, index: int = 0) -> dict[str, Any]:
-    """The event that closes it."""
+    """The event that closes a block."""
     return {"type": "content_block_stop", "index": index}
 
 
 def block_delta(fields: Event, *, index: int = 0) -> dict[str, Any]:
-    """An event with a piece of it."""
+    """An event with a piece of a block."""
     return {"type": "content_block_delta", "index": index, "delta": dict(fields)}
 
 
@@ -120,7 +120,7 @@ def thought(words: str, *, index: int = 0) -> dict[str, Any]:
 
 
 def signature(signature: str, *, index: int = 0) -> dict[str, Any]:
-    """What closes the thinking of a block."""
+    """The signature, which closes a block of thinking."""
     return block_delta({"type": "signature_delta", "signature": signature}, index=index)
 
 
@@ -148,7 +148,7 @@ def think(*pieces: str, signed: str | None = "c2lnbmVk", index: int = 0) -> list
 
 
 def redacted(data: str = "cmVkYWN0ZWQ=", *, index: int = 0) -> list[dict[str, Any]]:
-    """A block of thinking that nobody may read."""
+    """A block of thinking that the service has encrypted."""
     return whole({"type": "redacted_thinking", "data": data}, index=index)
 
 
@@ -194,7 +194,7 @@ def error_reply(
 
 
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
-    """429 that asks to wait, by the header; `None` leaves that away."""
+    """429 that asks to wait, by the header; `None` omits the header."""
     headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
     return error_reply(
         429,
@@ -233,8 +233,8 @@ def events_of(
     """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then
     each (name, arguments) call.
 
-    `finish_reason`: `"auto"` is `tool_use` or `end_turn`, as there are calls; `None` leaves the
-    closing events away, so the stream is truncated. `tokens`: of input and of output.
+    `finish_reason`: `"auto"` is `tool_use` with calls, else `end_turn`. `None` omits the closing
+    events, so the stream is truncated. `tokens`: of input and of output.
     """
     if cut < 1:
         raise ConfigError(f"cut must be at least 1 code point, not {cut}")
@@ -258,7 +258,8 @@ def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
     """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire
     events.
 
-    Arguments that are no JSON object go under the key `input`, because the wire knows objects only.
+    Arguments other than a JSON object go under the key `input`, because the wire format has only
+    objects.
     """
     calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
     objects = [(name, given if isinstance(given, Mapping) else {"input": given}) for name, given in calls]
@@ -276,7 +277,7 @@ def load_recording(path: str | PathLike[str]) -> list[RecordedMessage]:
     """The messages of a recorded file, in order: one event a line; the file may hold several
     streams, one after the other.
 
-    `RecordedMessage.events` is a script. Raises `AdapterError` for a line that is no event.
+    `RecordedMessage.events` is a script. Raises `AdapterError` for a line that is not an event.
     """
     file = Path(path)
     messages: list[list[dict[str, Any]]] = [[]]

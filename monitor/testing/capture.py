@@ -1,4 +1,4 @@
-"""What a run did, for the assertions of a test."""
+"""Captures the events of runs, for the assertions of a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.sinks.lines import LINE_CHARS, line_of
 E = TypeVar("E", bound=Event)
 
 _LEFT_OUT = (ChunkReceived, FirstChunk, StopDecided, StreamClosed)
-"""What a summary does without: details of timing, and what the end says again."""
+"""Events that a summary omits: details of timing, and facts that the end repeats."""
 
 
 class CapturedEvents(Sequence[Event]):
@@ -33,10 +33,9 @@ class CapturedEvents(Sequence[Event]):
         return [event for event in self._events if isinstance(event, kind)]
 
     def summary(self, *, chars: int | None = LINE_CHARS) -> list[str]:
-        """What happened, one line an event: turns, what was said, calls, results, nudges, outputs,
-        the end.
+        """The events, one line each: turns, texts, calls, results, nudges, outputs, the end.
 
-        There are no times in it, so a scripted run gives the same lines each time. Lines are cut to
+        The lines have no times, so a scripted run gives the same lines each time. Lines are cut to
         `chars` characters.
         """
         return [
@@ -75,7 +74,7 @@ class CapturedEvents(Sequence[Event]):
 
 
 def _only_called(event: Event) -> bool:
-    """A turn without words; its calls have lines of their own."""
+    """Whether the event is a turn without text, whose calls have their own lines."""
     return isinstance(event, TurnEnded) and bool(event.turn.tool_calls) and not event.turn.text.strip()
 
 

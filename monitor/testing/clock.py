@@ -1,4 +1,4 @@
-"""A clock that goes only when a test advances it."""
+"""A clock that only a test moves."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 
 class FakeClock:
-    """Time for tests: `advance()` moves it and rings the alarms that have come due, in their order,
-    at their own time.
+    """Time for tests. `advance()` moves it and rings the alarms that are due, in order, each at its
+    own time.
 
-    Call `advance()` in the thread of the event loop; what the alarms wake runs when the caller next
-    awaits.
+    Call `advance()` in the thread of the event loop. Code that an alarm wakes runs at the caller's
+    next await.
     """
 
     def __init__(self, start: float = 0.0) -> None:
@@ -41,8 +41,8 @@ class FakeClock:
 
     @property
     def next_due(self) -> float | None:
-        """When the next alarm is to ring; `None`: none is set. Advancing to it whenever nothing
-        else goes on simulates time.
+        """The time of the next alarm. `None`: none is set. To simulate time, advance to it whenever
+        all tasks wait.
         """
         while self._alarms and not self._alarms[0][2].is_set:
             heapq.heappop(self._alarms)
@@ -50,7 +50,7 @@ class FakeClock:
 
     @property
     def pending(self) -> int:
-        """How many alarms are still set; 0 after a run has ended, or it leaks them."""
+        """How many alarms are still set. After the end of a run it must be 0."""
         return sum(alarm.is_set for _, _, alarm in self._alarms)
 
 
@@ -62,11 +62,11 @@ class FakeAlarm:
 
     @property
     def is_set(self) -> bool:
-        """It will ring when its time comes."""
+        """Whether the alarm will ring."""
         return self._callback is not None
 
     def cancel(self) -> None:
-        """It will not ring."""
+        """Prevent the alarm from ringing."""
         self._callback = None
 
     def ring(self) -> None:

@@ -14,8 +14,8 @@ saw the client leave**:
         assert server.wait_closed(1).how == "eof"
 
 Served are `:streamGenerateContent?alt=sse`, `:generateContent` (the script's events merged into one
-answer) and `:countTokens`, for any model name and API version. It runs on a loop of its own in a
-thread of its own, so the client may be asyncio, trio or plain threads. All moments are
+answer) and `:countTokens`, for any model name and API version. It runs on its own event loop in its
+own thread, so the client may be asyncio, trio or plain threads. All moments are
 `time.perf_counter()` seconds of this process.
 """
 
@@ -42,8 +42,8 @@ class LocalGemini(LocalServer):
 
     `scripts` is a list, one script for each generating request, of which the last repeats; or a
     function of the request. `count_tokens` is the answer to `:countTokens`, which uses up no
-    script. Leaving the block raises what a script function raised, unless the block raised
-    something itself.
+    script. Leaving the block raises the exception of a script function, unless the block raised one
+    itself.
     """
 
     def __init__(self, scripts: Scripts, *, count_tokens: TokenCounts = 42) -> None:

@@ -1,5 +1,5 @@
-"""What a script of `LocalGemini` says: its steps, the events of the wire format (camelCase JSON),
-and recordings of real ones.
+"""The steps of a script for `LocalGemini`: the events of the wire format (camelCase JSON), and
+recordings of real ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def chunk(
     continuation_token: str | None = None,
     **top_level: Any,
 ) -> dict[str, Any]:
-    """One event with one candidate. `parts=None` leaves its content away, as a malformed call does.
+    """One event with one candidate. `parts=None` omits its content, as the service does for a
+    malformed call.
 
     `continuation_token` (base64) is a checkpoint from which the SDK may resume by itself.
     """
@@ -59,9 +60,7 @@ def chunk(
 
 
 def usage(prompt: int, *, output: int = 0, thoughts: int = 0, cached: int = 0, tool_use: int = 0) -> dict[str, Any]:
-    """A `usageMetadata` object: tokens of the request so far. Zeros are left away, as the API
-    does.
-    """
+    """A `usageMetadata` object: tokens of the request so far. Zeros are omitted, as by the API."""
     counts = {
         "promptTokenCount": prompt,
         "candidatesTokenCount": output,
@@ -102,7 +101,7 @@ def partial_call(
 ) -> dict[str, Any]:
     """A piece of a function call whose arguments are streamed (the API does this on Vertex only).
 
-    The first has `name`; `pieces` come from `piece`; `more=True` says that the call goes on.
+    The first piece has `name`. `pieces` come from `piece`. `more=True`: the call goes on.
     """
     optional = {"name": name, "id": id, "partialArgs": None if pieces is None else list(pieces), "willContinue": more}
     function = {key: value for key, value in optional.items() if value is not None}
@@ -110,9 +109,7 @@ def partial_call(
 
 
 def piece(path: str, value: str | float | bool | None, *, more: bool | None = None) -> dict[str, Any]:  # noqa: FBT001 - a JSON value
-    """One `partialArgs` entry: `value` at the JSON path `path`; `more=True` says that the string
-    goes on.
-    """
+    """One `partialArgs` entry: `value` at the JSON path `path`. `more=True`: the string goes on."""
     match value:
         case None:
             kind: dict[str, Any] = {"nullValue": "NULL_VALUE"}
@@ -186,7 +183,7 @@ def error_reply(
 
 
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
-    """429 that asks to wait, as the API does, with a RetryInfo detail; `None` leaves that away."""
+    """429 that asks to wait, with a RetryInfo detail as in the API; `None` omits the detail."""
     details = (
         []
         if retry_after_s is None
@@ -215,7 +212,7 @@ def events_of(
     """One model turn as wire events: `reasoning` and `answer` in pieces of `cut` code points, then
     each (name, arguments) call.
 
-    `finish_reason=None` leaves the closing event away, so the stream is truncated. `tokens` is its
+    `finish_reason=None` omits the closing event, so the stream is truncated. `tokens` is its
     `usageMetadata`.
     """
     if cut < 1:
@@ -232,7 +229,8 @@ def events_of_message(message: Event, *, cut: int = 20) -> list[dict[str, Any]]:
     """An assistant message of the loop corpus (`text`, `tool_calls` of `name` and `args`) as wire
     events.
 
-    Arguments that are no JSON object go under the key `input`, because the wire knows objects only.
+    Arguments other than a JSON object go under the key `input`, because the wire format has only
+    objects.
     """
     calls = [(str(made["name"]), made["args"]) for made in message.get("tool_calls") or ()]
     objects = [

@@ -14,8 +14,8 @@ saw the client leave**:
         assert server.wait_closed(1).how == "eof"
 
 Served are `POST .../chat/completions` and `POST .../responses`, as streams and (the script's events
-merged into one answer) without, for any model name. It runs on a loop of its own in a thread of its
-own, so the client may be asyncio, trio or plain threads. All moments are `time.perf_counter()`
+merged into one answer) without, for any model name. It runs on its own event loop in its own
+thread, so the client may be asyncio, trio or plain threads. All moments are `time.perf_counter()`
 seconds of this process.
 """
 
@@ -34,7 +34,7 @@ from monitor.testing.openai_steps import error_reply, merged_chat, merged_respon
 CHAT: Final = "chat.completions"
 """`ReceivedRequest.method` of a chat completion."""
 RESPONSES: Final = "responses"
-"""The same of a response."""
+"""`ReceivedRequest.method` of a response."""
 
 _PATH: Final = re.compile(r"/(chat/completions|responses)$")
 
@@ -44,9 +44,9 @@ class LocalOpenAI(LocalServer):
     closes every connection.
 
     `scripts` is a list, one script for each request, of which the last repeats; or a function of
-    the request, whose `method` is `chat.completions` or `responses`. `done=False` leaves the
-    `[DONE]` away with which a stream of chat completions ends. Leaving the block raises what a
-    script function raised, unless the block raised something itself.
+    the request, whose `method` is `chat.completions` or `responses`. `done=False` omits the
+    `[DONE]` at the end of a stream of chat completions. Leaving the block raises the exception of a
+    script function, unless the block raised one itself.
     """
 
     def __init__(self, scripts: Scripts, *, done: bool = True) -> None:

@@ -1,5 +1,5 @@
-"""What a script of `LocalOpenAI` says: its steps, the events of the two wire formats, and
-recordings of real ones.
+"""The steps of a script for `LocalOpenAI`: the events of the two wire formats, and recordings of
+real ones.
 
 `text`, `call`, `finish` and so on are for chat completions; the names that begin with `response_`
 are for the responses API.
@@ -41,9 +41,7 @@ def chunk(
     index: int = 0,
     **top_level: Any,
 ) -> dict[str, Any]:
-    """One event with one choice. `top_level` is added to it, or replaces what stands there:
-    `choices=[]`.
-    """
+    """One event with one choice. `top_level` adds or replaces fields of the event: `choices=[]`."""
     event: dict[str, Any] = {
         "id": "chatcmpl-local",
         "object": "chat.completion.chunk",
@@ -80,8 +78,8 @@ def call(
     at: int | None = 0,
     **options: Any,
 ) -> dict[str, Any]:
-    """A whole function call in one event. `at`: its index among the calls; `None` leaves it away,
-    as `id=None` does with the id.
+    """A whole function call in one event. `at`: its index among the calls; `None` omits it, as
+    `id=None` omits the id.
     """
     written = arguments if isinstance(arguments, str) else to_json(dict(arguments or {})).decode()
     return call_piece(written, name=name, id=id, at=at, **options)
@@ -109,8 +107,8 @@ def usage(prompt: int, *, output: int = 0, reasoning: int = 0, cached: int = 0) 
 
 
 def usage_only(prompt: int, **counts: int) -> dict[str, Any]:
-    """The event without a choice that ends a stream where `include_usage` was asked for. Arguments:
-    those of `usage`.
+    """The event without a choice that ends a stream with `include_usage`. Arguments: those of
+    `usage`.
     """
     return chunk(choices=[], usage=usage(prompt, **counts))
 
@@ -147,7 +145,7 @@ def events_of(
     """One model turn: `reasoning` and `answer` in pieces of `cut` code points, then each (name,
     arguments) call.
 
-    `finish_reason=None` leaves the closing event away, so the stream is truncated. `tokens` is its
+    `finish_reason=None` omits the closing event, so the stream is truncated. `tokens` is its
     `usage`.
     """
     events = [thought(piece) for piece in _pieces(reasoning, cut)]
@@ -342,7 +340,7 @@ def response_events_of(
     finish_status: str | None = "completed",
     tokens: Event | None = None,
 ) -> list[dict[str, Any]]:
-    """`events_of` for the responses API. `finish_status=None` leaves the closing event away."""
+    """`events_of` for the responses API. `finish_status=None` omits the closing event."""
     events = [response_created()]
     at = 0
     if reasoning:
@@ -370,8 +368,8 @@ def error_reply(
     kind: str = "invalid_request_error",
     headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    """An error in the form of the API; `kind` is its `type`. The SDK tries 408, 409, 429 and 5xx
-    again, twice if not told otherwise.
+    """An error in the form of the API; `kind` is its `type`. The SDK retries 408, 409, 429 and 5xx,
+    twice by default.
     """
     return Reply(
         status, to_json({"error": {"message": message, "type": kind, "param": None, "code": code}}), headers or {}
@@ -379,7 +377,7 @@ def error_reply(
 
 
 def rate_limited(retry_after_s: float | None = 7) -> Reply:
-    """429 that asks to wait by its header; `None` leaves that away."""
+    """429 that asks to wait, by the header; `None` omits the header."""
     headers = {} if retry_after_s is None else {"retry-after": f"{retry_after_s:g}"}
     return error_reply(
         429, "Rate limit reached for requests.", code="rate_limit_exceeded", kind="requests", headers=headers
@@ -401,7 +399,7 @@ def load_recording(path: str | PathLike[str]) -> list[list[dict[str, Any]]]:
     """The streamed calls of a recorded JSONL file, an event a line; each is a script. A file of
     responses may hold several.
 
-    Raises `AdapterError` for a line that is no JSON object.
+    Raises `AdapterError` for a line that is not a JSON object.
     """
     calls: list[list[dict[str, Any]]] = []
     for event in json_lines(Path(path)):

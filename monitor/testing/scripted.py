@@ -1,4 +1,4 @@
-"""A stream that does what a test tells it to, item by item, on asyncio and on trio.
+"""A stream that a test scripts, item by item, on asyncio and on trio.
 
 It is as strict as an async generator: closing or reading it while it is being read is a
 `RuntimeError`.
@@ -38,7 +38,7 @@ class Pause:
 @dataclass(slots=True, eq=False)
 class Stall:
     """A step that never ends: a connection on which nothing comes any more. Only a cancellation
-    gets out of it.
+    ends it.
     """
 
     _reached: anyio.Event = field(default_factory=anyio.Event)
@@ -69,8 +69,8 @@ class ScriptedStream(AsyncIterator[Any]):
 
     In it, an exception is raised where it stands, and `Pause`, `Stall` and `Do` are performed.
     `at_close` holds such steps for `aclose()`: a slow close, a failing one, one that hangs. With
-    `suspends=True` every read lets other tasks run first, as a read from a socket does; without it
-    items are there at once, as from a full buffer.
+    `suspends=True` other tasks run before every read, as for a socket. Without it items come at
+    once, as from a full buffer.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class ScriptedStream(AsyncIterator[Any]):
         self._position = 0
         self._busy = False
         self.pulled = 0
-        """Items handed out."""
+        """How many items were yielded."""
         self.exhausted = False
-        """It came to its end, raised, was cancelled or closed: nothing more will come."""
+        """Whether the stream ended, raised, was cancelled or closed: then no further item comes."""
         self.closed = False
-        """`aclose()` was called and came to its end."""
+        """Whether `aclose()` was called and has returned."""
         self.closings = 0
         """How often `aclose()` was called."""
 
@@ -105,7 +105,7 @@ class ScriptedStream(AsyncIterator[Any]):
             self._busy = False
 
     async def aclose(self) -> None:
-        """Close it: from now on it yields nothing. Doing so again does nothing."""
+        """Close the stream: it yields no further item. A second call does nothing."""
         self._enter("closed")
         self.closings += 1
         self.exhausted = True

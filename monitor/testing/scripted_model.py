@@ -1,4 +1,4 @@
-"""A model that says in each turn what a test tells it to, and remembers what it was sent."""
+"""A model that a test scripts, turn by turn. It keeps the requests that it gets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """A tool call with an id of its own, for a script."""
+    """A tool call with a new id, for a script."""
     return ToolCall(f"call_{next(_numbers)}", name, arguments)
 
 
@@ -30,8 +30,9 @@ class ScriptedModel:
 
         model = ScriptedModel("Hello", [call("search", q="x"), "looking"], ConnectionError("gone"))
 
-    An answer that holds no `TurnFinished` and no exception ends well (`finishes=False`: it just
-    ends). A request beyond the script is an `AssertionError`, which ends the run with `error`.
+    An answer without a `TurnFinished` and an exception ends with `DONE`; with `finishes=False`, it
+    ends without a finish reason. A request beyond the script is an `AssertionError`, which ends the
+    run with `error`.
     """
 
     def __init__(
@@ -46,9 +47,9 @@ class ScriptedModel:
         self._suspends = suspends
         self.name = name
         self.requests: list[ModelRequest] = []
-        """What it was sent, in order."""
+        """The requests, in order."""
         self.streams: list[ScriptedStream] = []
-        """What it answered; each says whether it was read to its end and closed."""
+        """The streams of its answers; each says whether it was read to its end and closed."""
 
     def stream(self, request: ModelRequest) -> ScriptedStream:
         """The next answer."""

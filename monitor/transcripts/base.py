@@ -1,4 +1,4 @@
-"""A recorded run of an agent, whatever file it came from, and how it becomes chunks.
+"""A recorded run of an agent, from a file of any format, and its conversion to chunks.
 
 Recordings shorten tool results, and so do readers. The chunks of two results are equal only if the
 full results were: where the text is not the whole result, its length and hash are appended.
@@ -33,7 +33,7 @@ class RecordedCall:
 
 @dataclass(slots=True, frozen=True)
 class RecordedResult:
-    """What the tool answered, perhaps shortened."""
+    """A tool's answer, perhaps shortened."""
 
     name: str
     text: str
@@ -47,7 +47,7 @@ class RecordedResult:
 
     @property
     def whole(self) -> bool:
-        """`text` is the full result, as far as the recording says."""
+        """Whether `text` is the full result, as far as the recording says."""
         if self.sha1 is not None:
             digest = hashlib.sha1(self.text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
             return digest.startswith(self.sha1.lower())
@@ -55,7 +55,7 @@ class RecordedResult:
 
     @property
     def distinct_text(self) -> str:
-        """The text, with the length and the hash of the full result where it is not whole."""
+        """The text. If it is shortened, the length and the hash of the full result are appended."""
         if self.whole:
             return self.text
         known = [f"{self.length} characters"] if self.length is not None else []
@@ -86,7 +86,7 @@ class RecordedMessage:
 
 @dataclass(slots=True, frozen=True)
 class LoopLabel:
-    """Where people saw the loop. Every `turn` is an index in the run's messages."""
+    """The place of a loop, labelled by people. Every `turn` is an index in the run's messages."""
 
     kind: str
     turn: int | None = None
@@ -96,7 +96,7 @@ class LoopLabel:
     turn_5: int | None = None
     """The end of the fifth."""
     period: int | None = None
-    """Calls of one round; for text its characters."""
+    """The length of one round, in calls; for text, in characters."""
     repeats: float | None = None
     same_results: bool | None = None
     char: int | None = None
@@ -107,7 +107,7 @@ class LoopLabel:
 
 @dataclass(slots=True, frozen=True)
 class RecordedRun:
-    """One run, with what people said about it."""
+    """One run, with its label."""
 
     id: str
     messages: tuple[RecordedMessage, ...]
@@ -118,7 +118,7 @@ class RecordedRun:
 
     @property
     def task(self) -> str | None:
-        """What the user asked for first; `None`: the recording does not say."""
+        """The first request of the user. `None`: the recording does not have it."""
         return next((message.text for message in self.messages if message.role == "user" and message.text), None)
 
     def chunks(self) -> Iterator[tuple[int, Chunk]]:

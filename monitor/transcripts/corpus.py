@@ -5,12 +5,12 @@ corpus; or a log of events.
      "messages": [{"role", "text", "tool_calls": [{"name", "args"}],
                    "tool_results": [{"name", "text", "is_error", "len", "sha1"}]}]}
 
-Only `id` and `messages` must be there. Fields that are not known are ignored beside them, but not
-within a message: a field there, such as another form's `content`, may be what the model wrote, and
-nothing would be seen in it. A line that cannot be read is noted with its file and number, and the
-lines around it are still read.
+Only `id` and `messages` are required. Unknown fields beside them are ignored. Unknown fields in a
+message are refused: such a field, e.g. another form's `content`, may hold the model's text, which
+would be missed. An unreadable line is noted with its file and number, and the other lines are still
+read.
 
-The first line that can be read says what the file is: recorded runs, or events.
+The first readable line decides what the file holds: recorded runs, or events.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from monitor.transcripts.events import EventLog, is_event
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 256 * 1024 * 1024
-"""Some runs are huge lines; a file without line ends must not fill the memory."""
+"""The longest line that is read. Some runs are huge lines, but a file without line ends must not
+fill the memory."""
 MAX_BAD_LINES = 100
 """The most unreadable lines of a file that are reported one by one; further lines are counted."""
 
 
 @dataclass(slots=True, frozen=True)
 class BadLine:
-    """A line that is no run."""
+    """An unreadable line."""
 
     file: str
     line: int
@@ -54,8 +55,8 @@ class BadLine:
 class Corpus:
     """The runs of one file, read one at a time; each iteration starts anew.
 
-    What could not be read stands in `bad_lines`, its first `MAX_BAD_LINES`, and is counted in
-    `bad`, complete when the iteration is. A file that cannot be opened is an `OSError`.
+    `bad_lines` has the first `MAX_BAD_LINES` unreadable lines, and `bad` counts all; both are
+    complete after the iteration. Raises `OSError` for a file that cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_line_bytes: int | None = MAX_LINE_BYTES) -> None:
@@ -65,14 +66,14 @@ class Corpus:
         self.max_line_bytes = max_line_bytes
         self.bad_lines: list[BadLine] = []
         self.bad = 0
-        """Lines that could not be read, whether told or only counted."""
+        """The number of all unreadable lines."""
         self.lines = 0
-        """Lines that are not empty."""
+        """The number of lines that are not empty."""
 
     def __iter__(self) -> Iterator[RecordedRun]:
         self.bad_lines, self.bad, self.lines = [], 0, 0
         with self.path.open("rb") as file:
-            zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC  # the bytes, because names lie
+            zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC  # the bytes, because a name may be wrong
             file.seek(0)
             if zipped:
                 with gzip.GzipFile(fileobj=file) as unzipped:
@@ -90,7 +91,7 @@ class Corpus:
                     reader = reader or EventLog()
                 if isinstance(reader, EventLog) is not is_event(record):
                     raise AdapterError(
-                        "an event among recorded runs" if is_event(record) else "no event, in a log of events"
+                        "an event among recorded runs" if is_event(record) else "not an event, in a log of events"
                     )
                 run = (reader or _Runs()).add(record)
                 reader = reader or _Runs()
@@ -128,7 +129,7 @@ class Corpus:
 
 
 def parse_run(line: bytes | str) -> RecordedRun:
-    """One line as a run. Raises `AdapterError` with what is wrong with it."""
+    """One line as a run. Raises `AdapterError` that names the fault."""
     return _Runs().add(_parsed(line))
 
 
@@ -147,7 +148,7 @@ def _parsed(line: bytes | str) -> Mapping[str, Any]:
 
 
 class _Runs:
-    """A run a line."""
+    """Reads one run from each line."""
 
     def add(self, record: Mapping[str, Any]) -> RecordedRun:
         """The run of one line."""
@@ -172,13 +173,15 @@ _SAYS = {
 
 
 class _Entry(BaseModel):
-    """What the file may say. Types must be right, nothing is coerced; `None` stands for absent."""
+    """The allowed fields of a file. Types must be right, nothing is converted; `None` means
+    absent.
+    """
 
     model_config = ConfigDict(strict=True)
 
 
 class _Whole(_Entry):
-    """And nothing else: what else there is may be what the model wrote."""
+    """Refuses unknown fields, which may hold the model's text."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 

@@ -1,8 +1,8 @@
 """A log of events, as `JsonlSink` and `agent-monitor run --log` write it, as recorded runs. Runs
 that were appended follow each other.
 
-The log has the model's answers, calls and results; it has neither the task nor the thinking, and no
-names of its runs: they are called `run-1`, `run-2` and so on.
+The log has the model's answers, calls and results. It has neither the task nor the thinking, and no
+names: its runs are called `run-1`, `run-2` and so on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from monitor.events import RunStarted, RunTerminated, ToolFinished, TurnEnded, e
 from monitor.transcripts.base import RecordedCall, RecordedMessage, RecordedResult, RecordedRun
 
 _READ = ("run_started", "turn_ended", "tool_finished", "run_terminated")
-"""Events that say what the model did. The others of the log only have to be events."""
+"""Events with the model's actions. Other lines only have to be events."""
 
 
 def is_event(record: Mapping[str, Any]) -> bool:
@@ -25,24 +25,25 @@ def is_event(record: Mapping[str, Any]) -> bool:
 
 
 class EventLog:
-    """Takes the events one by one, and gives each run when it is over."""
+    """Collects events, and returns each run when it is over."""
 
     def __init__(self) -> None:
         self._runs = 0
         self._messages: list[RecordedMessage] | None = None
 
     def add(self, record: Mapping[str, Any]) -> RecordedRun | None:
-        """The next event. The run that ends with it, or that ended without saying so before it.
+        """Add the next event. Returns the run that ends with it, or the run before it that had no
+        ending.
 
-        Raises `AdapterError` for what is no event of this version, and for an answer that the log
-        has not whole.
+        Raises `AdapterError` for anything but an event of this version, and for an incomplete
+        answer.
         """
         if record["type"] not in _READ:
             return None
         try:
             event = event_codec.from_dict(record)
         except ValueError as error:
-            raise AdapterError(f"no event that can be read: {error}") from None
+            raise AdapterError(f"not a readable event: {error}") from None
         if isinstance(event, RunStarted):
             unfinished, self._messages = self.end(), []
             return unfinished
@@ -67,7 +68,7 @@ class EventLog:
         return None
 
     def end(self) -> RecordedRun | None:
-        """The log is over: the run that is still open."""
+        """End the log. Returns the run that is still open."""
         if self._messages is None:
             return None
         messages, self._messages = tuple(self._messages), None

@@ -1,5 +1,5 @@
-"""A recorded run as the input of a judge: at the place where its label says that the loop was
-plain, else at the end of the run.
+"""A recorded run as the input of a judge: up to the repetition at which the labelled loop is
+evident, else the whole run.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from monitor.transcripts.base import RecordedRun
 from monitor.transcripts.scan import KEPT_FOR_JUDGES
 
 STUCK = "loop"
-"""The label of runs that are."""
+"""The label of stuck runs."""
 NOT_STUCK = ("clean", "hard_negative")
-"""The labels of runs that are not. What else there is, such as `borderline`, counts neither way."""
+"""The labels of other runs. Any further label, such as `borderline`, is not counted."""
 WITHIN_ONE_MESSAGE = "text_"
-"""Kinds of loops that are written in one message begin so. Detectors of characters see them while
-they are written, long before any judge is asked; of a message it sees the opening and the end.
+"""Prefix of the kinds of loops within one message. Detectors of characters see them while they are
+written, long before a judge is asked. A judge sees only the opening and the end of a message.
 """
 
 
 def is_stuck(run: RecordedRun) -> bool | None:
-    """What people said; `None`: nothing that a judge could be measured by."""
+    """Whether the label says that the run is stuck. `None`: the label does not decide."""
     if run.label == STUCK:
         return None if run.loop is not None and run.loop.kind.startswith(WITHIN_ONE_MESSAGE) else True
     return False if run.label in NOT_STUCK else None
 
 
 def question_on(run: RecordedRun) -> JudgeInput | None:
-    """What a judge would be told of `run`; `None`: it is too short to be asked about."""
+    """The judge's input for `run`. `None`: the run is too short."""
     label = run.loop
     end = next((turn for turn in (label.turn_5, label.turn_3) if turn is not None), None) if label is not None else None
     digest = Digest()

@@ -1,6 +1,4 @@
-"""What a file is that a command does not read, as far as its first bytes say: for the sentence that
-refuses it.
-"""
+"""Recognises files that a command does not read, by their first bytes, for the error message."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from monitor.events import event_codec
 
 CONVERSATION: Final = "a conversation, which agent-monitor context reads"
 HEAD_BYTES: Final = 65_536
-"""The bytes at the start of a file that are looked at."""
+"""How many bytes at the start of a file are examined."""
 
 MAGIC_BYTES: Final = 16
 """The length of the longest signature of a binary file."""
@@ -36,7 +34,7 @@ _REQUESTS: Final = ("messages", "contents", "input")
 
 
 def kind_of(head: bytes) -> str | None:
-    """What a file is that begins with `head`, unpacked; `None`: it does not say."""
+    """The kind of a file that begins with `head`, unpacked. `None`: unknown."""
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return kind
@@ -46,7 +44,7 @@ def kind_of(head: bytes) -> str | None:
 
 
 def kind_of_record(record: Mapping[str, Any]) -> str | None:
-    """The same of the first JSON object of a file: which command reads such."""
+    """The kind of a file by its first JSON object, and the command that reads such files."""
     tag = record.get("type")
     if isinstance(tag, str) and "at_s" in record and tag in event_codec.tags:
         return "a log of events, which agent-monitor scan reads"

@@ -15,7 +15,7 @@ def read(source: Source, report: ReadReport | None = None) -> Iterator[Entry]:
     """The entries of a transcript, as they come: `Began`, `Said`, `Compacted`, `Ended`, each of one
     run. `report` gets what could not be read.
 
-    Raises `AdapterError` if nobody knows its format, and `OSError` if it cannot be opened.
+    Raises `AdapterError` if its format is unknown, and `OSError` if it cannot be opened.
     """
     reader = reader_of(source)
     if reader is None:

@@ -1,15 +1,14 @@
-"""A recorded run through the core that watches live ones: would it have been stopped, where, and
-what would that have saved?
+"""Feeds a recorded run to the core that watches live runs: whether it would have been stopped,
+where, and the saving.
 
-The policy is the guard's default unless another is given, so the first sure loop ends the run.
-Where a recording was cut into pieces makes no difference to the detectors, so its text is fed in
-long slices; what counts as saved is counted from the exact offset.
+The policy is the guard's default unless another is given, so the first sure loop ends the run. The
+cutting of text makes no difference to the detectors, so text is fed in long slices; the saving is
+counted from the exact offset.
 
-A judge, where there is one, is asked at the turns at which it would be asked live, and counts as
-answering at once.
+A judge is asked at the same turns as in a live run, and its answer counts at once.
 
-A recording does not answer to a warning: the model goes on as it did. A policy that warns first
-shows here how far it would have had to go, not what the warning would have changed.
+A recording cannot react to a warning: the model goes on as it did. A policy that warns first shows
+here how many steps it would have taken, not what its warnings would have changed.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ SLICE_CHARS = 4_096
 before all of the message is read.
 """
 KEPT_FOR_JUDGES = 2_000
-"""Code points of a turn's text that are kept for a judge, as a guard keeps them."""
+"""How much of a turn's text is kept for a judge, in code points."""
 
 AskJudge: TypeAlias = Callable[[Judge, JudgeInput], Judgement | str]
-"""Puts a question to a judge and waits; a text says why there is no answer."""
+"""Asks a judge and waits. A returned text is the reason why there is no answer."""
 
 Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "compact", "last_turn", "stop"]
 _RUNGS: Mapping[type[Verdict], Rung] = {
@@ -70,7 +69,7 @@ class Amount:
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """What a detector saw in a run, and what the policy did about it."""
+    """A finding of a detector in a run, and the policy's answer."""
 
     detection: Detection
     verdict: Verdict
@@ -96,31 +95,31 @@ class Finding:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ScanResult:
-    """What the core and the policy said about one recorded run."""
+    """The findings of the core in one recorded run, and the policy's answers."""
 
     run: RecordedRun
     findings: tuple[Finding, ...] = ()
     """Everything that was seen, in the order of the run, up to its end."""
     ended_by: Finding | None = None
-    """What would have ended the run; `None`: it would have gone on to where the recording ends."""
+    """The finding that would have ended the run. `None`: no finding would."""
     total: Amount
-    """What was recorded."""
+    """The amount that was recorded."""
     saved: Amount = Amount()
-    """What would not have been produced: everything after the end."""
+    """The amount that would not have been produced: everything after the end."""
 
     @property
     def finding(self) -> Finding | None:
-        """The one that counts: what ended the run, else the first sure loop."""
+        """The decisive finding: the one that ended the run, else the first sure loop."""
         return self.ended_by or next((finding for finding in self.findings if finding.detection.level == "loop"), None)
 
     @property
     def loops(self) -> bool:
-        """A sure loop was seen, or the run was ended for a suspicion."""
+        """Whether a sure loop was seen, or a suspicion ended the run."""
         return self.finding is not None
 
     @property
     def detection(self) -> Detection | None:
-        """The loop of the finding that counts."""
+        """The detection of the decisive finding."""
         return self.finding.detection if self.finding else None
 
     @property
@@ -186,7 +185,7 @@ class RunScanner:
         past.
         """
         self.produced = Amount()
-        """What was produced until the end that would have been."""
+        """The amount produced up to the end that the policy would have made."""
         self.over = False
         """The policy has ended the run: the rest of it need not be watched."""
         policy = StopAtFirstLoop() if policy is None else policy
@@ -199,7 +198,7 @@ class RunScanner:
         self._begin()
 
     def _begin(self) -> None:
-        """A core without a history. What was produced before it does not count in its offsets."""
+        """Make a core without a history. Its offsets begin to count here."""
         self._base = self.produced
         self._core = RunCore(
             stop_when=None,
@@ -290,7 +289,7 @@ def watch_chunks(
 
 
 def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
-    """What a question costs is counted by who asks."""
+    """Ignores the cost of a question, which `ask` counts."""
     for judge, told in core.judges_due(0.0):
         answer = ask_judge(judge, told)
         if isinstance(answer, Judgement):
@@ -316,14 +315,14 @@ def _finding(detection: Detection, verdict: Verdict, message: int, before: Amoun
 
 
 class _Listener:
-    """The policy, and what it was asked and said."""
+    """A policy that keeps its findings and verdicts."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._heard: list[tuple[Detection, Verdict]] = []
 
     def take(self) -> list[tuple[Detection, Verdict]]:
-        """What was said since the last time."""
+        """The findings and verdicts since the last call."""
         if not self._heard:
             return self._heard
         heard, self._heard = self._heard, []
@@ -378,4 +377,4 @@ def _total(run: RecordedRun) -> Amount:
 
 
 def _ignore(event: Event) -> None:
-    """The result says all that is asked for."""
+    """Ignores events: the result has everything that a scan needs."""

@@ -35,7 +35,7 @@ class SurveyedRun:
     """The beginning of what a person asked for first."""
     first_at: float | None = None
     last_at: float | None = None
-    """When its first and its last message came, in seconds since 1970. `None`: nobody knows."""
+    """When its first and its last message came, in seconds since 1970. `None`: the recording does not say."""
     total: Amount = NOTHING
     """What its model produced."""
     errors: int = 0
@@ -90,7 +90,7 @@ class SurveyedFile:
 
     file: str
     format: str | None
-    """`None`: nobody knows its format."""
+    """`None`: its format is unknown."""
     runs: tuple[SurveyedRun, ...] = ()
     report: ReadReport = field(default_factory=ReadReport)
     error: str = ""
@@ -214,7 +214,7 @@ def survey(
     """The runs of one transcript, each when it is over. `detectors`, `policy` make new ones for
     each run; the guard's default ones if `None`. `report` gets what could not be read.
 
-    Nothing is yielded for a transcript whose format nobody knows.
+    Nothing is yielded for a transcript of an unknown format.
     """
     reader = reader_of(source)
     if reader is None:

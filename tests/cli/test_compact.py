@@ -353,7 +353,7 @@ def test_where_there_is_nothing_to_compact_it_says_so():
         (("--reason", "ceiling"), "--reason ceiling: it is one of manual, overflow"),
         (("--model", "nobody:x"), "no provider is called 'nobody'"),
         (("--model", "google:gemini-2.5-flash"), "needs a key: set GEMINI_API_KEY (without a key: leave --model out)"),
-        (("--base-url", "http://localhost:1"), "--base-url is where a model is asked"),
+        (("--base-url", "http://localhost:1"), "--base-url needs a model"),
         (("--form", "x"), "--form x: it is one of gemini, "),
     ],
 )

@@ -219,8 +219,8 @@ def test_of_many_repairs_it_shows_a_few():
     ("text", "complaint"),
     [
         ("", "it is empty"),
-        ("{", "it is no JSON: "),
-        ('{"role": "user", "content": "a"}\n{"role"', "line 2 is no JSON: "),
+        ("{", "it is not JSON: "),
+        ('{"role": "user", "content": "a"}\n{"role"', "line 2 is not JSON: "),
         ("3", "a list of messages or a request with one, not int"),
         ("[]", "there are no messages in it"),
         ("[3]", "message 0 is int, not an object"),
@@ -229,7 +229,7 @@ def test_of_many_repairs_it_shows_a_few():
         ('{"id": 1, "messages": [{"role": "user", "text": "a"}]}\n' * 2, "a recording for agent-monitor scan"),
         (
             '[{"who": "me"}]',
-            "nobody's messages are like these, with who; --form says which they are: gemini, openai-chat",
+            "no known form has messages like these, with who; --form says which they are: gemini, openai-chat",
         ),
         (
             '[{"role": "user", "content": "a"}, {"role": "x", "type": "message", "content": "b"}]',
@@ -250,7 +250,7 @@ def test_what_cannot_be_read_is_one_sentence(text: str, complaint: str):
 def test_a_message_that_is_none_of_its_form_is_named():
     done = context("-", "--form", "gemini", stdin='[{"role": "system", "parts": []}]')
     assert done.exit_code == 2
-    assert "message 0: its role is 'system'; it was read as gemini, --form says another one" in done.stderr
+    assert "message 0: its role is 'system'; it was read as gemini, --form sets another one" in done.stderr
 
 
 def test_wrong_options_and_files_are_errors(tmp_path: Path):
@@ -259,6 +259,6 @@ def test_wrong_options_and_files_are_errors(tmp_path: Path):
     assert missing.exit_code == 2
     assert "none.json: cannot be read: No such file" in missing.stderr
     (tmp_path / "latin").write_bytes(b"\xe9\xe8")
-    assert "it is no text in UTF-8" in context(str(tmp_path / "latin")).stderr
+    assert "it is not text in UTF-8" in context(str(tmp_path / "latin")).stderr
     (tmp_path / "half.gz").write_bytes(gzip.compress(b'"x"' * 99)[:20])
     assert "half.gz: " in context(str(tmp_path / "half.gz")).stderr

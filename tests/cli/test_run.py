@@ -288,7 +288,7 @@ def test_steps_may_be_given_one_by_one():
         (["x", "--model", "openai:gpt-5"], "needs a key: set OPENAI_API_KEY"),
         (["x", "--model", "anthropic:claude-sonnet-5"], "needs a key: set ANTHROPIC_API_KEY"),
         (["x", "--model", "replay:none.jsonl"], "--model replay:none.jsonl: No such file or directory"),
-        (["--demo", "--base-url", "http://127.0.0.1:9"], "--base-url is where a model is asked; name it as well"),
+        (["--demo", "--base-url", "http://127.0.0.1:9"], "--base-url needs a model; name it as well"),
         (
             ["x", "--model", "openai:m", "--base-url", "localhost:8000"],
             "--base-url localhost:8000: write the whole address, e.g. http://",
@@ -299,7 +299,7 @@ def test_steps_may_be_given_one_by_one():
             "--base-url is for google:, openai:, openai-responses:, anthropic: models, not for replay:",
         ),
         (["--demo", "--output", "risk"], "--output risk: write NAME:TYPE, e.g. --output summary:str"),
-        (["--demo", "--output", "risk:number"], "'number' is no type; types are str, int, float, bool, json"),
+        (["--demo", "--output", "risk:number"], "'number' is not a type; types are str, int, float, bool, json"),
         (["--demo", "--output", "a:str", "--output", "a:int"], "a is declared already"),
         (["--demo", "--tool", "my_tool:read_file"], "there is no module 'my_tool', neither here nor installed"),
         (["--demo", "--tool", "my_tools:reed_file"], "my_tools has no 'reed_file'; did you mean 'read_file'?"),

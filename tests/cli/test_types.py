@@ -58,7 +58,7 @@ def test_a_model_of_ones_own_is_named_by_its_module(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     assert emitted("review_types:Review", {"risk": 0.5}).risk == 0.5
     assert emitted("review_types:Review", {"risk": "much"}) is None
-    with pytest.raises(ConfigError, match="and no type"):
+    with pytest.raises(ConfigError, match="which is not a type"):
         outputs_of(["x:review_types:__doc__"])
 
 
@@ -71,7 +71,7 @@ def test_what_a_schema_says_of_a_value_the_model_is_told():
 @pytest.mark.parametrize(
     ("written", "complaint"),
     [
-        ("{", "this is no JSON schema"),
+        ("{", "this is not a JSON schema"),
         ('{"type": "text"}', "has a type 'text'; there are string"),
         (
             '{"type": "string", "format": "email"}',
@@ -84,7 +84,7 @@ def test_what_a_schema_says_of_a_value_the_model_is_told():
         ('{"type": "array", "items": 3}', "a JSON schema is an object, not 3"),
         ('{"enum": []}', "an enum of a JSON schema lists"),
         ('{"anyOf": {}}', "anyOf of a JSON schema lists schemas"),
-        ("list[text]", "'text' is no type"),
+        ("list[text]", "'text' is not a type"),
         ("no_such_module:Model", "there is no module 'no_such_module'"),
     ],
 )

@@ -268,7 +268,7 @@ def test_a_row_of_ones_own_goes_first():
 def test_a_row_that_could_not_be_read_is_refused():
     with pytest.raises(ConfigError, match="names a phrase, a status or a code"):
         OverflowRow("mine", OVERFLOW)
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a regular expression"):
         OverflowRow("mine", OVERFLOW, "(")
 
 

@@ -107,7 +107,7 @@ async def test_events_and_runs_in_one_file_are_not_mixed_up(tmp_path: Path):
     log = (tmp_path / "log").read_text()
     run = '{"id": "a", "messages": [{"role": "assistant", "text": "done"}]}\n'
     for first, second, ids, why in (
-        (log, run, ["run-1"], "no event, in a log of events"),
+        (log, run, ["run-1"], "not an event, in a log of events"),
         (run, log, ["a"], "an event among recorded runs"),
     ):
         (tmp_path / "mixed").write_text("nonsense\n" + first + second)
@@ -120,8 +120,8 @@ async def test_events_and_runs_in_one_file_are_not_mixed_up(tmp_path: Path):
     ("line", "why"),
     [
         ('{"type": "turn_ended", "at_s": 0, "turn": {"number": 1}}', "turn_ended, and no run has started before it"),
-        ('{"type": "run_started", "at_s": 0}', "no event that can be read: run_started.detectors: Field required"),
-        ('{"type": "run_started", "at_s": 0, "x": 1}', "no event that can be read: run_started.x: no such field"),
+        ('{"type": "run_started", "at_s": 0}', "not a readable event: run_started.detectors: Field required"),
+        ('{"type": "run_started", "at_s": 0, "x": 1}', "not a readable event: run_started.x: no such field"),
     ],
 )
 def test_an_event_that_is_none_is_named(tmp_path: Path, line: str, why: str):

@@ -1,8 +1,8 @@
-"""Which kind of failure an exception of anthropic, or of a transport under it, is.
+"""Classifies the exceptions of anthropic, and of the transports under it.
 
-An error in the middle of a stream is an `APIStatusError` with the stream's status, 200; so the
-service's own word for the kind of error goes before the status. Where the connection breaks, the
-SDK lets the transport's exception through.
+An error in the middle of a stream is an `APIStatusError` with the stream's status, 200. So the
+service's own type of the error is read before the status. If the connection breaks, the SDK raises
+the transport's exception.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _KINDS: Final = {
 _NO_STATUS: Final = 0
 _TOO_LARGE: Final = 413
 """The request has too many bytes (32 MB). Less history and fewer files help, as for too many
-tokens, so it is the same kind; `ModelError.status` tells which.
+tokens, so the kind is the same; `ModelError.status` distinguishes the two.
 """
 
 _FILTERED: Final = "blocked by content filtering"
 _UNREADABLE: Final = ("Unable to parse tool parameter JSON", "Unexpected event order", "Unexpected event runtime type")
-"""What the `messages.stream` helper says of a stream that it cannot put together, as a plain
-ValueError, RuntimeError or TypeError.
+"""The messages of the `messages.stream` helper for an invalid stream: a plain ValueError,
+RuntimeError or TypeError.
 """
 _NO_KEY: Final = "Could not resolve authentication method"
-"""The SDK's TypeError where there is no key."""
+"""The SDK's TypeError if there is no key."""
 
 
 def classify(error: BaseException) -> ModelError:
-    """The kind of `error`, its message, and what the service says of waiting. Never raises."""
+    """The kind of `error`, its message, and the delay that the service asks for. Never raises."""
     if isinstance(error, ReportedFailure):
         return error.model_error
     if isinstance(error, AdapterError):
@@ -64,7 +64,7 @@ def classify(error: BaseException) -> ModelError:
 
 
 def reported(error: object) -> ModelError:
-    """What an error object of the service says."""
+    """The kind and message of an error object of the service."""
     word, said = attribute(error, "type"), attribute(error, "message")
     message = said if isinstance(said, str) and said else "the service sent an error"
     code = word if isinstance(word, str) else None

@@ -1,7 +1,7 @@
 """Claude through anthropic, as a `Model`.
 
-`to_messages` and `to_parameters` say a neutral request in the SDK's words, as plain data; they need
-no SDK and send nothing. `AnthropicModel` makes the call.
+`to_messages` and `to_parameters` write a neutral request in the SDK's form, as plain data; they
+need no SDK and send nothing. `AnthropicModel` makes the call.
 """
 
 from __future__ import annotations
@@ -44,22 +44,21 @@ _OF_THE_REQUEST: Final = {
     "system": "the request's instructions say it",
     "stream": "every answer is streamed",
 }
-"""Settings of the SDK that are no settings here, and why."""
+"""Parameters of the SDK that are not allowed as settings, and why."""
 
 
 class AnthropicModel:
-    """A Claude model. Each call is one request: what fails is not tried again by a client that is
-    made here.
+    """A Claude model. Each call is one request: a client that is made here does not retry.
 
-    `client`: an `AsyncAnthropic`, or one for Bedrock or Vertex; it stays yours, with its retries,
-    and you close it. Without one, a client is made from the environment (`ANTHROPIC_API_KEY`, or
-    what else the SDK reads) at the first call of each event loop; `aclose()` closes that of the
+    `client`: an `AsyncAnthropic`, or one for Bedrock or Vertex. It keeps its own retries, and you
+    close it. Without `client`, the first call of each event loop makes one from the environment
+    (`ANTHROPIC_API_KEY`, or other variables of the SDK). `aclose()` closes the client of the
     running loop.
 
-    `settings` of a request are the arguments of `messages.create`; what the installed SDK does not
-    know (of late `temperature`) goes into `extra_body`. With `betas` among them the call is one of
-    `beta.messages.create`. `max_tokens` is `MAX_TOKENS`, 32,000, if the settings do not say it, and
-    as much more as a budget for thinking takes of it.
+    `settings` of a request are the arguments of `messages.create`. Parameters that the installed
+    SDK does not know (in recent versions `temperature`) go into `extra_body`. With `betas` among
+    the settings, `beta.messages.create` is called. `max_tokens` is `MAX_TOKENS`, 32,000, plus the
+    budget for thinking, unless the settings have it.
     """
 
     adapter: ClassVar[AdapterFactory] = AnthropicAdapter
@@ -77,10 +76,11 @@ class AnthropicModel:
         self._made: RunVar[Any] = RunVar("client")
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[RawMessageStreamEvent]]:
-        """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
+        """The answer to `request`. The call is made when the result is awaited, and made again each
+        time.
 
-        Raises `ConfigError` for settings that `messages.create` does not have, and for a request
-        that says nothing.
+        Raises `ConfigError` for settings that `messages.create` does not have, and for an empty
+        request.
         """
         parameters = to_parameters(request, model=self._model)
         if not parameters["messages"]:
@@ -133,8 +133,8 @@ def _known_settings() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _is_async_client(client: object) -> bool:
-    """The SDK's synchronous clients have the same methods, and can be told by what they cannot be
-    entered with.
+    """Whether `client` is asynchronous. The SDK's synchronous clients have the same methods, but no
+    `__aenter__`.
     """
     return callable(getattr(getattr(client, "messages", None), "create", None)) and (
         hasattr(client, "__aenter__") or not hasattr(client, "__enter__")
@@ -162,15 +162,17 @@ def _client_from_environment() -> AsyncAnthropic:
 def to_parameters(request: ModelRequest, *, model: str | None = None) -> dict[str, Any]:
     """Messages, instructions, tools, tool choice and settings as arguments of `messages.create`.
 
-    The setting `tools` (server-side ones) is added to what the request says; `tool_choice` may say
-    `disable_parallel_tool_use` and nothing else. Where a history with calls is shown and no tool is
-    offered, the tools called are declared, and may not be called: the service wants them named.
-    Raises `ConfigError` for an unknown setting, and for a required call that the service refuses:
-    without tools, or while thinking is enabled.
+    The setting `tools` (server-side tools) is added to the request's tools. The setting
+    `tool_choice` may only have `disable_parallel_tool_use`. If a history has calls and the request
+    has no tools, the called tools are still declared, because the service requires it. They must
+    not be called.
+
+    Raises `ConfigError` for an unknown setting. Raises it also for a required call that the service
+    refuses: without tools, or while thinking is enabled.
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
-            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
     thinking = request.settings.get("thinking")
     mode = thinking.get("type") if isinstance(thinking, Mapping) else None
     parameters: dict[str, Any] = {"max_tokens": MAX_TOKENS + _thinking_budget(thinking), **request.settings}
@@ -182,8 +184,7 @@ def to_parameters(request: ModelRequest, *, model: str | None = None) -> dict[st
         raise ConfigError("tool_choice is 'required', and the request has no tools")
     if choice == "required" and mode == "enabled":
         raise ConfigError(
-            "tool_choice is 'required', and Anthropic cannot force a call while thinking is enabled; leave one of them"
-            " away"
+            "tool_choice is 'required', and Anthropic cannot force a call while thinking is enabled; omit one of them"
         )
     if not tools:
         choice, tools = "none", _called(request.messages)
@@ -201,7 +202,7 @@ def _called(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def _thinking_budget(thinking: object) -> int:
-    """Thinking counts towards `max_tokens`, which has to be larger than its budget."""
+    """The budget for thinking, in tokens. It counts towards `max_tokens`, which must be larger."""
     budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
     return budget if isinstance(budget, int) and budget > 0 else 0
 
@@ -270,7 +271,7 @@ def _shown(one: Text | Media) -> dict[str, Any] | None:
 
 
 def _text(words: str) -> dict[str, Any] | None:
-    """The service refuses a block of text that is blank."""
+    """A block of text. `None`: the text is blank, which the service refuses."""
     return {"type": "text", "text": valid(words)} if words.strip() else None
 
 
@@ -279,7 +280,7 @@ _PDF: Final = "application/pdf"
 
 
 def _media(media: Media) -> dict[str, Any]:
-    """By its bytes where it has them."""
+    """A block of media: by its data if there is any, else by its address."""
     what = media.name or media.mime_type
     titled = {} if media.name is None else {"title": valid(media.name)}
     if media.data is None and media.uri is None:
@@ -297,8 +298,8 @@ def _media(media: Media) -> dict[str, Any]:
 
 
 def _media_or_why(media: Media) -> dict[str, Any]:
-    """What a tool showed. That the service does not take it is no reason for the request to
-    fail.
+    """Media in a tool's result. If the service does not accept the media, the reason stands in its
+    place: the request must not fail.
     """
     try:
         return _media(media)
@@ -307,7 +308,7 @@ def _media_or_why(media: Media) -> dict[str, Any]:
 
 
 def _source(media: Media) -> dict[str, Any]:
-    """`uri` may also be the id of an uploaded file."""
+    """The source of media. `uri` may also be the id of an uploaded file."""
     if media.data is not None:
         _bytes(media)
         return {"type": "base64", "media_type": media.mime_type, "data": media.data}
@@ -325,7 +326,7 @@ def _bytes(media: Media) -> bytes:
 def _turn(
     message: AssistantMessage, ids: set[str], *, thinking: bool, model: str | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What the model said, and what its calls were answered."""
+    """The blocks of the model's turn, and the blocks of its results."""
     blocks: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
     results = list(message.results)
@@ -350,7 +351,9 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def _thinking(piece: Reasoning) -> dict[str, Any] | None:
-    if not piece.signature or read_mark(piece.signature) is not None:  # another service's, which this one refuses
+    if (
+        not piece.signature or read_mark(piece.signature) is not None
+    ):  # a signature of another service, which this one refuses
         return None
     if piece.signature.startswith(REDACTED):
         return {"type": "redacted_thinking", "data": valid(piece.signature.removeprefix(REDACTED))}
@@ -358,7 +361,7 @@ def _thinking(piece: Reasoning) -> dict[str, Any] | None:
 
 
 def _answer(call_id: str, call: ToolCall, result: ToolResult | None) -> dict[str, Any]:
-    """The service takes an empty result, but not an empty error."""
+    """The block of one result. The service accepts an empty result, but not an empty error."""
     answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
     if result is None:
         return answer | {
@@ -369,7 +372,7 @@ def _answer(call_id: str, call: ToolCall, result: ToolResult | None) -> dict[str
         answer["content"] = valid(result.text)
     elif result.is_error:
         answer["content"] = "It failed without a word."
-    if result.media and not result.is_error:  # of an error the service takes text only
+    if result.media and not result.is_error:  # the service accepts only text in an error
         blocks = [*([block] if (block := _text(result.text)) is not None else []), *map(_media_or_why, result.media)]
         only_text = all(block["type"] == "text" for block in blocks)
         answer["content"] = "\n".join(block["text"] for block in blocks) if only_text else blocks

@@ -1,13 +1,12 @@
 """anthropic: the events of `messages.create(stream=True)` and of the `messages.stream(...)` helper,
 `beta` too, as chunks.
 
-The helper yields the raw events, and after each of them events of its own that say the same again
-(`text`, `thinking`, `input_json`, ...). Those are passed over, so nothing counts twice. Its
-`text_stream`, which yields plain text, can be watched as well.
+The helper yields the raw events, and after each of them its own events with the same content
+(`text`, `thinking`, `input_json`, ...). The adapter ignores these, so nothing counts twice. The
+helper's `text_stream`, which yields plain text, can be watched as well.
 
-Passed over are also the blocks that the service fills by itself: calls and results of server-side
-tools and MCP servers, compaction, fallback, citations. They are no calls for anybody here to carry
-out.
+The adapter also ignores blocks of the service's own work: calls and results of server-side tools
+and MCP servers, compaction, fallback, citations. The caller need not carry out these calls.
 """
 
 from __future__ import annotations
@@ -41,13 +40,15 @@ _FINISH_CLASSES: Final = {
     "tool_use": FinishReason.DONE,
     "refusal": FinishReason.BLOCKED,
 }
-"""Every other word says that the answer is not whole: `max_tokens`;
-`model_context_window_exceeded`, where the prompt did fit and the answer filled the window;
-`pause_turn` and `compaction`, where it goes on in another request; and, until it is known, a new
-one.
+"""With every other stop reason the answer is not whole:
+
+- `max_tokens`: the output limit;
+- `model_context_window_exceeded`: the prompt did fit, and the answer filled the window;
+- `pause_turn` and `compaction`: the answer goes on in another request;
+- unknown stop reasons.
 """
-"""Before the data of a redacted thinking block in `ReasoningDelta.signature`: nothing to read, and
-the service wants it back as it is. A signature proper is base64, which has no colon.
+"""Prefix of the data of a redacted thinking block in `ReasoningDelta.signature`. The data is
+unreadable, and the service needs it back unchanged. A real signature is base64, which has no colon.
 """
 
 _COUNTS: Final = (
@@ -68,7 +69,7 @@ _RETRIED: Final = (
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A `tool_use` block whose end has not come."""
+    """A `tool_use` block that is not complete yet."""
 
     id: str
     name: str
@@ -77,33 +78,36 @@ class _OpenCall:
     """Arguments that came at once, with the block's start."""
     pieces: list[str] = field(default_factory=list)
     stopped: bool = False
-    """The block is over, without any arguments. Whether that is all there was to say, the stop
-    reason tells.
+    """Whether the block has ended without arguments. Only the stop reason shows whether the call
+    has none.
     """
 
 
 class AnthropicAdapter(SdkAdapter):
     """Reads one stream of anthropic.
 
-    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`. (The service
+    `stream` is part of the ids of calls that come without an id: `call_<stream>_<n>`. (The service
     always gives one.)
 
-    Thinking comes one piece late, because its signature belongs to the `ReasoningDelta` of the last
-    piece. Redacted thinking is a `ReasoningDelta` without text, whose signature is `REDACTED` and
-    the data.
+    Each piece of thinking is held until the next one comes, because the signature belongs to the
+    `ReasoningDelta` of the last piece. Redacted thinking is a `ReasoningDelta` without text, whose
+    signature is `REDACTED` and the data.
 
-    A call comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`;
-    or only as that, where the service sends it in one piece. The call is whole when its block is
-    closed, or when its message ends as a whole one. The output limit or the end of the stream may
-    cut a call off. Then the `arguments` of its `ToolCall` are the text so far, a `str`, so that
-    half a call does not look like a whole one.
+    A call comes as `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`. A
+    call that the service sends in one piece comes only as a `ToolCall`. The call is whole when its
+    block is closed, or when its message ends with a stop reason of a whole answer. The output limit
+    or the end of the stream may cut a call off. Then the `arguments` of its `ToolCall` are the text
+    so far, a `str`, so that half a call does not look like a whole one.
 
-    `TurnFinished` is given for `message_stop`; a stream that ends without one was truncated. A
-    message that begins before the last one has ended is the same answer, begun again
-    (`StreamRetried`); where it says what the last one said, the event came twice, and its tokens
-    count once. One that begins after that goes on with the turn, and counts in `requests`; it gives
-    another `TurnFinished` only if it ends in another way, and `broke_off` says that it has not
-    ended.
+    `message_stop` gives `TurnFinished`; a stream without `message_stop` was truncated. A stream may
+    hold several messages:
+
+    - A message that begins before the previous one has ended is the same answer, begun again
+      (`StreamRetried`). If both begin with the same data, the event came twice, and its tokens
+      count once.
+    - A message that begins after the end of the previous one continues the turn, and counts in
+      `requests`. It gives another `TurnFinished` only if it ends in another way. While it has not
+      ended, `broke_off` is True.
     """
 
     readable = "event of a message"
@@ -112,31 +116,33 @@ class AnthropicAdapter(SdkAdapter):
         self.requests = 1
         """Messages that were completed or begun anew in this stream."""
         self.gave: list[str] = []
-        """What came besides text, thinking and calls: the types of its blocks."""
+        """The types of blocks other than text, thinking and calls."""
         self._stream = stream
         self._made_ids = 0
         self._in_message = False
         self._opening: tuple[Any, ...] = ()
-        """What the start of the running message said of it."""
+        """The identity of the running message, from its start."""
         self._said = False
-        """Something came since the last report of usage."""
+        """Whether any content came since the last report of usage."""
         self._finished: FinishReason | None = None
         """How the last message of the stream ended."""
         self._calls: dict[int, _OpenCall | None] = {}
-        """The blocks that began, by index; `None`: it is no call, or one that is complete."""
+        """The blocks that began, by index. `None`: the block is not a call, or its call is
+        complete."""
         self._thinking: str | None = None
         """The piece of thinking that is held back."""
         self._signature: str | None = None
         self._origin = origin("anthropic", None)
         self._counts: dict[str, int] = {}
         self._before = _NOTHING_USED
-        """What earlier messages of the stream have used."""
+        """The usage of earlier messages of the stream."""
         self._void = _NOTHING_USED
-        """What was reported of the running message before it began again: it is counted already."""
+        """The usage of the running message before it began again, which is counted already."""
         self._stop: tuple[str, str | None] | None = None
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else, as most are.
+        """The text of an object that is one piece of visible text and nothing else, which most
+        objects are.
 
         The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
         time.
@@ -155,8 +161,8 @@ class AnthropicAdapter(SdkAdapter):
 
     @property
     def broke_off(self) -> bool:
-        """A message has begun after the last `TurnFinished`, and has not ended: the stream was
-        truncated all the same.
+        """Whether a message has begun after the last `TurnFinished` and has not ended. Then the
+        stream was truncated.
         """
         return self._in_message and self._finished is not None
 
@@ -164,7 +170,7 @@ class AnthropicAdapter(SdkAdapter):
         """Thinking that was held back, and a call that the end of the stream cut off; see the
         class.
 
-        No `TurnFinished`: one that is missing stays missing.
+        A missing `TurnFinished` is not added.
         """
         return (*self._end_thinking(), *self._end_calls(cut_off=True))
 
@@ -175,7 +181,7 @@ class AnthropicAdapter(SdkAdapter):
         return held_behind(source, stream_of("anthropic"))
 
     def classify(self, error: BaseException) -> ModelError:
-        """Which kind of failure an exception of the SDK, or of a transport under it, is."""
+        """Classify an exception of the SDK, or of a transport under it."""
         return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
@@ -184,7 +190,7 @@ class AnthropicAdapter(SdkAdapter):
             yield chunk
 
     def _chunks_of(self, item: object) -> Iterator[Chunk]:
-        if isinstance(item, str):  # of `text_stream`, which says nothing but text
+        if isinstance(item, str):  # of `text_stream`, which yields only text
             self.needs_finish = False
             yield from [TextDelta(item)] if item else []
             return
@@ -209,8 +215,8 @@ class AnthropicAdapter(SdkAdapter):
     # --- the message
 
     def _begin_message(self, message: object) -> Iterator[Chunk]:
-        """It may bring content and even its stop reason at once, where the service has not asked
-        the model.
+        """Process the start of a message. If the service has not called the model, it holds content
+        and even the stop reason.
         """
         opening = _opening(message)
         if self._in_message:
@@ -234,19 +240,21 @@ class AnthropicAdapter(SdkAdapter):
         yield from self._stop_reason(message)
 
     def _forget(self) -> None:
-        """What came so far is void."""
+        """Drop the content so far."""
         self._calls, self._thinking, self._signature = {}, None, None
         self._counts, self._before, self._void = {}, _NOTHING_USED, _NOTHING_USED
         self._stop = self._finished = None
         self.gave.clear()
 
     def _message_delta(self, item: object) -> Iterator[Chunk]:
-        """Its usage is that of the calls that it ends as well."""
+        """Process an event with the stop reason and the usage, which includes the calls that it
+        completes.
+        """
         yield from self._stop_reason(_part(item, "delta"))
         yield from self._usage(getattr(item, "usage", None), last=self._stop is not None)
 
     def _stop_reason(self, holder: object) -> Iterator[Chunk]:
-        """The stop reason is known: what is open, is over."""
+        """Process the stop reason, and complete all open calls."""
         word = _word(holder, "stop_reason")
         if word is None:
             return
@@ -255,7 +263,7 @@ class AnthropicAdapter(SdkAdapter):
         yield from self._end_calls(cut_off=_FINISH_CLASSES.get(word) is not FinishReason.DONE)
 
     def _end_message(self) -> Iterator[Chunk]:
-        """Some services close a message without a word of why."""
+        """Process the end of a message. Some services give no stop reason."""
         yield from self._end_thinking()
         yield from self._end_calls(cut_off=False)
         self._in_message, self._calls = False, {}
@@ -382,8 +390,8 @@ class AnthropicAdapter(SdkAdapter):
 
 
 def _complete(call: _OpenCall, *, cut_off: bool) -> Iterator[Chunk]:
-    """The service closes a block that the output limit cut off as well: then its JSON is not whole,
-    or there is none.
+    """The chunks that complete a call. The service also closes a block that the output limit cut
+    off: then its JSON is incomplete or missing.
     """
     text = "".join(call.pieces)
     if cut_off:
@@ -411,7 +419,7 @@ def _object_or_text(text: str) -> Any:
 
 
 def _plus(before: int | None, count: int | None) -> int | None:
-    """A count that was never said stays unsaid, but for what earlier messages have used."""
+    """The sum of two counts. `None`: neither was reported."""
     return count if not before else before + (count or 0)
 
 
@@ -426,7 +434,7 @@ def _minus(total: UsageReport, void: UsageReport) -> UsageReport:
 
 
 def _opening(message: object) -> tuple[Any, ...]:
-    """By what a message is known that is begun twice."""
+    """The data by which a message that begins twice is recognised."""
     usage = getattr(message, "usage", None)
     return _word(message, "id"), *(getattr(usage, name, None) for name in _COUNTS)
 
@@ -443,7 +451,7 @@ def _text(holder: object, name: str) -> str:
 
 
 def _index(item: object) -> int:
-    """Which block an event is about; 0 where a service leaves it away."""
+    """The index of an event's block; 0 if a service omits it."""
     value = getattr(item, "index", None)
     if value is not None and type(value) is not int:
         raise AdapterError(f"`index` of {name_of(item)} is {name_of(value)}, not int")

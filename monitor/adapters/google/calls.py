@@ -68,7 +68,7 @@ class StreamedCall:
         return root
 
     def closing(self) -> str:
-        """What completes the JSON text."""
+        """The closing brackets that complete the JSON text."""
         return self._wrote(self._end_string() + _brackets(self._path) if self._path else "{}")
 
     def _put(self, path: _Path, value: Any) -> str:
@@ -86,8 +86,8 @@ class StreamedCall:
         return self._wrote(lead + json.dumps(words, ensure_ascii=False)[1:-1] + ("" if more else '"'))
 
     def _move(self, path: _Path) -> str:
-        """Leave the last path for this one: close what does not hold it, open what does, write its
-        key.
+        """Move from the last path to this one: close containers that do not hold it, open those
+        that do, write its key.
         """
         last = self._path
         shared = next(
@@ -139,7 +139,7 @@ def _parsed_path(json_path: object) -> _Path:
     name.
     """
     if not isinstance(json_path, str) or not json_path.startswith("$"):
-        raise AdapterError(f"the path of a streamed argument is {json_path!r}, no JSON path")
+        raise AdapterError(f"the path of a streamed argument is {json_path!r}, not a JSON path")
     keys: list[str | int] = []
     at = 1
     while at < len(json_path):
@@ -162,7 +162,7 @@ def _parsed_path(json_path: object) -> _Path:
 
 
 def _entered(holder: Any, key: str | int, kind: type[list[Any] | dict[str, Any]]) -> Any:
-    """The container at `key`, made where there is none."""
+    """The container at `key`, which is made if there is none."""
     known = holder.get(key) if isinstance(holder, dict) else holder[key] if len(holder) > _index(key) else None
     if known is None:
         known = kind()

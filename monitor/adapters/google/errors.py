@@ -1,4 +1,4 @@
-"""Which kind of failure an exception of google-genai, or of a transport under it, is."""
+"""Classifies the exceptions of google-genai, and of the transports under it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitor.models import ErrorKind, ModelError
 
 
 def classify(error: BaseException) -> ModelError:
-    """The kind of `error`, its message, and what the service says of waiting. Never raises."""
+    """The kind of `error`, its message, and the delay that the service asks for. Never raises."""
     if isinstance(error, AdapterError):
         return ModelError(ErrorKind.MALFORMED, str(error))
     chain = causes(error)
@@ -32,7 +32,7 @@ def _kind_by_type(error: BaseException) -> ErrorKind | None:
         return ErrorKind.AUTH
     kind = kind_by_type(error)
     if kind is ErrorKind.MALFORMED and str(attribute(error, "title")).endswith("Config"):
-        return ErrorKind.REQUEST  # pydantic's, of what the caller gave
+        return ErrorKind.REQUEST  # pydantic refuses the caller's arguments
     return kind
 
 
@@ -66,7 +66,7 @@ def _kind_by_code(code: int, message: str, details: str) -> ErrorKind:
 
 
 def _retry_after_s(error: BaseException) -> float | None:
-    """From a RetryInfo detail, else from the headers."""
+    """The delay of a RetryInfo detail, else of the headers."""
     for detail in _error_details(attribute(error, "details")):
         if isinstance(detail, Mapping) and str(detail.get("@type")).endswith("RetryInfo"):
             delay = delay_s(detail.get("retryDelay"))
@@ -76,8 +76,8 @@ def _retry_after_s(error: BaseException) -> float | None:
 
 
 def _error_details(body: object) -> Sequence[Any]:
-    """The `details` list, which stands in the error object, which may stand in `error`, which may
-    stand in a list.
+    """The `details` list of the error object. The object may be in the field `error`, and that in a
+    list.
     """
     if isinstance(body, list) and body:
         body = body[0]

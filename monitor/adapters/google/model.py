@@ -1,6 +1,6 @@
 """Gemini through google-genai, as a `Model`.
 
-`to_contents` and `to_config` say a neutral request in the SDK's words, as plain data; they need no
+`to_contents` and `to_config` write a neutral request in the SDK's form, as plain data; they need no
 SDK and send nothing. `GoogleModel` makes the call.
 """
 
@@ -35,18 +35,17 @@ _OF_THE_REQUEST: Final = {
     "system_instruction": "the request's instructions say it",
     "automatic_function_calling": "it is off, so that calls, results and limits can be watched",
 }
-"""Settings of the SDK that are no settings here, and why."""
+"""Parameters of the SDK that are not allowed as settings, and why."""
 
 
 class GoogleModel:
-    """A Gemini model. Each call is one request: tools are not run by the SDK, and what fails is not
-    tried again by it.
+    """A Gemini model. Each call is one request: the SDK does not run tools, and does not retry.
 
-    `client`: a `genai.Client` or its `aio`; it stays yours, with its retry options, and you close
-    it. Without one, the first call of each event loop makes a client from the environment:
+    `client`: a `genai.Client` or its `aio`. It keeps its own retry options, and you close it.
+    Without one, the first call of each event loop makes a client from the environment:
     `GEMINI_API_KEY`, `GOOGLE_API_KEY`, or what the SDK reads for Vertex. `aclose()` closes the
-    client of the running loop. On trio give a client on an httpx2 transport where aiohttp is
-    installed.
+    client of the running loop. On trio, if aiohttp is installed, pass a client with an httpx2
+    transport.
 
     `settings` of a request are the fields of `GenerateContentConfig`.
     """
@@ -68,10 +67,11 @@ class GoogleModel:
         self._made: RunVar[Any] = RunVar("client")
 
     def stream(self, request: ModelRequest) -> Awaitable[AsyncIterator[types.GenerateContentResponse]]:
-        """The answer to `request`, to be awaited: each time anew, and nothing is sent before.
+        """The answer to `request`. The call is made when the result is awaited, and made again each
+        time.
 
-        Raises `ConfigError` for settings that `GenerateContentConfig` does not have or take, and
-        for a request that says nothing.
+        Raises `ConfigError` for settings that `GenerateContentConfig` does not have or accept, and
+        for an empty request.
         """
         contents = to_contents(request.messages, model=self._model)
         if not contents:
@@ -131,7 +131,9 @@ def _sdk_config() -> type[types.GenerateContentConfig]:
 
 
 def _client_from_environment() -> Any:
-    """Without the SDK's hidden retry of a refused connection, which sleeps up to ten seconds."""
+    """A client without the SDK's hidden retry of a refused connection, which sleeps up to ten
+    seconds.
+    """
     from google import genai  # noqa: PLC0415 - as above
     from google.genai import types  # noqa: PLC0415
 
@@ -150,13 +152,13 @@ def _client_from_environment() -> Any:
 def to_config(request: ModelRequest) -> dict[str, Any]:
     """Instructions, tools, tool choice and settings as the fields of a `GenerateContentConfig`.
 
-    The settings `tools` (server-side ones) and `tool_config` are added to what the request says; a
-    schema in the settings goes before the request's. Raises `ConfigError` for a setting that is no
-    setting here, and for a call that is required where there is no tool.
+    The settings `tools` (server-side tools) and `tool_config` are added to those of the request; a
+    schema in the settings overrides the request's. Raises `ConfigError` for a setting that is not
+    allowed, and for a required call without tools.
     """
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
-            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
     config: dict[str, Any] = {**request.settings, "automatic_function_calling": {"disable": True}}
     if request.reply_schema is not None and not config.keys() & {"response_schema", "response_json_schema"}:
         config["response_mime_type"] = "application/json"
@@ -175,8 +177,8 @@ def to_config(request: ModelRequest) -> dict[str, Any]:
 
 
 def _declared(tool: ToolSpec) -> dict[str, Any]:
-    """A function without parameters has no schema: the service takes no object without
-    properties.
+    """The declaration of a tool. A function without parameters has no schema, because the service
+    refuses an object without properties.
     """
     declared: dict[str, Any] = {"name": tool.name, "description": tool.description}
     if tool.parameters.get("properties"):
@@ -199,13 +201,13 @@ def to_contents(messages: Iterable[Message], *, model: str | None = None) -> lis
     """A neutral history as google contents that the service takes.
 
     The results of a turn follow it in call order as one user content. A call without a result is
-    answered by an error, and one whose arguments were cut off has none: neither may stand in a
-    history otherwise. Neighbours of one role become one content, what is empty is left away, and
-    half of a surrogate pair becomes U+FFFD.
+    answered by an error. A call whose arguments were cut off is sent without arguments. Neighbours
+    of one role become one content, empty parts are left out, and half of a surrogate pair becomes
+    U+FFFD.
 
-    `Reasoning("", signature)` signs the part that follows it, or an empty text where nothing
-    follows, or only `Reasoning("", "")`. Left away is what another provider thought and signed, and
-    a signature that is not base64. `model`: who is asked.
+    `Reasoning("", signature)` signs the part that follows it. If nothing follows, or only
+    `Reasoning("", "")`, it signs an empty text. Thinking and signatures of another provider are
+    left out, and so are signatures that are not base64. `model`: the model that gets the request.
 
     Raises `ConfigError` for media without data or address.
     """
@@ -236,7 +238,9 @@ def _full(message: UserMessage) -> list[Text | Media]:
 
 
 def _media(media: Media) -> dict[str, Any]:
-    """By its bytes where it has them. Its name is not said: only Vertex takes one."""
+    """A part of media: by its data, or else by its address. The name is left out, because only
+    Vertex accepts one.
+    """
     if media.data is not None:
         try:
             data = b64decode(media.data, validate=True)
@@ -266,9 +270,7 @@ def _said(message: AssistantMessage, model: str | None) -> list[dict[str, Any]]:
 
 
 def _signs_nothing(signature: bytes | None) -> list[dict[str, Any]]:
-    """The service puts a signature on an empty text where it closes a turn, and wants it back
-    there.
-    """
+    """An empty text with a signature. The service closes a turn with it, and needs it back."""
     return [] if signature is None else [{"text": "", "thought_signature": signature}]
 
 

@@ -4,14 +4,14 @@
 Two things that the SDK does by itself inside one stream matter here:
 
 - **Automatic function calling** runs the caller's tools and sends further requests (on by default
-  where `tools` holds a Python function). Turns, results and limits cannot be watched then. The
-  first chunk of the second request is refused with an `AdapterError` that names the line to set.
-  That chunk is known by the call history that the SDK attaches, or by another response id after a
-  turn that ended with calls. (The tools of the first turn have run by then: nothing shows it
-  earlier.)
+  if `tools` holds a Python function). Turns, results and limits cannot be watched then. The first
+  chunk of the second request is refused with an `AdapterError` that names the line to set. That
+  chunk is recognised by the call history that the SDK attaches, or by another response id after a
+  turn that ended with calls. By then the tools of the first turn have run, because no earlier sign
+  exists.
 - **Automatic continuation** resumes a cut or checkpointed answer with a further request (on by
-  default). It is one answer, whose text goes on and whose usage the SDK adds up, so it is let
-  through and counted in `GoogleAdapter.requests`.
+  default). It is one answer: its text goes on, and the SDK adds up the usage. So it is accepted,
+  and counted in `GoogleAdapter.requests`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FINISH_CLASSES: Final = {
     "TOO_MANY_TOOL_CALLS": FinishReason.MALFORMED,
     "UNEXPECTED_TOOL_CALL": FinishReason.MALFORMED,
 }
-"""Every other word, a new one too, is a filter's: blocked."""
+"""Every other finish reason, also an unknown one, comes from a filter: blocked."""
 
 _NOT_FINISHED: Final = "FINISH_REASON_UNSPECIFIED"
 """The default value of the wire format: the field was not set."""
@@ -67,26 +67,26 @@ class GoogleAdapter(SdkAdapter):
     """Reads one stream of google-genai. Only the first candidate is read; server-side tools, media
     and citations are passed over.
 
-    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`.
+    `stream` is part of the ids of calls that come without an id: `call_<stream>_<n>`.
 
-    A signature comes as a `ReasoningDelta` just before the text or call that it belongs to, with
-    the thought where it belongs to one. A call whose arguments are streamed comes as
-    `ToolCallDelta` pieces that join to its JSON text, and then as one `ToolCall`. A call is cut off
-    if the stream ends, if the turn ends for another reason than STOP, or if an announced piece
-    is missing. Then the `arguments` of its `ToolCall` are the text so far, a `str`, so that half a
-    call does not look like a whole one.
+    A signature comes as a `ReasoningDelta` just before its text or call. The signature of a thought
+    comes with the thought. A call whose arguments are streamed comes as `ToolCallDelta` pieces that
+    join to its JSON text, and then as one `ToolCall`. A call is cut off if the stream ends, if the
+    turn ends for another reason than STOP, or if an announced piece is missing. Then the
+    `arguments` of its `ToolCall` are the text so far, a `str`, so that half a call does not look
+    like a whole one.
     """
 
     readable = "GenerateContentResponse"
 
     def __init__(self, stream: int = 0) -> None:
         self.requests = 1
-        """Requests that the stream is known to be made of: 1, and one more for each continuation
-        that changed the response id.
+        """The known number of requests in the stream: 1, and one more for each continuation that
+        changed the response id.
         """
         self.gave: list[str] = []
-        """What came besides text, thinking and calls: media by their type, all else by the name of
-        its field.
+        """The kinds of parts other than text, thinking and calls: media by their type, all others
+        by the name of their field.
         """
         self._stream = stream
         self._calls = 0
@@ -97,18 +97,19 @@ class GoogleAdapter(SdkAdapter):
         self._response_id: object = None
         self._origin = origin("google", None)
         self._said = False
-        """Something came since the last report of usage."""
+        """Whether any content came since the last report of usage."""
         self._signed_nothing = False
-        """The last part was an empty text with a signature, which must not pass for that of the
+        """Whether the last part was an empty text with a signature, which does not belong to the
         next part.
         """
         self._plain_id: object = _NOBODY
-        """The response whose plain text needs no second look: none before its first chunk and after
-        its finish.
+        """The id of the response whose chunks of plain text need no further check. It is set from
+        the response's first chunk to its finish.
         """
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else, as most are.
+        """The text of an object that is one piece of visible text and nothing else, which most
+        objects are.
 
         The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
         time.
@@ -139,8 +140,8 @@ class GoogleAdapter(SdkAdapter):
         return None
 
     def finish(self) -> Sequence[Chunk]:
-        """A streamed call that the end of the stream cut off; see the class. No `TurnFinished`: one
-        that is missing stays missing.
+        """A streamed call that the end of the stream cut off; see the class. A missing
+        `TurnFinished` is not added.
         """
         return tuple(self._end_call(cut_off=True))
 
@@ -148,13 +149,13 @@ class GoogleAdapter(SdkAdapter):
         """The transport's response, found behind the suspended generators.
 
         The SDK gives no handle on it, and neither `break` nor `aclose()` of its stream reaches it.
-        Only CPython tells what a suspended generator holds; elsewhere, and if the SDK's insides
-        change, nothing is found and the stream is drained.
+        Only CPython shows the objects that a suspended generator holds. Elsewhere, and if the SDK's
+        internals change, nothing is found and the stream is drained.
         """
         return held_behind(source, _response_of)
 
     def classify(self, error: BaseException) -> ModelError:
-        """Which kind of failure an exception of the SDK, or of a transport under it, is."""
+        """Classify an exception of the SDK, or of a transport under it."""
         return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:
@@ -207,7 +208,7 @@ class GoogleAdapter(SdkAdapter):
         signature = _signature(getattr(part, "thought_signature", None))
         function = getattr(part, "function_call", None)
         thought = getattr(part, "thought", None) is True
-        if words is None and function is None and not thought:  # neither it nor its signature goes into a history
+        if words is None and function is None and not thought:  # neither the part nor its signature goes into a history
             self.gave += (kind for kind in _kinds(part) if kind not in self.gave)
             return
         if self._signed_nothing and signature is None:
@@ -261,8 +262,8 @@ class GoogleAdapter(SdkAdapter):
 
     @property
     def _says_nothing(self) -> bool:
-        """The pending call announced arguments, and none came. Some recorded calls lack their end,
-        but none of them lacks everything.
+        """Whether the pending call announced arguments and none came. Some recorded calls lack the
+        end of their arguments, but never all of them.
         """
         return self._pending is not None and not self._pending.text
 
@@ -292,7 +293,7 @@ class GoogleAdapter(SdkAdapter):
         )
 
     def _finish_reason(self, item: object, candidate: object) -> TurnFinished | None:
-        """Once, or once more where a later chunk says another word."""
+        """The end of the turn: once, and once more if a later chunk has another finish reason."""
         if candidate is None:
             feedback = getattr(item, "prompt_feedback", None)
             word, said = _word(getattr(feedback, "block_reason", None)), getattr(feedback, "block_reason_message", None)

@@ -1,6 +1,4 @@
-"""`ChatCompletionChunk` objects as chunks: OpenAI's, and what the many compatible servers make of
-them.
-"""
+"""`ChatCompletionChunk` objects as chunks: OpenAI's, and those of compatible servers."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ _FINISH_CLASSES: Final = {
     "repetition_truncation": FinishReason.REPETITION,
     "malformed_function_call": FinishReason.MALFORMED,
 }
-"""In lower case. Every other word (`stop`, `tool_calls`, `eos`, ...) says that the model was
-done.
+"""Finish reasons in lower case. Every other one (`stop`, `tool_calls`, `eos`, ...) means that the
+model was done.
 """
 
 _FAILURES: Final = {
@@ -43,14 +41,14 @@ _FAILURES: Final = {
     "network_error": "server_error",  # z.ai
     "insufficient_system_resource": "server_error",  # DeepSeek
 }
-"""Words that say that the service failed, and the error that it would have raised."""
+"""Finish reasons of a failed service, and the error that each stands for."""
 
 _REASONING: Final = ("reasoning_content", "reasoning")
-"""Where compatible servers put the thinking; some say it in both places."""
+"""The fields in which compatible servers put the thinking; some use both."""
 
 
 _BESIDES: Final = ("audio", "images")
-"""Other things that a model may answer with; images are OpenRouter's."""
+"""Other fields of an answer; images are OpenRouter's."""
 
 
 class ChatReader:
@@ -63,7 +61,7 @@ class ChatReader:
 
     def __init__(self, stream: int) -> None:
         self.heard = False
-        """Visible text has come."""
+        """Whether visible text has come."""
         self.tokens = Tokens()
         self.gave: list[str] = []
         self._stream = stream
@@ -113,7 +111,7 @@ class ChatReader:
         self.gave += (kind for kind in _BESIDES if get(delta, kind) and kind not in self.gave)
         for fragment in list_at(delta, "tool_calls"):
             if fragment is not None:
-                custom = get(fragment, "custom")  # the SDK's type does not know it
+                custom = get(fragment, "custom")  # the SDK's type does not have this field
                 yield from self._fragment(
                     fragment, get(fragment, "function") if custom is None else custom, custom=custom is not None
                 )
@@ -122,7 +120,7 @@ class ChatReader:
             yield from self._fragment(legacy, legacy)
 
     def _content_parts(self, parts: Any) -> Iterator[Chunk]:
-        """Mistral writes content as parts when it thinks."""
+        """The chunks of content in parts, which Mistral writes when it thinks."""
         for part in parts:
             kind = get(part, "type")
             if kind == "text" and (words := text_at(part, "text")) is not None:
@@ -155,11 +153,11 @@ class ChatReader:
             alone = not self._calls
             call = self._begin(fragment, index, id_, name)
             extra = get(fragment, "extra_content")
-            if isinstance(extra, Mapping):  # Gemini's compatible endpoint refuses a history without it
+            if isinstance(extra, Mapping):  # Gemini's compatible endpoint refuses a history without this field
                 call.beside["extra_content"] = extra
             if custom:
                 call.custom, call.beside["call"] = True, CUSTOM
-            if alone:  # what is said beside it now stands before it in the end, too
+            if alone:  # text of the same chunk then stands before the call in the history, too
                 yield from self._beside(call)
             yield call.write(piece)
         elif piece:
@@ -174,10 +172,10 @@ class ChatReader:
         return call
 
     def _call_of(self, index: int | None, id_: str | None, name: str | None) -> PendingCall | None:
-        """The call that a fragment continues; `None`: the fragment begins another call.
+        """The call that a fragment continues. `None`: the fragment begins another call.
 
-        The index tells, as OpenAI numbers the calls. Some servers number every call 0, or none.
-        There, another id with a name begins a call, and so does a name after a whole call.
+        OpenAI numbers the calls by an index. Some servers number every call 0, or no call. There,
+        another id with a name begins a call, and so does a name after a whole call.
         """
         known = (
             self._at.get(index) if index is not None else self._by_id(id_) or (self._calls[-1] if self._calls else None)
@@ -200,7 +198,7 @@ class ChatReader:
             yield call.ended(cut_off=cut_off and (call is calls[-1] or not (call.custom or _is_json(call.text))))
 
     def _beside(self, call: PendingCall) -> Iterator[Chunk]:
-        """What the service wants back beside a call: once, before it."""
+        """The fields that the service needs back with a call: once, before the call."""
         fields, call.beside = call.beside, {}
         if fields:
             yield ReasoningDelta("", mark(fields), self._origin)

@@ -23,7 +23,7 @@ _CODES: Final = {
     "rate_limit_exceeded": ErrorKind.RATE_LIMITED,
     "rate_limit_error": ErrorKind.RATE_LIMITED,
     "too_many_requests": ErrorKind.RATE_LIMITED,
-    "insufficient_quota": ErrorKind.AUTH,  # 429 as well, but no waiting helps: the account is not paid for
+    "insufficient_quota": ErrorKind.AUTH,  # also 429, but waiting does not help: the account is not paid for
     "billing_not_active": ErrorKind.AUTH,
     "billing_hard_limit_reached": ErrorKind.AUTH,
     "invalid_api_key": ErrorKind.AUTH,
@@ -52,7 +52,7 @@ _CODES: Final = {
     "model_not_found": ErrorKind.REQUEST,
     "not_found_error": ErrorKind.REQUEST,
 }
-"""The services' own words, `code` before `type`, in lower case."""
+"""The services' own codes (`code` before `type`), in lower case."""
 
 _REQUEST_CODE: Final = re.compile(r"(?:invalid|unsupported|unknown|missing|image|empty|failed_to_download)_")
 _TRY_AGAIN: Final = re.compile(r"try again in (?:(\d{1,4})m)?(\d{1,9}(?:\.\d{1,9})?)(ms|s)\b", re.IGNORECASE)
@@ -68,7 +68,7 @@ _CLASSES: Final = {
 
 
 def classify(error: BaseException) -> ModelError:
-    """The kind of `error`, its message, and what the service says of waiting. Never raises."""
+    """The kind of `error`, its message, and the delay that the service asks for. Never raises."""
     if isinstance(error, ReportedFailure):
         return error.model_error
     if isinstance(error, AdapterError):
@@ -88,7 +88,7 @@ def classify(error: BaseException) -> ModelError:
 def reported(
     code: object, message: object, *, type_: object = None, otherwise: str = "the service reported an error"
 ) -> ModelError:
-    """An error that a service reports inside a stream, where there is no status."""
+    """Classify an error that a service reports inside a stream, without a status."""
     said = message if isinstance(message, str) and message else otherwise
     number = _number(code)
     kind = _kind(number, [_word(code), _word(type_)], said)
@@ -112,7 +112,9 @@ def _of_the_sdk(error: BaseException) -> ModelError | None:
 
 
 def _api_error(error: BaseException, status: int | None) -> ModelError:
-    """`status=None`: the error came inside the stream, and its code may be a status."""
+    """Classify an APIError. `status=None`: the error came inside the stream, and its code may be a
+    status.
+    """
     body = _body(error)
     code = attribute(error, "code") or body.get("code")
     type_ = attribute(error, "type") or body.get("type")
@@ -129,7 +131,7 @@ def _api_error(error: BaseException, status: int | None) -> ModelError:
 
 
 def _body(error: BaseException) -> Mapping[Any, Any]:
-    """The error object: what the SDK calls the body, or `error` in it."""
+    """The error object: the SDK's `body`, or the field `error` in it."""
     body = attribute(error, "body")
     if isinstance(body, list) and body:
         body = body[0]
@@ -143,7 +145,7 @@ def _kind(status: int | None, words: list[str | None], message: str) -> ErrorKin
     by_word = next((kind for word in words if word is not None and (kind := _kind_by_word(word)) is not None), None)
     if status == 429:  # noqa: PLR2004 - HTTP
         return by_word if by_word is ErrorKind.AUTH else ErrorKind.RATE_LIMITED
-    if status == 413:  # noqa: PLR2004 - Groq answers it as well where the tokens of a minute do not suffice
+    if status == 413:  # noqa: PLR2004 - Groq also sends it when the tokens of a minute are used up
         too_much = read_failure(message, status=status)
         return ErrorKind.RATE_LIMITED if too_much and too_much.kind is OverflowKind.RATE_LIMIT else ErrorKind.OVERFLOW
     if status is None or status < 500:  # noqa: PLR2004 - the HTTP classes
@@ -151,7 +153,7 @@ def _kind(status: int | None, words: list[str | None], message: str) -> ErrorKin
             return ErrorKind.OVERFLOW
         if by_word is not None and by_word is not ErrorKind.REQUEST:
             return by_word
-    if status is None:  # inside a stream: what has no known name happened to the service, which had taken the request
+    if status is None:  # inside a stream the request was accepted, so an unknown code is a failure of the service
         return by_word or ErrorKind.SERVER
     return _by_status(status, message)
 
@@ -166,7 +168,7 @@ def _by_status(status: int, message: str) -> ErrorKind:
             return ErrorKind.AUTH
         case 403:
             return ErrorKind.BLOCKED if "flagged" in message.lower() else ErrorKind.AUTH
-        case 408 | 409 | 425:  # the SDK itself tries these again
+        case 408 | 409 | 425:  # the SDK itself retries these
             return ErrorKind.SERVER
         case _ if status >= 500:  # noqa: PLR2004
             return ErrorKind.SERVER
@@ -180,13 +182,13 @@ def _word(value: object) -> str | None:
 
 
 def _number(value: object) -> int | None:
-    """Some services put the status where the code belongs."""
+    """A status as a number. Some services put the status in the field of the code."""
     text = str(value) if type(value) is int or isinstance(value, str) else ""
     return int(text) if _STATUS.fullmatch(text) else None
 
 
 def _said_delay_s(message: str) -> float | None:
-    """OpenAI says it in the message as well: "Please try again in 1m2.5s"."""
+    """The delay in a message of OpenAI: "Please try again in 1m2.5s"."""
     said = _TRY_AGAIN.search(message)
     if said is None:
         return None

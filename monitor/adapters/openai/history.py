@@ -1,8 +1,9 @@
-"""A neutral history in the words of OpenAI's two APIs, as plain data that the services take.
+"""Writes a neutral history in the forms of OpenAI's two APIs, as plain data that the services
+accept.
 
-The results of a turn follow it in call order. A call without a result is answered by an error, and
-one whose arguments were cut off has none: neither may stand in a history otherwise. What is empty
-is left away, and half of a surrogate pair becomes U+FFFD.
+The results of a turn follow it in call order. A call without a result is answered by an error. A
+call whose arguments were cut off is sent without arguments. Empty parts are left out, and half of a
+surrogate pair becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from monitor.errors import ConfigError
 from monitor.messages import CUT_OFF, NOT_CARRIED_OUT, AssistantMessage, Media, Message, Reasoning, Text, UserMessage
 
 _LONGEST_ID: Final = 40
-"""Characters of a call's id that OpenAI takes; other providers' ids may be longer."""
+"""The longest id of a call that OpenAI accepts, in characters. Other providers' ids may be
+longer."""
 
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -31,12 +33,13 @@ _ANSWERS: Final = {
     "shell_call": "shell_call_output",
     "apply_patch_call": "apply_patch_call_output",
 }
-"""Calls of OpenAI's own tools that the caller carries out, and the item that answers each in
-words.
+"""Calls of OpenAI's own tools that the caller carries out, and the type of the item with the answer
+as text.
 """
 
 _UNANSWERABLE: Final = frozenset({"computer_call", "tool_search_call"})
-"""The same, of which the answer is no text: without it the call may not stand in a history."""
+"""Calls of such tools whose answer is not text. Without the answer, such a call must not stand in a
+history."""
 
 
 # --- chat completions
@@ -45,8 +48,8 @@ _UNANSWERABLE: Final = frozenset({"computer_call", "tool_search_call"})
 def to_messages(
     messages: Iterable[Message], *, send_reasoning: bool = False, model: str | None = None
 ) -> list[dict[str, Any]]:
-    """As `messages` of a chat completion. `send_reasoning`: the thinking goes back as
-    `reasoning_content`. `model`: who is asked.
+    """The history as `messages` of a chat completion. `send_reasoning`: the thinking goes back as
+    `reasoning_content`. `model`: the model that gets the request.
 
     Raises `ConfigError` for media that cannot be sent.
     """
@@ -83,7 +86,7 @@ def _chat_turn(message: AssistantMessage, *, send_reasoning: bool, model: str | 
                 {"type": "text", "text": f"(What {valid(call.name)} shows:)"},
                 *(_or_why(_chat_part, one) for one in media),
             ]
-    if shown:  # a message of a tool is text
+    if shown:  # a message of a tool holds only text
         yield {"role": "user", "content": shown}
 
 
@@ -119,12 +122,12 @@ def _chat_part(piece: Text | Media) -> dict[str, Any]:
 
 
 def to_input(messages: Iterable[Message], *, stored: bool = False, model: str | None = None) -> list[dict[str, Any]]:
-    """As `input` of a response. Reasoning goes back with its encrypted content, or by its id where
-    the service has `stored` it.
+    """The history as `input` of a response. Reasoning goes back with its encrypted content, or by
+    its id if the service has `stored` it.
 
-    Thinking without either is left away, and so is that which nothing follows: the service refuses
-    it alone. So is what another provider, or a model of another maker than `model`'s, wants back.
-    Raises `ConfigError` for media that cannot be sent.
+    Thinking without either is left out. Thinking with nothing after it is left out too, because the
+    service refuses it alone. So are fields for another provider, or for a model of another maker
+    than `model`'s. Raises `ConfigError` for media that cannot be sent.
     """
     items: list[dict[str, Any]] = []
     for message in messages:
@@ -150,11 +153,11 @@ class _Turn:
         self._phase: str | None = None
         self._beside: dict[str, Any] = {}
         self._own: dict[str, str] = {}
-        """Calls of OpenAI's own tools that stand there as items, by call id: their type."""
+        """The types of the calls of OpenAI's own tools among the items, by call id."""
         self._kinds: dict[int, dict[str, Any]] = {}
 
     def items(self) -> list[dict[str, Any]]:
-        """The items, and what answers the calls among them."""
+        """The items of the message, and the items that answer its calls."""
         for piece in self._message.content:
             match piece:
                 case Reasoning():
@@ -230,7 +233,7 @@ class _Turn:
         elif own == "shell_call":
             output = [{"stdout": answer, "stderr": "", "outcome": {"type": "exit", "exit_code": int(failed)}}]
             yield {"type": _ANSWERS[own], "call_id": call_id, "output": output}
-        elif own == "local_shell_call":  # the reference wants both
+        elif own == "local_shell_call":  # the reference requires both
             yield {"type": _ANSWERS[own], "id": call_id, "call_id": call_id, "output": answer}
         elif own == "apply_patch_call":
             yield {
@@ -253,12 +256,12 @@ def _input_part(piece: Text | Media) -> dict[str, Any]:
     return {"type": "input_file", "filename": _called(piece), "file_data": _address(piece)}
 
 
-# --- what both say alike
+# --- common to both
 
 
 def _or_why(part: Callable[[Text | Media], dict[str, Any]], media: Media) -> dict[str, Any]:
-    """What a tool showed. That the service does not take it is no reason for the request to
-    fail.
+    """Media in a tool's result. If the service does not accept the media, the reason stands in its
+    place: the request must not fail.
     """
     try:
         return part(media)
@@ -267,8 +270,8 @@ def _or_why(part: Callable[[Text | Media], dict[str, Any]], media: Media) -> dic
 
 
 def _answers(message: AssistantMessage) -> Iterator[tuple[ToolCall, str, tuple[Media, ...]]]:
-    """Every call with the words that answer it, one by one where calls share an id, and what is
-    shown with them.
+    """Every call with the text and the media of its result. Calls with the same id get their
+    results one by one.
     """
     results = list(message.results)
     for call in message.content:
@@ -288,13 +291,13 @@ def _written(call: ToolCall) -> str:
 
 
 def _input(call: ToolCall) -> str:
-    """The text that a custom tool is called with."""
+    """The input text of a custom tool's call."""
     written = call.arguments.get("input") if isinstance(call.arguments, Mapping) else call.arguments
     return valid(written) if isinstance(written, str) else _written(call)
 
 
 def _mark(piece: Reasoning, model: str | None) -> dict[str, Any]:
-    """What `model` wants back; nothing of what another one does."""
+    """The fields that `model` needs back; empty for fields of another model."""
     return valid_data(read_mark(piece.signature) or {}) if goes_to(piece.origin, "openai", model) else {}
 
 
@@ -303,7 +306,7 @@ def _call_id(call: ToolCall) -> str:
 
 
 def _address(media: Media) -> str:
-    """By its bytes where it has them."""
+    """The address of media: a `data:` address if it has data, else its own."""
     if media.data is None and media.uri is not None:
         return media.uri
     return f"data:{media.mime_type};base64,{_data(media)}"
@@ -324,7 +327,7 @@ def _called(media: Media) -> str:
 
 
 def joined(given: object, own: Sequence[Any]) -> list[Any]:
-    """Our own tools, and those of the settings behind them."""
+    """The run's tools, followed by the tools of the settings."""
     if given is not None and not isinstance(given, list | tuple):
         raise ConfigError(f"the setting 'tools' takes a list, not {type(given).__name__}")
     return [*own, *(given or ())]

@@ -1,7 +1,7 @@
 """OpenAI's models, and those of compatible servers, through the OpenAI SDK, as a `Model`: by chat
 completions or by responses.
 
-`to_chat` and `to_response` say a neutral request in the SDK's words, as plain data; they need no
+`to_chat` and `to_response` write a neutral request in the SDK's form, as plain data; they need no
 SDK and send nothing.
 """
 
@@ -38,16 +38,17 @@ _OF_THE_REQUEST: Final = {
     "stream": "every answer is a stream",
     "background": "an answer is watched while it is written",
 }
-"""Parameters of the SDK that are no settings here, and why."""
+"""Parameters of the SDK that are not allowed as settings, and why."""
 
 _REASONS: Final = re.compile(r"o\d|codex|(gpt-(?:[5-9]|\d\d))")
-"""How names of models begin that encrypt their reasoning. Others refuse to be asked for it."""
+"""The beginnings of the names of models that encrypt their reasoning. Other models refuse a request
+for it."""
 
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
 class _Model:
-    """What the two have in common: the client, and the names of settings."""
+    """The common part of both models: the client, and the names of settings."""
 
     adapter: ClassVar[AdapterFactory] = OpenAIAdapter
     _provider: ClassVar[str]
@@ -81,21 +82,19 @@ class _Model:
 
 
 class OpenAIModel(_Model):
-    """A model by chat completions: OpenAI's own, and those of the many compatible servers. Each
-    call is one request.
+    """A model by chat completions, of OpenAI or of a compatible server. Each call is one request.
 
-    `client`: an `openai.AsyncOpenAI`, with the `base_url` of a compatible server where it is one;
-    it stays yours, with its `max_retries` (2 if you do not say 0), and you close it. Without one, a
-    client without retries is made from the environment (`OPENAI_API_KEY`, and `OPENAI_BASE_URL`) at
-    the first call of each event loop; `aclose()` closes that of the running loop.
+    `client`: an `openai.AsyncOpenAI`, with the `base_url` of a compatible server if it is one. It
+    keeps its own `max_retries` (2 unless you set 0), and you close it. Without `client`, the first
+    call of each event loop makes one without retries from the environment (`OPENAI_API_KEY`, and
+    `OPENAI_BASE_URL`). `aclose()` closes the client of the running loop.
 
     `send_reasoning`: the model's thinking goes back to it as `reasoning_content`. DeepSeek's and
-    Kimi's thinking models want it where they call tools; the other servers do not, and some refuse
-    it.
+    Kimi's thinking models need it when they call tools; other servers do not, and some refuse it.
 
     `settings` of a request are the parameters of `chat.completions.create`, `extra_body` included.
-    Usage is asked for; a server that does not take `stream_options` is spared it by the setting
-    `stream_options=None`.
+    Usage is requested; the setting `stream_options=None` omits this for a server that refuses
+    `stream_options`.
     """
 
     form: ClassVar[Form] = "openai-chat"
@@ -204,7 +203,7 @@ def _reasons(model: str) -> bool:
 def _settings(request: ModelRequest, *, nothing: bool) -> dict[str, Any]:
     for name, why in _OF_THE_REQUEST.items():
         if name in request.settings:
-            raise ConfigError(f"{name!r} is no setting of a request: {why}")
+            raise ConfigError(f"{name!r} is not allowed as a setting: {why}")
     if nothing:
         raise ConfigError("the request has no messages, or only empty ones")
     return {str(name): value for name, value in request.settings.items() if name != "tools"}
@@ -238,7 +237,7 @@ def _sdk() -> Any:
 
 @cache
 def _parameters(module: str, resource: str) -> frozenset[str]:
-    """What the `create` of an API takes."""
+    """The parameters of an API's `create`."""
     create = getattr(importlib.import_module(f"openai.resources.{module}"), resource).create
     return frozenset(inspect.signature(create).parameters) - {"self"}
 

@@ -1,8 +1,8 @@
-"""What both wire formats of the OpenAI SDK have in common: reading its objects, tool calls in
+"""The common parts of both wire formats of the OpenAI SDK: reading its objects, tool calls in
 pieces, and counts of tokens.
 
-The SDK builds its objects without validating them, so a field may be missing, or of any type; what
-compatible servers add is an attribute too, with plain data in it.
+The SDK builds its objects without validating them, so a field may be missing, or of any type.
+Additional fields of compatible servers are attributes with plain data.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from monitor.errors import AdapterError
 
 
 def get(holder: object, name: str) -> Any:
-    """A field of an SDK object or of plain data; `None` where there is none."""
+    """A field of an SDK object or of plain data; `None` if there is none."""
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
 def text_at(holder: object, name: str) -> str | None:
-    """A text; `None` where it is empty or missing."""
+    """A text; `None` if it is empty or missing."""
     value = get(holder, name)
     if value is not None and not isinstance(value, str):
         raise AdapterError(f"`{name}` is {name_of(value)}, not str")
@@ -30,7 +30,7 @@ def text_at(holder: object, name: str) -> str | None:
 
 
 def index_at(holder: object, name: str) -> int | None:
-    """A position; `None` where it is missing or no number."""
+    """A position; `None` if it is missing or not a number."""
     value = get(holder, name)
     return value if type(value) is int else None
 
@@ -46,8 +46,8 @@ def list_at(holder: object, name: str) -> Sequence[Any]:
 
 
 class PendingCall:
-    """A tool call while its arguments are being written. `id` is the one that it goes by; `given`
-    the provider's, where there is one.
+    """A tool call while its arguments are being written. `id`: the id that the run uses. `given`:
+    the provider's id, if there is one.
     """
 
     def __init__(self, id_: str, name: str, raw: object, *, given: str | None) -> None:
@@ -56,27 +56,27 @@ class PendingCall:
         self.name = name
         self.raw = raw
         self.custom = False
-        """The input of the call is text, not JSON."""
+        """Whether the input of the call is text, not JSON."""
         self.beside: dict[str, Any] = {}
-        """What the service wants back beside the call, and no chunk has brought yet."""
+        """Fields that the service needs back with the call, and that no chunk has passed on yet."""
         self._pieces: list[str] = []
         self._named = False
 
     @property
     def text(self) -> str:
-        """What has been written so far."""
+        """The text of the arguments so far."""
         return "".join(self._pieces)
 
     def write(self, piece: str) -> ToolCallDelta:
-        """One piece more; the first says the name."""
+        """Add a piece. The first `ToolCallDelta` has the name."""
         self._pieces.append(piece)
         name = None if self._named else self.name
         self._named = True
         return ToolCallDelta(self.id, name, piece)
 
     def ended(self, *, cut_off: bool) -> ToolCall:
-        """`cut_off`: the service did not say that the model came to the end. What it wrote is then
-        a text, even where it looks whole.
+        """The call after its last piece. `cut_off`: the service did not say that the call is
+        complete. Its arguments are then a text, even if that text looks whole.
         """
         text = self.text
         arguments: Any = text if cut_off else {"input": text} if self.custom else arguments_of(text)
@@ -84,8 +84,8 @@ class PendingCall:
 
 
 def arguments_of(text: str) -> Any:
-    """The JSON object; the text itself where it is none. Nothing at all is how some servers say
-    that there are no arguments.
+    """The JSON object in `text`; `text` itself if it holds none. Some servers send an empty text
+    for no arguments.
     """
     if not text.strip():
         return {}
@@ -103,12 +103,12 @@ class Tokens:
 
     def __init__(self) -> None:
         self.said = False
-        """Something came since the last report."""
+        """Whether any content came since the last report."""
         self._counts: dict[str, int] = {}
 
     def report(self, *, last: bool = True, **counts: object) -> Iterator[Chunk]:
-        """The totals, if one of them grew. `last`: they are of the whole answer, so also the same
-        as before, if something came since.
+        """A report of the totals, if one of them grew. `last`: the totals are of the whole answer.
+        They are then reported unchanged as well, if any content came since.
         """
         grew = False
         for name, count in counts.items():

@@ -1,6 +1,7 @@
 """Events of OpenAI's responses as chunks.
 
-Told by their `type`: the SDK puts an event that it does not know into any of its classes.
+The events are distinguished by their `type`, because the SDK puts an unknown event into any of its
+classes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from monitor.errors import AdapterError
 from monitor.reasons import FinishReason
 
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
-"""Items that are calls of the caller's tools, and where what the model writes stands."""
+"""Items that are calls of the caller's tools, and the field with the model's text."""
 
 _BUILT_IN: Final = {
     "local_shell_call": ("local_shell", "action"),
@@ -27,40 +28,40 @@ _BUILT_IN: Final = {
     "computer_call": ("computer", "action"),
     "tool_search_call": ("tool_search", "arguments"),
 }
-"""Tools of OpenAI's own that the caller may have to carry out: the name that their calls get, and
-their arguments.
+"""OpenAI's own tools that the caller may have to carry out: the name that their calls get, and the
+field of their arguments.
 """
 
 _BESIDE: Final = ("caller", "namespace")
-"""Fields of a call that the service wants back, besides its name and arguments."""
+"""Fields of a call that the service needs back, in addition to its name and arguments."""
 
 _INCOMPLETE: Final = {"content_filter": FinishReason.BLOCKED}
-"""Every other reason cut the answer off."""
+"""Every other reason means that the answer was cut off."""
 
 _NOT_SENT_BACK: Final = frozenset({"image_generation_call", "message", "reasoning", *_CALLS, *_BUILT_IN})
-"""Items that other chunks bring, or that are too big for a history."""
+"""Items whose content comes in other chunks, or that are too large for a history."""
 
 
 _NOTHING_GIVEN: Final = frozenset({"message", "reasoning", "mcp_list_tools", "compaction", *_CALLS})
-"""Items that are no part of an answer, or that other chunks bring."""
+"""Items that are not part of an answer, or whose content comes in other chunks."""
 
 
 class ResponsesReader:
     """Reads one stream.
 
-    What the service wants back comes as the signature of a `ReasoningDelta`: a reasoning item after
-    its text, the phase of a message before it, an item of a server-side tool by itself.
+    Data that the service needs back comes as the signature of a `ReasoningDelta`. A reasoning item
+    comes after its text, the phase of a message before it, an item of a server-side tool alone.
     """
 
     def __init__(self, stream: int) -> None:
         self.heard = False
-        """Text came in deltas; else the whole text is taken when it is done."""
+        """Whether text came in deltas. Otherwise the whole text is taken from the finished item."""
         self.gave: list[str] = []
         self._stream = stream
         self._calls: dict[int | str, PendingCall] = {}
         self._unsure: list[PendingCall] = []
-        """Calls that are done and say nothing: whether that is all there was to say, the end of the
-        response tells.
+        """Finished calls without arguments. Only the end of the response shows whether they have
+        none.
         """
         self._made = 0
         self._tokens = Tokens()
@@ -86,7 +87,7 @@ class ResponsesReader:
         }
 
     def read(self, event: object) -> Iterator[Chunk]:
-        """The chunks of one event, in order. What the API has besides is passed over."""
+        """The chunks of one event, in order. Other events of the API are ignored."""
         handler = self._handlers.get(get(event, "type"))
         return handler(event) if handler is not None else iter(())
 
@@ -101,7 +102,7 @@ class ResponsesReader:
     def _marked(self, fields: Mapping[str, Any]) -> ReasoningDelta:
         return ReasoningDelta("", mark(fields), self._origin)
 
-    # --- what the model says
+    # --- text and thinking
 
     def _text(self, event: object) -> Iterator[Chunk]:
         words = text_at(event, "delta")
@@ -153,8 +154,8 @@ class ResponsesReader:
         return call
 
     def _pending(self, event: object, item_id: str | None) -> PendingCall | None:
-        """By its place in the output, which is the same in every event; some services give an item
-        another id in each.
+        """The call by its place in the output, which is the same in every event. Some services give
+        an item another id in each event.
         """
         index = index_at(event, "output_index")
         known = self._calls.get(index) if index is not None else None
@@ -162,7 +163,7 @@ class ResponsesReader:
 
     def _arguments(self, event: object) -> Iterator[Chunk]:
         call, piece = self._pending(event, text_at(event, "item_id")), text_at(event, "delta")
-        if call is not None and piece is not None:  # of an unknown call: it comes whole when it is done
+        if call is not None and piece is not None:  # an unknown call comes whole when it is done
             yield call.write(piece)
 
     def _done(self, event: object) -> Iterator[Chunk]:
@@ -198,7 +199,9 @@ class ResponsesReader:
             yield call.ended(cut_off=status == "incomplete")
 
     def _built_in(self, item: object, kind: str) -> Iterator[Chunk]:
-        """The service carries some of them out by itself: those are no calls of the caller's."""
+        """The chunks of an item of OpenAI's own tools. Items that the service carries out by itself
+        are not the caller's calls.
+        """
         name, field = _BUILT_IN[kind]
         plain = _plain(item)
         hosted = get(plain.get("environment"), "type") not in {None, "local"} or plain.get("execution") == "server"
@@ -270,7 +273,7 @@ class ResponsesReader:
 
 
 def _plain(item: object) -> dict[str, Any]:
-    """An item as it stood on the wire."""
+    """An item in its wire format."""
     plain = _plain_value(item)
     if not isinstance(plain, dict):
         raise AdapterError(f"an output item is {name_of(item)}")

@@ -1,9 +1,9 @@
 """The OpenAI SDK: `ChatCompletionChunk` objects and events of the responses API as chunks, also
 from the SDK's helper streams, and from compatible servers.
 
-The SDK makes its objects without validating them, and does not raise where a response `failed`, is
-`incomplete`, or where an `error` event comes: those end the stream like any other. Here the first
-and the last are failures of the model call.
+The SDK makes its objects without validating them. It does not raise if a response `failed` or is
+`incomplete`, or if an `error` event comes: its stream then ends normally. Here a failed response
+and an `error` event are failures of the model call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from monitor.models import ModelError
 
 _TEXT: Final = "response.output_text.delta"
 _HELPERS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
-"""Events of `chat.completions.stream()` that say again what its `chunk` events say."""
+"""Events of `chat.completions.stream()` that repeat the content of its `chunk` events."""
 
 
 class _Reader(Protocol):
@@ -34,16 +34,16 @@ class _Reader(Protocol):
 
 
 class OpenAIAdapter(SdkAdapter):
-    """Reads one stream of the OpenAI SDK; the first object tells which of the two APIs it is. Only
-    the first choice is read; server-side tools, audio and annotations are passed over.
+    """Reads one stream of the OpenAI SDK; the first object shows which of the two APIs it is. Only
+    the first choice is read; server-side tools, audio and annotations are ignored.
 
-    `stream` is part of the ids of calls that come without one: `call_<stream>_<n>`.
+    `stream` is part of the ids of calls that come without an id: `call_<stream>_<n>`.
 
-    A call comes as `ToolCallDelta` pieces that join to the text that the model wrote, and then as
-    one `ToolCall`. One whose text is no JSON object, because it was cut off or badly written, has
-    that text as its `arguments`, a `str`. A refusal is text, and the turn is blocked. What the
-    service wants back beside text and calls (reasoning items with their encrypted content, phases,
-    Gemini's thought signatures) is the signature of a `ReasoningDelta`.
+    A call comes as `ToolCallDelta` pieces that join to the model's text, and then as one
+    `ToolCall`. If that text is not a JSON object, because it was cut off or badly written, the text
+    is the call's `arguments`, a `str`. A refusal is text, and the turn is blocked. Other data that
+    the service needs back is the signature of a `ReasoningDelta`: reasoning items with their
+    encrypted content, phases, Gemini's thought signatures.
     """
 
     readable = "object of an OpenAI stream"
@@ -55,14 +55,15 @@ class OpenAIAdapter(SdkAdapter):
         self._chat = ChatReader(stream)
 
     @property
-    def gave(self) -> Sequence[str]:  # type: ignore[override] # nobody sets it
-        """What came besides text, thinking and calls: `audio`, `images`, the types of other output
-        items.
+    def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
+        """The kinds of parts other than text, thinking and calls: `audio`, `images`, the types of
+        other output items.
         """
         return self._reader.gave if self._reader is not None else ()
 
     def plain_text(self, item: object) -> str | None:
-        """The text of an object that is one piece of visible text and nothing else, as most are.
+        """The text of an object that is one piece of visible text and nothing else, which most
+        objects are.
 
         The SDK's objects are pydantic models. Reading their fields from `__dict__` takes half the
         time.
@@ -99,8 +100,8 @@ class OpenAIAdapter(SdkAdapter):
         return None
 
     def finish(self) -> Sequence[Chunk]:
-        """A call that the end of the stream cut off; see the class. No `TurnFinished`: one that is
-        missing stays missing.
+        """A call that the end of the stream cut off; see the class. A missing `TurnFinished` is not
+        added.
         """
         return tuple(self._reader.finish()) if self._reader is not None else ()
 
@@ -111,7 +112,7 @@ class OpenAIAdapter(SdkAdapter):
         return held_behind(source, stream_of("openai"))
 
     def classify(self, error: BaseException) -> ModelError:
-        """Which kind of failure an exception of the SDK, or of a transport under it, is."""
+        """Classify an exception of the SDK, or of a transport under it."""
         return classify(error)
 
     def _decode(self, item: object) -> Iterator[Chunk]:

@@ -14,10 +14,12 @@ from monitor.models import ErrorKind, ModelError, ModelRequest
 
 
 class ReplayAdapter(ChunkAdapter):
-    """Chunks as they are; and when there are no more, to ask again does not help."""
+    """Yields chunks unchanged. After the end of the recording, a retry does not help."""
 
     def classify(self, error: BaseException) -> ModelError:
-        """As for any stream of chunks, but the end of the recording is the request's fault."""
+        """As for any stream of chunks. But the end of the recording is `REQUEST`, which is not
+        retried.
+        """
         return ModelError(ErrorKind.REQUEST, str(error)) if isinstance(error, EOFError) else super().classify(error)
 
 
@@ -25,12 +27,11 @@ class ReplayModel:
     """Plays a recorded run: each call of `stream` is answered by the next recorded turn, whatever
     the request says.
 
-    Recorded tool results are left out, because the run that asks makes its own. `cut` and `pace`
-    are those of `ReplayStream`.
+    Recorded tool results are left out, because the new run makes its own. `cut` and `pace` are the
+    options of `ReplayStream`.
 
-    A call for more turns than were recorded fails with an `EOFError` that says so. Raises
-    `AdapterError`, which names file and line, for what cannot be read, and `OSError` for a file
-    that is not there.
+    A call after the last recorded turn fails with an `EOFError`. Raises `AdapterError`, with file
+    and line, for an unreadable line, and `OSError` for a missing file.
     """
 
     adapter: ClassVar[AdapterFactory] = ReplayAdapter
@@ -69,4 +70,4 @@ class _OverStream:
         raise EOFError(self._message)
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Does nothing: there is nothing to close."""

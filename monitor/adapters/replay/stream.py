@@ -1,11 +1,11 @@
 """Recorded chunks: a file of them, and a stream that plays them again in other pieces and at
 another pace.
 
-The file is JSONL, one chunk a line with the second at which it came: `{"at": 0.25, "chunk":
-{"type": "text_delta", "text": "hi"}}`. Who writes one by hand may leave the time away, `{"type":
-"text_delta", "text": "hi"}`: such a chunk came with the one before. A line `{"type": "turn"}` (what
-else it holds is a note) says that a turn of the model begins. Without such lines a turn ends with
-its `turn_finished`.
+The file is JSONL, one chunk a line with the second at which it came:
+`{"at": 0.25, "chunk": {"type": "text_delta", "text": "hi"}}`. In a file written by hand the time
+may be left out, `{"type": "text_delta", "text": "hi"}`: such a chunk came together with the one
+before. A line `{"type": "turn"}` begins a turn of the model; its other fields are a note. Without
+such lines a turn ends with its `turn_finished`.
 
 A log of the events of one run, as `JsonlSink` writes it, is such a file too: each `turn_ended` in
 it is a turn. Plain or gzipped.
@@ -32,8 +32,8 @@ from monitor.events import TurnEnded, event_codec
 from monitor.reasons import FinishReason
 
 ReplayCut: TypeAlias = int | Sequence[int] | Callable[[], int]
-"""Sizes in code points: one size, sizes that are gone through again and again, or a function that
-is asked for each piece.
+"""Sizes in code points: one size, sizes that are used in turn, or a function that is called for
+each piece.
 """
 
 
@@ -47,10 +47,10 @@ class RecordedChunk:
 
 
 def read_chunks(path: str | PathLike[str]) -> list[RecordedChunk]:
-    """The chunks of a recorded file. Blank lines are passed over.
+    """The chunks of a recorded file. Blank lines are skipped.
 
-    Raises `AdapterError`, which names file and line, for a line that is no recorded chunk, and
-    `OSError` for a file that cannot be read.
+    Raises `AdapterError`, with file and line, for a line that is not a recorded chunk, and
+    `OSError` for an unreadable file.
     """
     return [record for record in _read(path) if record is not None]
 
@@ -75,7 +75,7 @@ def read_turns(path: str | PathLike[str]) -> list[list[RecordedChunk]]:
 
 
 def _read(path: str | PathLike[str]) -> list[RecordedChunk | None]:
-    """Every line; `None` where a turn begins."""
+    """The chunk of every line; `None` at the beginning of a turn."""
     records: list[RecordedChunk | None] = []
     before_s, runs = 0.0, 0
     for number, line in enumerate(_unpacked(path).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
@@ -109,7 +109,7 @@ def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         data = json.loads(line.decode())
     except UnicodeDecodeError:
-        raise AdapterError(f"{where}: it is no text in UTF-8") from None
+        raise AdapterError(f"{where}: it is not text in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise AdapterError(f"{where}: {error}") from None
     if not isinstance(data, dict):
@@ -122,7 +122,7 @@ def _is_event(data: Mapping[str, Any]) -> bool:
 
 
 def _of_event(data: Mapping[str, Any], where: str) -> list[RecordedChunk | None]:
-    """A whole turn, where the event is the end of one."""
+    """The chunks of a turn, if the event is the end of one."""
     if data["type"] != "turn_ended":
         return []
     try:
@@ -180,9 +180,9 @@ def _parsed(data: Mapping[str, Any], where: str, before_s: float) -> RecordedChu
 class ReplayStream:
     """Recorded chunks as an async stream.
 
-    `cut`: `None` leaves text, reasoning and arguments in the pieces that were recorded; otherwise
-    neighbouring pieces of one channel are joined and cut anew. A new piece comes when its last code
-    point came. `pace`: `None` never waits (and never suspends); otherwise a factor of the recorded
+    `cut`: `None` keeps the recorded pieces of text, reasoning and arguments; otherwise neighbouring
+    pieces of one channel are joined and cut anew. A new piece comes at the time of its last code
+    point. `pace`: `None` never waits (and never suspends); otherwise a factor of the recorded
     times: 1 as recorded, 0.5 twice as fast. Bare chunks count as recorded at second 0.
     """
 
@@ -209,11 +209,11 @@ class ReplayStream:
         return record.chunk
 
     async def aclose(self) -> None:
-        """End the stream; a chunk that is being waited for is not delivered."""
+        """End the stream. A chunk whose time has not come is not delivered."""
         self.closed = True
 
     async def _wait(self, at_s: float) -> None:
-        """The time between the last chunk and this one. The first chunk waits for nothing."""
+        """Wait for the time between the last chunk and this one. The first chunk comes at once."""
         gap_s = 0.0 if self._at_s is None else max(0.0, at_s - self._at_s)
         self._at_s = at_s
         if self._pace is not None:
@@ -258,7 +258,9 @@ def _recut(records: Iterable[RecordedChunk], sizes: Iterator[int]) -> Iterator[R
 
 
 def _channel(chunk: Chunk) -> tuple[Any, ...] | None:
-    """What may be joined with its neighbour: deltas of one kind, and of one call."""
+    """A key: neighbouring chunks with the same one may be joined (deltas of one kind, or of one
+    call).
+    """
     match chunk:
         case TextDelta() | ReasoningDelta():
             return (type(chunk),)
@@ -268,9 +270,7 @@ def _channel(chunk: Chunk) -> tuple[Any, ...] | None:
 
 
 def _in_pieces(run: Sequence[RecordedChunk], sizes: Iterator[int]) -> Iterator[RecordedChunk]:
-    """One run of deltas as pieces of the sizes asked for; a run without text stays one empty
-    delta.
-    """
+    """One run of deltas as pieces of the given sizes. A run without text stays one empty delta."""
     text = "".join(_text(record.chunk) for record in run)
     arrivals = _Arrivals(run)
     start = 0
@@ -281,8 +281,8 @@ def _in_pieces(run: Sequence[RecordedChunk], sizes: Iterator[int]) -> Iterator[R
 
 
 class _Arrivals:
-    """When the code points of a run had come. Asked with growing ends, so it goes through the run
-    once.
+    """The times at which the code points of a run came. It is called with growing positions, so it
+    reads the run once.
     """
 
     def __init__(self, run: Sequence[RecordedChunk]) -> None:
@@ -306,8 +306,8 @@ def _text(chunk: Chunk) -> str:
 
 
 def _piece(run: Sequence[RecordedChunk], text: str, *, first: bool, last: bool) -> Chunk:
-    """A delta like those of `run`: the name goes with the first piece of a call, the signature with
-    the last of a thought.
+    """A delta of the same kind as in `run`. The first piece of a call has the name, the last piece
+    of a thought the signature.
     """
     match run[-1].chunk:
         case ReasoningDelta(signature=signature):

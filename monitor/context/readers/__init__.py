@@ -1,5 +1,5 @@
-"""Readers of histories in the words of the providers, one file a provider. The adapters say them
-again in the same words.
+"""Readers of histories in the forms of the providers, one file for each form. The adapters write
+the same forms.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _READERS: Final[Mapping[Form, Callable[[Mapping[str, Any]], RawMessage]]] = {
 
 
 def read(form: Form, history: Iterable[object]) -> Iterator[RawMessage]:
-    """`history` as raw messages, one for one: dictionaries as they stand in a request or its log,
-    or the SDK's pydantic objects.
+    """`history` as raw messages, one for each record. The records are dictionaries as in a request
+    or its log, or the SDK's pydantic objects.
 
     Nothing is mended here; `repair` does that. A part that has no neutral form becomes `Unread`.
-    Raises `ConfigError` for an unknown form, `AdapterError` for what is no message of this form; it
-    says which.
+    Raises `ConfigError` for an unknown form. Raises `AdapterError`, with the index, for a record
+    that is not a message of this form.
     """
     reader = _READERS.get(form)
     if reader is None:

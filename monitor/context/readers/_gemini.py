@@ -27,7 +27,7 @@ _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "tool"]]] = {
 def read(content: Mapping[str, Any]) -> RawMessage:
     """One content."""
     parts: list[RawPart] = []
-    empty = False  # the last part was an empty text with a signature, which must not pass for that of the next one
+    empty = False  # the last part was an empty text with a signature, which does not belong to the next part
     for part in objects(content, "parts"):
         if isinstance(part, Unread):
             parts.append(part)
@@ -54,8 +54,8 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
-    """A signature belongs to its part: it comes just before it, with the thought where it is one.
-    That of a part which cannot be told is left out with it.
+    """One part, and before it the part's signature as `Reasoning`, together with the thought if the
+    part is one. The signature of an unread part is left out with the part.
     """
     signature = base64_of(part.get("thought_signature"))
     words = text(part, "text")
@@ -69,7 +69,7 @@ def _part(part: Mapping[str, Any]) -> Iterator[RawPart]:
             yield Text(words)
     elif "function_call" in part:
         call = _fields(part["function_call"])
-        yield ToolCall(text(call, "id"), text(call, "name"), call.get("args", {}))  # the service leaves empty ones away
+        yield ToolCall(text(call, "id"), text(call, "name"), call.get("args", {}))  # the service omits empty ones
     elif "function_response" in part:
         yield from _result(_fields(part["function_response"]))
     elif "inline_data" in part or "file_data" in part:

@@ -1,4 +1,4 @@
-"""A part of a message that says what OpenAI's services want back."""
+"""Fields of a message that OpenAI's services need back, kept as a part of the message."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ ORIGIN: Final = origin("openai", None)
 
 
 def marked(fields: Mapping[str, Any]) -> Reasoning:
-    """The part that says `fields`, whose keys are those of the wire format."""
+    """The part that holds `fields`, by their names in the wire format."""
     return Reasoning("", mark(fields), ORIGIN)

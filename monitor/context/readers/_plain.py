@@ -14,12 +14,12 @@ from monitor.messages import Media, Text
 
 
 def text(holder: Mapping[str, Any], *names: str) -> str:
-    """The first field of these names that is a text; `""` where none is."""
+    """The first field of these names that is a text; `""` if there is none."""
     return next((value for name in names if isinstance(value := holder.get(name), str)), "")
 
 
 def objects(holder: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any] | Unread]:
-    """The objects of a list; what is none of them is said."""
+    """The objects of a list. Anything else in the list becomes `Unread`."""
     value = holder.get(name)
     if value is None:
         return
@@ -31,7 +31,7 @@ def objects(holder: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any] 
 
 
 def role_of(message: Mapping[str, Any], known: Mapping[Any, Literal["user", "assistant", "tool", "system"]]) -> Any:
-    """The neutral role. Raises `AdapterError` for one that is not known."""
+    """The neutral role. Raises `AdapterError` for an unknown role."""
     role = message.get("role")
     if not isinstance(role, str | None) or role not in known:
         raise AdapterError(f"its role is {role!r}")
@@ -39,8 +39,8 @@ def role_of(message: Mapping[str, Any], known: Mapping[Any, Literal["user", "ass
 
 
 def written(arguments: object) -> Any:
-    """Arguments that stand as JSON text, as the object that they say; the text where they say none,
-    `None` where there is no text.
+    """Arguments as the object that their JSON text holds; as the text if it holds none; `None`
+    without a text.
     """
     if not isinstance(arguments, str):
         return arguments
@@ -61,7 +61,7 @@ def base64_of(data: object) -> str | None:
 
 
 def media_at(address: str, mime_type: str = "image/*", name: str | None = None) -> Media:
-    """Media by an address, which may hold the data itself."""
+    """Media at an address, which may contain the data itself (`data:`)."""
     head, comma, data = address.partition(";base64,")
     if comma and head.startswith("data:"):
         return Media(head.removeprefix("data:") or mime_type, data, name=name)
@@ -74,7 +74,7 @@ def in_order(parts: Iterable[RawPart]) -> tuple[RawPart, ...]:
 
 
 def words(parts: Iterable[RawPart]) -> tuple[str, list[RawPart]]:
-    """The text of a result, and whatever else it shows."""
+    """The text of a result, and its other parts."""
     given = list(parts)
     return "".join(part.text for part in given if isinstance(part, Text)), [
         part for part in given if not isinstance(part, Text)
@@ -82,12 +82,12 @@ def words(parts: Iterable[RawPart]) -> tuple[str, list[RawPart]]:
 
 
 def answer(call_id: str, name: str, said: str, shown: Iterable[RawPart], *, is_error: bool) -> Iterator[RawPart]:
-    """A result with the media that it shows, and what else stands in it."""
+    """A result with its media, followed by its unread parts."""
     parts = list(shown)
     yield ToolResult(call_id, name, said, is_error, tuple(part for part in parts if isinstance(part, Media)))
     yield from (part for part in parts if not isinstance(part, Media))
 
 
 def call(call_id: str, name: str, arguments: object) -> ToolCall:
-    """A call whose arguments stand as JSON text."""
+    """A call whose arguments are JSON text."""
     return ToolCall(call_id, name, written(arguments))

@@ -20,7 +20,7 @@ _ROLES: Final[Mapping[str | None, Literal["user", "assistant", "system"]]] = {
     "developer": "system",
 }
 _BESIDE: Final = ("caller", "namespace")
-"""Fields of a call that the service wants back."""
+"""Fields of a call that the service needs back."""
 
 
 def read(item: Mapping[str, Any]) -> RawMessage:

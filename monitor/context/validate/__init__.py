@@ -1,5 +1,5 @@
-"""Whether a provider takes a history, before it is sent: one refused message costs the whole
-request, and then every later one.
+"""Checks whether a provider accepts a history, before it is sent. One invalid message makes the
+provider refuse the whole request, and every later one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterato
 
 
 def validate(form: Form, messages: Sequence[object]) -> list[Problem]:
-    """What the service would refuse `messages` for, which stand there as they are about to be sent:
-    contents, messages or items.
+    """The reasons for which the service would refuse `messages`: contents, messages or items, as
+    they are about to be sent.
 
-    Checked are roles and their order, empty and unknown parts, that every call is answered once and
-    in its place, ids, names and signatures. What depends on the model or on the settings is not:
-    media types, sizes, whether a signature is genuine.
+    The checks cover roles and their order, empty and unknown parts, ids, names and signatures.
+    Every call must be answered once and in its place. Rules that depend on the model or on the
+    settings are not checked: media types, sizes, whether a signature is genuine.
 
-    Linear in their size. Raises `ConfigError` for an unknown form.
+    Linear in the size of `messages`. Raises `ConfigError` for an unknown form.
     """
     problems = _VALIDATORS.get(form)
     if problems is None:

@@ -1,11 +1,16 @@
-"""What Anthropic asks of messages.
+"""Anthropic's rules for messages.
 
-Error messages: "first message must use the 'user' role", "roles must alternate" (today only on
-Bedrock; elsewhere neighbours are joined), "`tool_use` ids were found without `tool_result` blocks
-immediately after", "unexpected `tool_use_id` found in `tool_result` blocks", "each tool_use must
-have a single result", "text content blocks must contain non-whitespace text", "The final block in
-an assistant message cannot be `thinking`", "content cannot be empty if `is_error` is true", "final
-assistant content cannot end with trailing whitespace".
+Its error messages state them:
+
+- "first message must use the 'user' role";
+- "roles must alternate" (today only on Bedrock; elsewhere neighbours are joined);
+- "`tool_use` ids were found without `tool_result` blocks immediately after";
+- "unexpected `tool_use_id` found in `tool_result` blocks";
+- "each tool_use must have a single result";
+- "text content blocks must contain non-whitespace text";
+- "The final block in an assistant message cannot be `thinking`";
+- "content cannot be empty if `is_error` is true";
+- "final assistant content cannot end with trailing whitespace".
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong, in order."""
+    """The problems, in order."""
     before: str | None = None
     waiting: list[str] = []
     ids: set[str] = set()
@@ -46,7 +51,7 @@ def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         yield from _pairs(index, waiting, blocks)
         yield from _ids(index, calls, ids)
         if role == "assistant" and blocks and text(blocks[-1], "type") in _THINKING:
-            yield Problem(index, "order", "thinking is the last of what the model said")
+            yield Problem(index, "order", "thinking is the last part of the model's message")
         waiting, before = calls, str(role)
     yield from _pairs(len(messages), waiting, [])
     if before == "assistant":
@@ -66,11 +71,11 @@ def _block(index: int, block: Mapping[str, Any], role: str) -> Iterator[Problem]
             yield Problem(index, "empty", "a text is blank")
         case "tool_use":
             if not RULES["anthropic"].tool_name.fullmatch(text(block, "name")):
-                yield Problem(index, "name", f"{text(block, 'name')!r} is no name of a tool")
+                yield Problem(index, "name", f"{text(block, 'name')!r} is not a valid name of a tool")
             if not isinstance(block.get("input"), Mapping):
-                yield Problem(index, "arguments", f"the input of {text(block, 'name')} is no object")
+                yield Problem(index, "arguments", f"the input of {text(block, 'name')} is not an object")
         case "tool_result" if block.get("is_error") is True and not block.get("content"):
-            yield Problem(index, "empty", "an error says nothing")
+            yield Problem(index, "empty", "an error has no text")
         case "thinking" if not _is_base64(text(block, "signature")):
             yield Problem(index, "signature", "thinking has no signature, or one that is not Anthropic's")
         case "redacted_thinking" if not text(block, "data"):
@@ -87,7 +92,7 @@ def _is_base64(signature: str) -> bool:
 def _ids(index: int, calls: Sequence[str], ids: set[str]) -> Iterator[Problem]:
     for call_id in calls:
         if not RULES["anthropic"].call_id.fullmatch(call_id):
-            yield Problem(index, "id", f"{call_id!r} is no id")
+            yield Problem(index, "id", f"{call_id!r} is not a valid id")
         if call_id in ids:
             yield Problem(index, "id", f"a call before it has the id {call_id!r}")
         ids.add(call_id)
@@ -108,4 +113,4 @@ def _ending(index: int, content: object) -> Iterator[Problem]:
     blocks = objects(content)
     last = content if isinstance(content, str) else text(blocks[-1], "text") if blocks else ""
     if last != last.rstrip():
-        yield Problem(index, "empty", "what the model said last ends with a blank")
+        yield Problem(index, "empty", "the model's last message ends with a blank")

@@ -1,9 +1,13 @@
-"""What chat completions ask of messages.
+"""The rules of chat completions for messages.
 
-Error messages: "messages with role 'tool' must be a response to a preceeding message with
-'tool_calls'", "An assistant message with 'tool_calls' must be followed by tool messages responding
-to each 'tool_call_id'", "string too long. Expected a string with maximum length 40". That arguments
-are a JSON object is asked by compatible servers, which read them.
+The error messages state them:
+
+- "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'";
+- "An assistant message with 'tool_calls' must be followed by tool messages responding to each
+  'tool_call_id'";
+- "string too long. Expected a string with maximum length 40".
+
+Compatible servers parse the arguments, and require a JSON object.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong, in order."""
+    """The problems, in order."""
     waiting: Counter[str] = Counter()
     asked = 0
     for index, message in enumerate(messages):
@@ -71,22 +75,22 @@ def _content(index: int, message: Mapping[str, Any], role: str) -> Iterator[Prob
 def _calls(index: int, given: object) -> Iterator[Problem]:
     calls = objects(given)
     if not calls:
-        yield Problem(index, "shape", "tool_calls is no list of calls, or an empty one")
+        yield Problem(index, "shape", "tool_calls is not a list of calls, or is empty")
         return
     ids = [text(call, "id") for call in calls]
     if len(set(ids)) < len(ids):
         yield Problem(index, "id", "two calls share an id")
     for call in calls:
         if not RULES["openai-chat"].call_id.fullmatch(text(call, "id")):
-            yield Problem(index, "id", f"{call.get('id')!r} is no id of 1 to 40 characters")
+            yield Problem(index, "id", f"{call.get('id')!r} is not an id of 1 to 40 characters")
         function = call.get("custom" if call.get("type") == "custom" else "function")
         if call.get("type") not in ("function", "custom") or not isinstance(function, Mapping):
-            yield Problem(index, "shape", "a call says no function")
+            yield Problem(index, "shape", "a call has no function")
             continue
         if not RULES["openai-chat"].tool_name.fullmatch(text(function, "name")):
-            yield Problem(index, "name", f"{text(function, 'name')!r} is no name of a function")
+            yield Problem(index, "name", f"{text(function, 'name')!r} is not a valid name of a function")
         if call.get("type") == "function" and not is_object(function.get("arguments")):
-            yield Problem(index, "arguments", f"the arguments of {text(function, 'name')} are no JSON object")
+            yield Problem(index, "arguments", f"the arguments of {text(function, 'name')} are not a JSON object")
 
 
 def is_object(written: object) -> bool:

@@ -1,9 +1,12 @@
-"""What Gemini asks of contents, in camel case or in snake case.
+"""Gemini's rules for contents, in camel case or in snake case.
 
-Its error messages: "contents.parts must not be empty", "function call turn comes immediately after
-a user turn or after a function response turn", "the number of function response parts is equal to
-the number of function call parts", "multiturn requests alternate between user and model", "required
-oneof field 'data' must have one initialized field".
+Its error messages state them:
+
+- "contents.parts must not be empty";
+- "function call turn comes immediately after a user turn or after a function response turn";
+- "the number of function response parts is equal to the number of function call parts";
+- "multiturn requests alternate between user and model";
+- "required oneof field 'data' must have one initialized field".
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _DATA: Final = frozenset(
 
 
 def problems(contents: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong, in order."""
+    """The problems, in order."""
     before: str | None = None
     waiting: Sequence[Mapping[str, Any]] = ()
     for index, content in enumerate(contents):
@@ -76,20 +79,20 @@ def _part(index: int, part: Mapping[str, Any], role: str) -> Iterator[Problem]:
     if signature is not None and not _is_signature(signature):
         yield Problem(index, "signature", "a signature is not base64")
     if signature is not None and role != "model":
-        yield Problem(index, "signature", "a signature outside of what the model said")
+        yield Problem(index, "signature", "a signature outside of the model's message")
     call, answer = part.get("function_call"), part.get("function_response")
     if call is not None and role != "model":
-        yield Problem(index, "role", "a call outside of what the model said")
+        yield Problem(index, "role", "a call outside of the model's message")
     if answer is not None and role != "user":
-        yield Problem(index, "role", "a result that the model says")
+        yield Problem(index, "role", "a result in the model's message")
     for one, field in ((call, "args"), (answer, "response")):
         if one is None:
             continue
         fields = _snake(one) if isinstance(one, Mapping) else {}
         if not RULES["gemini"].tool_name.fullmatch(text(fields, "name")):
-            yield Problem(index, "name", f"{text(fields, 'name')!r} is no name of a function")
+            yield Problem(index, "name", f"{text(fields, 'name')!r} is not a valid name of a function")
         if not isinstance(fields.get(field, {}), Mapping):
-            yield Problem(index, "arguments", f"{field} is no object")
+            yield Problem(index, "arguments", f"{field} is not an object")
 
 
 def _is_signature(signature: object) -> bool:
@@ -102,7 +105,9 @@ def _is_signature(signature: object) -> bool:
 
 
 def _pairs(index: int, calls: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """As many answers as calls, with the same names; with the same ids where both have them."""
+    """Checks that there is one answer for each call, with the same name, and with the same id if
+    both have one.
+    """
     if Counter(text(one, "name") for one in calls) != Counter(text(one, "name") for one in answers):
         yield Problem(
             index,

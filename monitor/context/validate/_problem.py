@@ -1,4 +1,4 @@
-"""What is wrong with a history, and how the validators look."""
+"""A problem of a history, and helpers of the validators."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Problem:
     """One reason for which the service would refuse the request."""
 
     index: int
-    """Of the message, content or item."""
+    """The index of the message, content or item."""
     rule: Rule
-    """Which kind of rule is broken."""
+    """The kind of the broken rule."""
     message: str
-    """For people: what is wrong."""
+    """The problem in words, for people."""
 
 
 def objects(value: object) -> list[Mapping[str, Any]] | None:
@@ -33,6 +33,6 @@ def objects(value: object) -> list[Mapping[str, Any]] | None:
 
 
 def text(holder: Mapping[str, Any], name: str) -> str:
-    """A field that is a text; `""` where it is none."""
+    """A field that is a text; `""` if it is not one."""
     value = holder.get(name)
     return value if isinstance(value, str) else ""

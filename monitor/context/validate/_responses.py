@@ -1,8 +1,11 @@
-"""What the responses API asks of its input, where the service stores nothing.
+"""The rules of the responses API for its input, if the service stores nothing.
 
-Error messages: "No tool output found for function call", "No tool call found for function call
-output with call_id", "Item of type 'reasoning' was provided without its required following item",
-"Duplicate item found with id".
+The error messages state them:
+
+- "No tool output found for function call";
+- "No tool call found for function call output with call_id";
+- "Item of type 'reasoning' was provided without its required following item";
+- "Duplicate item found with id".
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def problems(items: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong, in order."""
+    """The problems, in order."""
     waiting: dict[tuple[str, str], int] = {}
     ids: set[str] = set()
     for index, item in enumerate(items):
@@ -80,13 +83,13 @@ def _message(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _call(index: int, item: Mapping[str, Any], kind: str) -> Iterator[Problem]:
     if not RULES["openai-responses"].call_id.fullmatch(text(item, "call_id")):
-        yield Problem(index, "id", f"{item.get('call_id')!r} is no id of 1 to 64 characters")
+        yield Problem(index, "id", f"{item.get('call_id')!r} is not an id of 1 to 64 characters")
     if kind in ("function_call", "custom_tool_call") and not RULES["openai-responses"].tool_name.fullmatch(
         text(item, "name")
     ):
-        yield Problem(index, "name", f"{text(item, 'name')!r} is no name of a function")
+        yield Problem(index, "name", f"{text(item, 'name')!r} is not a valid name of a function")
     if kind == "function_call" and not is_object(item.get("arguments")):
-        yield Problem(index, "arguments", f"the arguments of {text(item, 'name')} are no JSON object")
+        yield Problem(index, "arguments", f"the arguments of {text(item, 'name')} are not a JSON object")
 
 
 def _reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any] | None) -> Iterator[Problem]:
@@ -101,4 +104,4 @@ def _reasoning(index: int, item: Mapping[str, Any], following: Mapping[str, Any]
         or (kind == "message" and following is not None and following.get("role") != "assistant")
     )
     if theirs:
-        yield Problem(index, "order", "nothing that the model said follows the reasoning")
+        yield Problem(index, "order", "no output of the model follows the reasoning")

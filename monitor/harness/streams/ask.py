@@ -24,7 +24,7 @@ from monitor.usage import AskCost, Usage
 from monitor.verdicts import Stop
 
 REPLY_CHARS = 50_000
-"""More than this of an answer is not kept: what was asked for is a few hundred, of a summary a few
+"""How much of an answer is kept. A judge's answer has a few hundred characters, a summary a few
 thousand.
 """
 
@@ -38,10 +38,10 @@ async def ask_turn(
     close_grace_s: float,
     charge: Callable[[AskCost], None],
 ) -> Turn:
-    """What `model` answers to `request`, also where it failed or was cut off. `charge` gets the
-    cost of the call, also of a cancelled one.
+    """The turn in which `model` answers `request`, also if it failed or was cut off. `charge` gets
+    the cost of the call, also of a cancelled one.
 
-    Raises `TimeoutError`, and what is raised before there is any answer to speak of.
+    Raises `TimeoutError`, and any exception that comes before the answer begins.
     """
     core = RunCore(stop_when=Timeout(timeout_s), policy=ObserveOnly(), emit=_nobody, keep_text_chars=REPLY_CHARS)
     core.begin(clock.now())
@@ -85,8 +85,7 @@ async def ask(
     """The text that `model` answers to `request`. `charge` gets the cost of the call, also if the
     call fails or is cancelled.
 
-    Raises what the model raises, `TimeoutError`, or `AdapterError` for an answer that did not come
-    to its end.
+    Raises what the model raises, `TimeoutError`, or `AdapterError` for an incomplete answer.
     """
     turn = await ask_turn(model, request, timeout_s=timeout_s, clock=clock, close_grace_s=close_grace_s, charge=charge)
     if turn.error is not None:
@@ -97,8 +96,8 @@ async def ask(
 
 
 def _with_input(usage: Usage, request: ModelRequest) -> Usage:
-    """A provider that did not report what it has read has read the request: what is asked beside a
-    run is long, and the answer short.
+    """`usage`, with an estimate of the input if the provider did not report it. A question beside a
+    run is long, and its answer short.
     """
     if usage.input_tokens:
         return usage
@@ -107,4 +106,4 @@ def _with_input(usage: Usage, request: ModelRequest) -> Usage:
 
 
 def _nobody(event: Event) -> None:
-    """Nobody wants to hear of it."""
+    """A listener that ignores every event."""

@@ -1,6 +1,4 @@
-"""Something that goes on beside the caller, in the same event loop, until it ends or is
-cancelled.
-"""
+"""Tasks beside the caller, in the same event loop."""
 
 from __future__ import annotations
 
@@ -14,11 +12,10 @@ import anyio
 
 
 class Background:
-    """Something that goes on beside the caller, in the same event loop, until it ends or is
-    cancelled.
+    """A task beside the caller, in the same event loop, until it ends or is cancelled.
 
-    `work` sees to its own errors: one that it raises is a bug, and ends up where the event loop
-    reports those. `then` is called when it has ended, also where it was cancelled before it began.
+    `work` handles its own errors: an exception that it raises is a bug, which the event loop
+    reports. `then` is called when the task has ended, also if it was cancelled before it began.
     """
 
     def __init__(
@@ -29,9 +26,7 @@ class Background:
         then: Callable[[], object] = lambda: None,
         context: contextvars.Context | None = None,
     ) -> None:
-        """`context`: of the context variables that `work` sees; by default a copy of the
-        caller's.
-        """
+        """`context`: the context variables that `work` sees; by default a copy of the caller's."""
         self._work = work
         self._then = then
         self._done = anyio.Event()
@@ -50,40 +45,40 @@ class Background:
             )
             if context is None:
                 spawn()
-            else:  # it may be the caller's own, which is in use just now
+            else:  # the context may be the caller's own, which is in use now
                 trio.lowlevel.current_trio_token().run_sync_soon(spawn)
             self._forget: Callable[[], object] = lambda: None
         else:
             self._task = loop.create_task(self._work(), name=name, context=context)
-            self._task.add_done_callback(lambda _: self._has_ended())  # also of one that is cancelled before it begins
+            self._task.add_done_callback(lambda _: self._has_ended())  # also if it is cancelled before it begins
             self._cancel = self._task.cancel
             self._forget = lambda: asyncio.tasks._unregister_task(self._task)  # noqa: SLF001 - documented, for custom schedulers
 
     def cancel(self) -> None:
-        """End it. `wait()` says when it has ended."""
+        """Cancel the task. `wait()` returns when it has ended."""
         self._cancel()
 
     def give_up(self) -> None:
-        """It has swallowed its cancellation: it is cancelled once more, and nobody waits for it any
-        longer.
+        """Abandon the task, which has swallowed its cancellation: cancel it once more, and stop
+        waiting for it.
 
-        On asyncio the loop closes without it. On trio one that heeds no cancellation at all keeps
-        the loop open, as any task of trio does.
+        asyncio closes its loop without the task. trio waits for a task that ignores every
+        cancellation, as for any other.
         """
         self._cancel()
         self._forget()
 
     def forget(self) -> None:
-        """Nobody waits for it any longer, and it goes on: on asyncio the loop closes without it."""
+        """Let the task run on without waiting for it. asyncio closes its loop without the task."""
         self._forget()
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the task has ended."""
         return self._done.is_set()
 
     async def wait(self) -> None:
-        """Return when it has ended."""
+        """Return when the task has ended."""
         await self._done.wait()
 
     async def _in_scope(self) -> None:

@@ -9,10 +9,10 @@ from typing import Protocol
 
 
 class Alarm(Protocol):
-    """A wake-up that was asked for."""
+    """A call that `Clock.call_at` has scheduled."""
 
     def cancel(self) -> object:
-        """It is not wanted any more."""
+        """Do not make the call."""
         ...
 
 

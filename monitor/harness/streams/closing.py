@@ -1,9 +1,9 @@
 """Closing a source so that its connection is gone, whatever kind of object it is.
 
-An object with `aclose()` or `close()` is closed by that method. An async generator of an SDK whose
-own `aclose()` reaches only the outermost of its generators is unwound instead: by closing the
-response behind it, or else from the inside. What an interruption finds open in a source, or leaves
-open, is looked for when it strikes: an `async for` does not close what it reads.
+An object with `aclose()` or `close()` is closed by that method. There are SDKs whose `aclose()`
+reaches only the outermost of several nested generators. These generators are unwound instead: by
+closing the response behind them, or else from the inside. An `async for` does not close its source,
+so open responses are looked for at the moment of an interruption.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from monitor.harness.streams.wait import AGAIN_S, Asked, LeftBehind, Whose, canc
 
 DRAIN_CHUNKS = 256
 """How many already buffered chunks are read and dropped while a stream is drained. Only a flooding
-server gets there.
+server buffers as many.
 """
 DRAIN_S = 0.025
-"""How long dropping them may take, in seconds."""
+"""How long draining may take, in seconds."""
 
 
 INTERRUPTED = "closing was interrupted by a cancellation"
@@ -35,19 +35,19 @@ INTERRUPTED = "closing was interrupted by a cancellation"
 
 @dataclass(slots=True)
 class Closing:
-    """How it went, or how it goes."""
+    """The state of a close: running, done, or failed."""
 
     chunks_dropped: int = 0
     note: str | None = INTERRUPTED
-    """What went wrong; `None`: the source is closed."""
+    """Why the source may still be open. `None`: it is closed."""
 
 
 async def close_source(closing: Closing, close: Callable[[Closing], Coroutine[Any, Any, None]], grace_s: float) -> None:
-    """`close`, which is `close_all`, shielded from scopes and bounded by `grace_s`; `closing` says
-    how it went.
+    """Await `close` (which calls `close_all`), shielded from cancel scopes and for at most
+    `grace_s` seconds. `closing` holds the result.
 
-    A source that swallows its cancellation goes on by itself, and nobody waits for it. (A
-    `task.cancel()` of asyncio goes through every shield: then close once more.)
+    A source that swallows its cancellation is abandoned. A `task.cancel()` of asyncio passes
+    through every shield: then the caller must call this function again.
     """
     closing.note = INTERRUPTED
     try:
@@ -55,24 +55,23 @@ async def close_source(closing: Closing, close: Callable[[Closing], Coroutine[An
             await within(grace_s, partial(close, closing), "agent-monitor closing")
     except LeftBehind:
         closing.note = not_ended(grace_s)
-    except RuntimeError as error:  # what was left behind has left a scope open in this task
+    except RuntimeError as error:  # the abandoned close has left a scope open in this task
         closing.note = f"closing did not end: {describe(error)}"
 
 
 def not_ended(grace_s: float) -> str:
-    """What is noted of a close that took too long."""
+    """The note for a close that took too long."""
     return f"closing did not end within {grace_s:g} s"
 
 
 async def close_all(
     closing: Closing, source: Any, *, holder: Any, left: Sequence[Any], adapter: FullAdapter | None
 ) -> None:
-    """Close `source`, and `holder`, the object that it was taken from, if that is another one;
-    `closing` says how that went.
+    """Close `source`, and `holder`, the object from which it was taken, if that is another one.
+    `closing` holds the result.
 
-    `left`: responses that were found when something interrupted the source, or came out of it.
-    Whatever an SDK raises is noted, so that its trouble with closing does not hide how the run
-    ended.
+    `left`: open responses that were found when a read was interrupted or failed. Exceptions of the
+    SDK are noted and not raised, so that they do not hide how the run ended.
     """
     asked = Asked()
     note: str | None = None
@@ -90,7 +89,7 @@ async def close_all(
         if not any(closed) and hasattr(source, "__anext__"):
             note = f"{type(source).__name__} has neither aclose() nor close()"
         if holders or responses:
-            await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next turn of the loop
+            await anyio.lowlevel.checkpoint()  # asyncio's transports close their socket in the next pass of the loop
     except BaseException as error:
         if asked.whose(error) is Whose.OUTSIDE:
             raise
@@ -99,11 +98,12 @@ async def close_all(
 
 
 class Isolated:
-    """Reads a source, and closes it, in a task of its own. A caller that waits for it can leave,
-    whatever the source does.
+    """Reads and closes a source in its own task, so that a waiting caller can leave, whatever the
+    source does.
 
-    `read`: the next object; it opens the source. `close`: as for `close_source`. One object is read
-    at a time, when it is asked for. A read that its caller leaves is the last one.
+    `read`: returns the next object; the first call opens the source. `close`: as for
+    `close_source`. One object is read at a time, on request. After a read that its caller leaves,
+    no further read is possible.
     """
 
     def __init__(
@@ -133,7 +133,9 @@ class Isolated:
         return self._answer
 
     async def close(self, grace_s: float) -> None:
-        """Close the source; return when it is closed, and after `grace_s` at the latest."""
+        """Close the source. Returns when the source is closed, and after `grace_s` seconds at the
+        latest.
+        """
         task, until = self._leave(), anyio.current_time() + grace_s
         with anyio.CancelScope(shield=True):
             while not task.ended and anyio.current_time() < until:
@@ -152,7 +154,7 @@ class Isolated:
         return self._task
 
     def _leave(self) -> Background:
-        """Nothing will be read any more."""
+        """End the task: no further object is read."""
         self._leaving = True
         task = self._ask()
         if self._reading:
@@ -166,7 +168,9 @@ class Isolated:
                 self._asked = anyio.Event()
                 if self._raised is None:
                     await self._read_one()
-                if isinstance(self._raised, StopAsyncIteration):  # it has ended by itself: there is nothing to close
+                if isinstance(
+                    self._raised, StopAsyncIteration
+                ):  # the source has ended by itself: there is nothing to close
                     self.closing.note = None
                     return
                 await self._asked.wait()
@@ -183,15 +187,17 @@ class Isolated:
         try:
             self._answer = await self._read()
         except BaseException as error:
-            if current_task() is not task:  # it is being destroyed, perhaps with its event loop
+            if current_task() is not task:  # the task is being destroyed, perhaps with its event loop
                 raise
-            self._raised = error  # and is raised again by `read`, in the task that asked for it
+            self._raised = error  # `read` raises it again, in the task of the caller
         self._reading = False
         self._answered.set()
 
 
 async def _not_yet_opened(source: Any) -> Any:
-    """What is to be closed of a source that was never read; `None`: nothing (more)."""
+    """The object to close of a source that was never read. `None`: there is nothing (more) to
+    close.
+    """
     if inspect.iscoroutine(source):  # it was never awaited, or its await was cancelled
         source.close()
     elif inspect.isawaitable(source) and hasattr(source, "done"):  # a task that opens the stream
@@ -208,11 +214,11 @@ async def _not_yet_opened(source: Any) -> Any:
 
 
 async def _drain(source: AsyncIterator[object], closing: Closing) -> str | None:
-    """Unwind a nest of async generators from the inside, by going on reading in a cancelled scope.
-    Answers what went wrong.
+    """Unwind nested async generators from the inside, by further reads in a cancelled scope.
+    Returns a note if that failed, else `None`.
 
-    The pending socket read gets the cancellation, every frame unwinds in order and the transport
-    closes. What was buffered comes first, and is dropped.
+    The pending socket read gets the cancellation, every frame unwinds in order, and the transport
+    closes. Buffered chunks come first, and are dropped.
     """
     give_up_at = anyio.current_time() + DRAIN_S
     with anyio.CancelScope() as scope:
@@ -232,7 +238,7 @@ async def _drain(source: AsyncIterator[object], closing: Closing) -> str | None:
 
 
 async def _close(holder: object) -> bool:
-    """False: it has no way to be closed."""
+    """Close `holder`. False: it has no method for that."""
     for name in ("aclose", "close"):
         closer: Callable[[], object] | None = getattr(holder, name, None)
         if callable(closer):

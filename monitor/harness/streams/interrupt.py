@@ -1,4 +1,4 @@
-"""What a run awaits besides its stream: interrupted when the run ends, and left in order."""
+"""Awaits work of a run other than its stream. The end of the run interrupts it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ class Interruptible:
         self._clock = clock
         self._waiting: Wait | None = None
         self._asides: set[Wait] = set()
-        """The waits of the caller's block, while no task drives the run."""
+        """Waits in the caller's block, while no task drives the run."""
 
     async def under_deadlines(self, work: Callable[[], Awaitable[object]]) -> bool:
         """Await `work` as the task that drives the run. False: the run ended, and `work` was
         interrupted.
         """
-        # The wait is made before the limits are looked at: an abort from another thread finds it.
+        # The wait is made before the limits are checked, so that an abort from another thread finds
+        # it.
         wait = self._waiting = make_wait(self._core, self._clock)
         self._core.replanned = wait.follow
         try:
@@ -49,7 +50,7 @@ class Interruptible:
         return self._clock.now() >= due or await self.under_deadlines(lambda: _sleep(self._clock, due))
 
     def is_over(self) -> bool:
-        """The run has to end now. The deadline is looked at first, because that is cheap."""
+        """Whether the run must end now. The deadline is checked first, because that is cheap."""
         now = self._clock.now()
         return now >= self._core.deadline and self._core.must_stop(now)
 
@@ -59,8 +60,8 @@ class Interruptible:
             self._waiting.interrupt()
 
     def wake(self) -> None:
-        """Let each pending wait look at the deadline of the run. From any thread, and from a signal
-        handler.
+        """Make each pending wait check the deadline of the run. May be called from any thread or
+        signal handler.
         """
         for pending in (self._waiting, *tuple(self._asides)):
             if pending is not None:
@@ -93,4 +94,4 @@ async def _sleep(clock: Clock, until: float) -> None:
 
 
 def _nothing() -> None:
-    """No wait follows the deadline."""
+    """Does nothing: no wait follows the deadline."""

@@ -1,12 +1,13 @@
-"""Reading one SDK stream: under the run's deadlines, with an abort, and with a close that closes.
+"""Reads one SDK stream: under the run's deadlines, with an abort, and with a close that ends the
+connection.
 
 The rules of this file:
 
-1. No scope, timeout or task group around a `yield`, and so no async generator: a class, whose every
-   read opens and leaves its own wait.
+1. There is no scope, timeout or task group around a `yield`. So this is not an async generator but
+   a class, and each read opens and leaves its own wait.
 2. The order of one read: compare the clock, wait, compare the clock, decode, decide, close if
-   decided, deliver. What arrives after a deadline is not delivered; the object in which a stop
-   falls is.
+   decided, deliver. An object that arrives after a deadline is not delivered. The object that
+   causes a stop is delivered.
 3. A stream that was opened is always closed, shielded from cancellation and bounded in time.
 """
 
@@ -52,8 +53,7 @@ either.
 """
 
 CLOSE_ATTEMPTS = 3
-"""How often a close that a `task.cancel()` has struck is begun again; each cancellation strikes
-once.
+"""How often a close is begun again that a `task.cancel()` has interrupted.
 """
 
 _NOTHING: Any = object()
@@ -113,8 +113,8 @@ class SourceStream(Generic[T]):
         listener: Callable[[Chunk], None] | None = None,
         isolate: bool = False,
     ) -> None:
-        """`index`: the number of the stream in its run. `listener` is given every chunk, after the
-        core. `isolate`: the source is opened, read and closed in a task of its own.
+        """`index`: the number of the stream in its run. `listener` gets every chunk, after the
+        core. `isolate`: the source is opened, read and closed in its own task.
         """
         self._source: Any = source
         self._core = core
@@ -133,21 +133,20 @@ class SourceStream(Generic[T]):
         self._next: Callable[[], Awaitable[T]] | None = None  # the source's own `__anext__`
         self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
         self._read: Callable[[], Awaitable[T]] = self._isolated.read if self._isolated is not None else self._open
-        self._feed: Callable[[Any, float], bool] = self._feed_first  # True: pieces of a huge delta are left
-        self._rest: Iterator[Chunk] = iter(())  # of an object in which there was a huge delta
+        self._feed: Callable[[Any, float], bool] = self._feed_first  # returns True if pieces of a huge delta are left
+        self._rest: Iterator[Chunk] = iter(())  # the other chunks of an object with a huge delta
         core.piecewise = True
         self._began = False
         self._finished = False
-        self._cut = False  # a read was left by a cancellation, which ends a generator: such an end is not a normal one
-        # the task that read it is gone, perhaps with its event loop: nothing can be awaited any
-        # more
+        self._cut = False  # a cancellation left a read, which ends a generator: that is not a normal end
+        # The reading task is gone, perhaps with its event loop: nothing can be awaited any more.
         self._destroyed = False
         self._left: list[Any] = []  # open responses, found when a read was interrupted or failed
-        self._untold = False  # a read was left where nothing tells what it left open
+        self._untold = False  # a read was left, and it is unknown what it left open
         self._error: Exception | None = None
         self._model_error: ModelError | None = None
         self._reported: ReportedFailure | None = None
-        """The first failure that an object of the stream told of; the next objects may say more."""
+        """The first failure that an object of the stream reported; later objects may add to it."""
         self._entered = False
         self._over = self._ending = self._ended = False
         self._done: anyio.Event | None = None
@@ -155,8 +154,8 @@ class SourceStream(Generic[T]):
 
     @property
     def turn(self) -> Turn:
-        """What came: text, calls, usage, finish reason. Its number is 0 if the stream was never
-        opened.
+        """The turn of this stream: text, calls, usage, finish reason. Its number is 0 if the stream
+        was never opened.
 
         Raises `ConfigError` while the stream is not over.
         """
@@ -190,10 +189,12 @@ class SourceStream(Generic[T]):
         wait = self._wait or self._start()
         if wait.pending is not None:
             raise ConfigError("this stream is already being read by another task")
+        # Before the read: a run that is over delivers nothing more.
         core.waiting_since = now = self._now()
         if self._over or (now >= core.deadline and core.must_stop(now)):
             await self._end()
             raise StopAsyncIteration
+        # The read, which a deadline or an abort interrupts.
         wait.enter()
         try:
             item = await (self._read() if self._reported is None else self._read_more())
@@ -207,11 +208,13 @@ class SourceStream(Generic[T]):
             if wait.unsettled:
                 wait.leave(None)
             wait.pending = None
+        # After the read: an object that came too late is not delivered.
         now = self._now()
         late = now >= core.deadline and core.must_stop(now)
         if late or item is _NOTHING:
             await self._end()
             raise StopAsyncIteration
+        # The object goes to the core, which may end the stream; then it is delivered.
         try:
             if self._feed(item, now):
                 await self._catch_up()
@@ -219,14 +222,14 @@ class SourceStream(Generic[T]):
             raise
         except ReportedFailure as error:
             await self._hear_of(error, now)
-        except Exception as error:  # noqa: BLE001 - an object that cannot be read ends the stream; it is delivered all the same
+        except Exception as error:  # noqa: BLE001 - an unreadable object ends the stream, and is delivered nevertheless
             core.fail(error, "adapter", now)
         if core.ends_stream:
             await self._end()
         return item
 
     async def _hear_of(self, failure: ReportedFailure, now: float) -> None:
-        """An object told of a failure of the provider's."""
+        """Process an object that reported a failure of the provider."""
         for chunk in failure.chunks:
             self._core.feed(chunk, now)
         self._reported = self._reported or failure
@@ -235,8 +238,8 @@ class SourceStream(Generic[T]):
             await self._end()
 
     async def _read_more(self) -> T:
-        """After an object that told of a failure: what the source says at once. It may also say
-        nothing, and stay open.
+        """The next object after one that reported a failure, if it comes soon. The source may also
+        stay open without a further object.
         """
         with anyio.move_on_after(self._close_grace_s):
             return await self._read()
@@ -244,8 +247,8 @@ class SourceStream(Generic[T]):
         raise StopAsyncIteration
 
     def _ended_by(self, error: BaseException, whose: Whose) -> bool:
-        """Whether the read ended by us, or by the source's own end, good or bad; else `error` is
-        the caller's business, and goes on.
+        """True: the monitor, or the end or failure of the source, ended the read. False: `error` is
+        meant for the caller, and must be raised further.
         """
         if whose is Whose.OURS:
             return True
@@ -273,15 +276,15 @@ class SourceStream(Generic[T]):
         return wait
 
     async def _open(self) -> T:
-        """The first read opens the source, so that opening and SDK retries are under the deadlines
-        as well.
+        """Open the source in the first read, so that the deadlines also cover the opening and the
+        SDK's retries.
         """
         self._read = await self._open_source()
         first: T = await self._read()
         return first
 
     async def _read_apart(self) -> T:
-        """The next object, in the task of a source that is isolated."""
+        """The next object, read in the task of an isolated source."""
         try:
             if self._next is None:
                 self._next = await self._open_source()
@@ -304,7 +307,7 @@ class SourceStream(Generic[T]):
             if not hasattr(source, "__aiter__"):
                 hint = "; use the asynchronous client of your SDK" if hasattr(source, "__next__") else ""
                 if hasattr(source, "__aenter__"):
-                    hint = "; it is to be entered first: async with ... as stream, and then watch the stream"
+                    hint = "; enter it first: async with ... as stream, and then watch the stream"
                 raise ConfigError(f"cannot watch {type(source).__name__}: it is not an async iterator{hint}")
             source = aiter(source)
         self._iterator = source
@@ -314,7 +317,7 @@ class SourceStream(Generic[T]):
         return read
 
     def _feed_first(self, item: T, now: float) -> bool:
-        """The first object tells whose it is, if nothing told before."""
+        """Process the first object, which shows the SDK if that was unknown."""
         self._core.first_chunk(now)
         factory = self._factory or find_adapter(item)
         if factory is None:
@@ -328,7 +331,7 @@ class SourceStream(Generic[T]):
         if self._listener is not None:
             feed = self._feed_heard
         elif factory is TextAdapter:
-            feed = self._core.feed_text  # what it would decode to, without the object
+            feed = self._core.feed_text  # the same as decoding, without a chunk object
         self._feed = feed
         return feed(item, now)
 
@@ -342,7 +345,9 @@ class SourceStream(Generic[T]):
         return self._feed_rest(now)
 
     def _feed_rest(self, now: float) -> bool:
-        """The chunks of one object, as far as the first huge delta, if there is one."""
+        """Pass on the chunks of one object, up to the first huge delta. True: pieces of it are
+        left.
+        """
         core, listener = self._core, self._listener
         for chunk in self._rest:
             core.feed(chunk, now)
@@ -354,8 +359,8 @@ class SourceStream(Generic[T]):
         return False
 
     async def _catch_up(self) -> None:
-        """Look at a huge delta piece by piece. The clock is looked at, and others have their turn,
-        between two pieces.
+        """Process a huge delta piece by piece. Between two pieces the clock is checked, and other
+        tasks run.
         """
         core = self._core
         while not core.ends_stream:
@@ -369,7 +374,7 @@ class SourceStream(Generic[T]):
                 return
 
     def _feed_heard(self, item: T, now: float) -> bool:
-        """As `_feed_decoded`, for somebody who wants to see every chunk."""
+        """As `_feed_decoded`, for a listener that gets every chunk."""
         assert self._adapter is not None  # noqa: S101 - set with this method
         self._rest = iter(self._adapter.decode(item))
         return self._feed_rest(now)
@@ -383,20 +388,22 @@ class SourceStream(Generic[T]):
     # ------------------------------------------------------------------ ending
 
     def wake(self) -> None:
-        """Interrupt a pending read, so that it sees what has changed. From any thread."""
+        """Interrupt a pending read, so that it checks whether the run must end. May be called from
+        any thread.
+        """
         if self._wait is not None:
             self._wait.wake()
 
     def destroyed(self) -> None:
-        """The reading task is destroyed with its event loop, so that nothing can be awaited. The
-        stream is over, and the source stays open.
+        """End the stream without closing the source: the reading task is destroyed with its event
+        loop, so nothing can be awaited.
         """
         self._destroyed = True
         with contextlib.suppress(StopIteration):
-            self._end().send(None)  # which awaits nothing then
+            self._end().send(None)  # `_end` awaits nothing in this case
 
     async def _see_the_other_task_out(self) -> None:
-        """The block is left while another task still reads, or closes: that one finishes first."""
+        """Wait for another task that still reads or closes while the block is left."""
         self._done = anyio.Event()
         if self._wait is not None:
             self._wait.interrupt()
@@ -404,8 +411,8 @@ class SourceStream(Generic[T]):
             await self._done.wait()
 
     async def _end(self) -> None:
-        """No read will deliver anything any more: tell the core how the stream ended, and close
-        what has not ended by itself.
+        """End the stream: report its end to the core, and close the source unless it has ended by
+        itself.
         """
         if self._ended or self._ending:
             return
@@ -420,7 +427,7 @@ class SourceStream(Generic[T]):
             self._account()
 
     def _account(self) -> None:
-        """The stream is done with."""
+        """Close the account of the stream: end its turn in the core."""
         core = self._core
         self._ended = True
         if self._wait is not None:
@@ -441,16 +448,16 @@ class SourceStream(Generic[T]):
             self._done.set()
 
     def _needs_finish(self) -> bool:
-        """A stream of which nothing came may be known by its source."""
+        """Whether a good end needs a finish reason. The source decides if no object came."""
         adapter = self._known_adapter()
         return adapter is not None and adapter.needs_finish
 
     def _known_adapter(self) -> FullAdapter | None:
-        """Also of a stream whose first object came too late to be decoded."""
+        """The adapter, also of a stream without a decoded object. `None`: unknown."""
         return self._adapter or (complete(self._factory(self._index)) if self._factory is not None else None)
 
     def _settle(self, now: float) -> None:
-        """What the end of the source says about the turn, unless the run's end is what ended it."""
+        """Classify the end of the source, unless the end of the run has ended it."""
         core = self._core
         if core.stop is not None:
             return
@@ -470,23 +477,23 @@ class SourceStream(Generic[T]):
             core.fail(error, "adapter", now)
 
     def _adapter_for(self, error: Exception) -> FullAdapter:
-        """A stream may fail before its first object: then the error tells whose it is."""
+        """The adapter that classifies `error`. Before the first object, the error shows the SDK."""
         return self._adapter or complete((self._factory or find_adapter(error) or TextAdapter)(self._index))
 
     @property
     def _innermost(self) -> Any:
-        """As far as the source has been opened."""
+        """The innermost object of the source that is open so far."""
         return next((one for one in (self._iterator, self._opened) if one is not None), self._source)
 
     def _look_behind(self) -> None:
-        """A pending read is about to be interrupted. What its source reads from is known now, and
-        not when the generators are gone.
+        """Find the open responses just before a pending read is interrupted. Afterwards the
+        generators that hold them are gone.
         """
         self._left += self._responses_behind(self._innermost)
 
     def _look_behind_after(self, error: BaseException) -> None:
-        """A read was left by `error`, and what it left open is in the frames that it went through,
-        if it had a name there.
+        """Find responses that a failed read left open: in the frames of `error`, if a local
+        variable names them.
         """
         trace = error.__traceback__
         self._left += self._responses_behind(trace)
@@ -496,12 +503,12 @@ class SourceStream(Generic[T]):
     def _responses_behind(self, source: object) -> list[Any]:
         try:
             return responses_behind(source, self._adapter)
-        except Exception:  # noqa: BLE001 - an adapter may be the caller's code, and nothing may keep a read from being interrupted
+        except Exception:  # noqa: BLE001 - an adapter may be the caller's code, and must not prevent the interruption of a read
             return []
 
     async def _close(self, since: float) -> None:
-        """Close the source. A cancellation that strikes meanwhile goes on, but not before the
-        source is closed.
+        """Close the source. A cancellation that comes meanwhile is raised after the source is
+        closed.
         """
         closing = self._isolated.closing if self._isolated is not None else Closing()
         try:
@@ -521,8 +528,8 @@ class SourceStream(Generic[T]):
             raise struck
 
     async def _close_through_cancellations(self, closing: Closing) -> BaseException | None:
-        """Close the source, and say in `closing` how that went; the cancellation from outside that
-        struck meanwhile.
+        """Close the source; `closing` holds the result. Returns a cancellation from outside that
+        came meanwhile.
         """
         if self._destroyed:
             closing.note = "the task that read it was destroyed, so nobody could close it"
@@ -537,7 +544,8 @@ class SourceStream(Generic[T]):
                 break
             except cancelled_types() as cancellation:
                 struck = cancellation
-        # What the source swallowed while it was closed is meant for the caller all the same.
+        # A cancellation that the source swallowed while it was closed is still meant for the
+        # caller.
         return struck or asked.swallowed
 
     async def _close_here(self, closing: Closing) -> None:
@@ -545,4 +553,4 @@ class SourceStream(Generic[T]):
 
 
 def _nothing() -> None:
-    """No alarm follows the run's deadline while no stream runs."""
+    """Does nothing: no alarm follows the run's deadline while no stream runs."""

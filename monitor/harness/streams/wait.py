@@ -1,16 +1,16 @@
 """Waiting for the next chunk: the one place that knows asyncio from trio.
 
-Around every read a wait is entered and left. In between it can be interrupted, by the run's
-deadline or by an abort, and by nothing else of ours: the caller's code is never cancelled, and a
-cancellation from outside is never swallowed.
+A wait is entered before every read and left after it. In between, only the run's deadline or an
+abort interrupts the read. So the caller's code is never cancelled, and a cancellation from outside
+is never swallowed.
 
-- asyncio: the read is interrupted by `task.cancel()`, and that is settled by `uncancel()`, as
-  `asyncio.timeout` does it. A cancel scope for every read would cost 5.7 us; this costs 0.3 us.
+- asyncio: `task.cancel()` interrupts the read, and `uncancel()` settles the cancellation, as in
+  `asyncio.timeout`. A cancel scope for every read would cost 5.7 us; this costs 0.3 us.
 - trio: one cancel scope a read, without a deadline, opened before the read. (Opening it only once
   the read has suspended corrupts the scope stack; a deadline on each would pile up in trio while
   the source does not suspend.)
-- both: one alarm a stream, set to the run's deadline. It mostly moves away, so the alarm rings at
-  the old moment, looks, and is set anew: nothing is re-armed per chunk.
+- both: one alarm a stream, set to the run's deadline. The deadline mostly moves away. So the alarm
+  rings at the old time, compares, and is set anew; it is not set for every chunk.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ AGAIN_S = 0.25
 """A source that swallows its cancellation is interrupted again after this time, in seconds."""
 
 _current_task = asyncio.current_task
-"""Given the loop, it need not be looked up, which is half of its cost."""
+"""Called with the loop, it need not look the loop up, which is half of its cost."""
 
 
 class Whose(Enum):
-    """Whose doing an exception is that came out of something foreign which was awaited."""
+    """Who caused an exception that foreign code raised while it was awaited."""
 
     OURS = "we have interrupted it"
     OUTSIDE = "it is meant for the caller: a cancellation of the task, the end of the program"
@@ -51,13 +51,13 @@ class Whose(Enum):
 
 
 def cancelled_types() -> tuple[type[BaseException], ...]:
-    """What a cancellation is raised as, by any event loop of this program; also where none runs."""
+    """The exception types of a cancellation, of all event loops of this program."""
     trio = sys.modules.get("trio")
     return (asyncio.CancelledError,) if trio is None else (asyncio.CancelledError, trio.Cancelled)
 
 
 def current_task() -> object:
-    """The task that runs; `None`: none does, so nothing can be awaited, as in a coroutine that is
+    """The running task. `None`: no task runs, so nothing can be awaited, as in a coroutine that is
     destroyed with its event loop.
     """
     try:
@@ -68,8 +68,8 @@ def current_task() -> object:
 
 
 class Asked:
-    """What had been asked of the current task before it awaited something foreign, so that it can
-    be told afterwards who cancelled it.
+    """The cancellations of the current task before it awaits foreign code. They show afterwards who
+    cancelled the task.
     """
 
     __slots__ = ("_delivered", "_task")
@@ -80,36 +80,34 @@ class Asked:
 
     @property
     def cancelled(self) -> bool:
-        """The task's cancellation has been asked for since then, or strikes at the next
-        opportunity.
-        """
+        """Whether the task's cancellation was requested since then, or is still to come."""
         if isinstance(self._task, asyncio.Task):
             return self._task.cancelling() > self._delivered
         return current_task() is not None and anyio.current_effective_deadline() == -math.inf
 
     @property
     def swallowed(self) -> BaseException | None:
-        """The cancellation that was asked of the task and did not come out of what was awaited. (On
-        trio it strikes again by itself.)
+        """A requested cancellation that the awaited code has swallowed. (On trio it comes again by
+        itself.)
         """
         return asyncio.CancelledError() if isinstance(self._task, asyncio.Task) and self.cancelled else None
 
     def whose(self, error: BaseException) -> Whose:
-        """Whose doing `error` is, as far as it was not ours."""
+        """Who caused `error`, if the monitor did not."""
         return whose(error, cancelled=self.cancelled, destroyed=current_task() is not self._task)
 
 
 def _delivered(task: asyncio.Task[Any]) -> int:
-    """Cancellations that have struck the task already. One that has been asked for and has not
-    struck is still to come.
+    """How many cancellations the task has received. A requested one that it has not received yet is
+    not counted.
     """
     asked = task.cancelling()
     return asked - 1 if asked and getattr(task, "_must_cancel", False) else asked
 
 
 def whose(error: BaseException, *, cancelled: bool, destroyed: bool) -> Whose:
-    """Whose doing `error` is. `cancelled`: somebody has asked for the task's cancellation.
-    `destroyed`: the task does not run any more.
+    """Who caused `error`. `cancelled`: the task's cancellation was requested. `destroyed`: the task
+    does not run any more.
     """
     return Whose.OUTSIDE if any(_is_outside(leaf, cancelled, destroyed) for leaf in _leaves(error)) else Whose.SOURCE
 
@@ -131,24 +129,21 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 STRIKES = 3
-"""So often, in turns of the event loop that follow each other, is something cancelled before nobody
-waits for it any longer.
+"""How often work is cancelled, in consecutive passes of the event loop, before it is abandoned.
 """
 
 
 class LeftBehind(Exception):
-    """It did not end in time, nor when it was cancelled for that: it goes on, and nobody waits for
-    it.
-    """
+    """The work did not end in time, nor after its cancellation. It goes on, abandoned."""
 
 
 async def within(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-    """Await `work` for at most `limit_s` seconds, whatever it makes of its cancellation. Raises
+    """Await `work` for at most `limit_s` seconds, even if it ignores its cancellation. Raises
     `LeftBehind` after that.
 
-    On asyncio it runs in the caller's own task. That is where a generator's scopes and context
-    variables are at home, and it costs no turn of the event loop. On trio it runs in a task of its
-    own, with the caller's context variables.
+    On asyncio `work` runs in the caller's own task, to which a generator's scopes and context
+    variables belong; that costs no pass of the event loop. On trio `work` runs in its own task,
+    with the caller's context variables.
     """
     try:
         loop = asyncio.get_running_loop()
@@ -190,12 +185,10 @@ async def _beside(limit_s: float, work: Callable[[], Coroutine[Any, Any, None]],
 
 
 class _Leavable:
-    """Awaits a coroutine step by step, as a task does, and can leave it at a step where it waits
-    for something.
+    """Awaits a coroutine step by step, as a task does, and can leave it at a step where it waits.
 
-    The task waits for a future of ours, which ends with what the coroutine waits for. So a
-    cancellation always wakes the task, even where the awaited one ignores its cancellation and goes
-    on.
+    The task waits for a future of ours, which ends together with the future of the coroutine. So a
+    cancellation always wakes the task, even if the coroutine ignores the cancellation and goes on.
     """
 
     __slots__ = ("_limit_s", "_loop", "_name", "_step", "_strikes", "_task", "_timer", "_waits_for", "_work")
@@ -230,14 +223,14 @@ class _Leavable:
                 task.uncancel()
 
     def _goes_on(self) -> bool:
-        """One step. True: it waits for something."""
+        """Run the coroutine to its next wait. False: it has ended."""
         step, self._step = self._step, partial(self._work.send, None)
         try:
             self._waits_for = step()
         except StopIteration:
             return False
         if self._waits_for is not None:
-            self._waits_for._asyncio_future_blocking = False  # what a task tells a future that it has taken over  # noqa: SLF001
+            self._waits_for._asyncio_future_blocking = False  # a task resets this flag of a future that it waits for  # noqa: SLF001
         if self._timer is None and self._task is not None and self._limit_s < math.inf:
             self._timer = self._loop.call_later(self._limit_s, self._strike)
         return True
@@ -249,11 +242,11 @@ class _Leavable:
         self._timer = self._loop.call_soon(self._strike)
 
     def _wait(self) -> Generator[Any, None, None]:
-        """Wait for what the coroutine waits for. What a cancellation does to that is what it does
-        in a task.
+        """Wait for the future of the coroutine. A cancellation has the same effect on it as in a
+        task.
         """
         waits_for = self._waits_for
-        if waits_for is None:  # only for the next turn of the loop
+        if waits_for is None:  # only for the next pass of the loop
             try:
                 yield
             except asyncio.CancelledError as error:
@@ -275,18 +268,18 @@ class _Leavable:
         self._left_behind()
 
     def _left_behind(self) -> None:
-        """It has been cancelled often enough: what is left of it goes on in a task of its own."""
+        """Abandon the coroutine after enough cancellations: its rest runs in its own task."""
         if self._strikes >= STRIKES:
             self._task = None
             Background(self._rest, self._name).forget()
             raise LeftBehind
 
     async def _rest(self) -> None:
-        with contextlib.suppress(asyncio.CancelledError, Exception):  # nobody wants to know any more
+        with contextlib.suppress(asyncio.CancelledError, Exception):  # the result is not needed any more
             await _Rest(self)
 
     def rest(self) -> Generator[Any, None, None]:
-        """Go on where it was left."""
+        """Continue the coroutine from the step at which it was left."""
         yield from self._wait()
         while self._goes_on():
             yield from self._wait()
@@ -306,8 +299,8 @@ def _release(proxy: asyncio.Future[None], _: object) -> None:
 
 
 def is_leaked(error: BaseException) -> bool:
-    """Whether `error` is a cancellation that nobody asked this task for: code that it called has
-    raised it. Ask where it was caught.
+    """Whether `error` is a cancellation that nobody requested: code that this task called has
+    raised it. Call this where `error` was caught.
     """
     if not isinstance(error, asyncio.CancelledError):
         return False
@@ -319,7 +312,7 @@ def is_leaked(error: BaseException) -> bool:
 
 
 class Deadlined(Protocol):
-    """What a wait asks of the run."""
+    """The part of the run that a wait needs."""
 
     deadline: float
 
@@ -332,18 +325,18 @@ class Wait(Protocol):
     """Makes one stream's reads interruptible."""
 
     pending: Any
-    """The read that is going on; `None`: none is."""
+    """The pending read. `None`: there is none."""
     unsettled: bool
-    """The read must be left by `leave()`, because it was interrupted; else setting `pending` to
-    `None` is enough, and quicker.
+    """Whether the read was interrupted, so that `leave()` must end it. Otherwise setting `pending`
+    to `None` is enough, and quicker.
     """
 
     def enter(self) -> None:
-        """A read begins. No other may be pending."""
+        """Begin a read. No other may be pending."""
         ...
 
     def leave(self, error: BaseException | None) -> Whose:
-        """The read is over, perhaps by `error`, whose doing that was."""
+        """End the read, perhaps after `error`. Returns who caused it."""
         ...
 
     def interrupt(self) -> None:
@@ -351,17 +344,17 @@ class Wait(Protocol):
         ...
 
     def wake(self) -> None:
-        """Let the pending read see whether the run's deadline has come. From any thread, and from a
-        signal handler.
+        """Make the pending read check whether the run's deadline has come. May be called from any
+        thread or signal handler.
         """
         ...
 
     def follow(self) -> None:
-        """The run's deadline may have come closer."""
+        """Adjust the alarm: the run's deadline may have come closer."""
         ...
 
     def close(self) -> None:
-        """No alarm may ring any more."""
+        """Cancel the alarm."""
         ...
 
 
@@ -380,8 +373,8 @@ def make_wait(run: Deadlined, clock: Clock, before: Callable[[], object] = lambd
 
 
 class _Alarmed(ABC):
-    """The part that both have: an alarm that follows the run's deadline and interrupts the pending
-    read.
+    """The common part of both waits: an alarm that follows the run's deadline and interrupts the
+    pending read.
     """
 
     __slots__ = ("_alarm", "_before", "_clock", "_run", "_set_for", "pending")
@@ -416,8 +409,8 @@ class _Alarmed(ABC):
         self._look()
 
     def _look(self) -> None:
-        """Has the deadline come? If nobody waits, the next read will see it by itself: it compares
-        the clock first.
+        """Interrupt the pending read if the deadline has come. If no read is pending, the next one
+        compares the clock first.
         """
         if self.pending is None:
             return
@@ -462,7 +455,7 @@ class AsyncioWait(_Alarmed):
             task.uncancel()
         if error is None or isinstance(error, Exception):
             return Whose.SOURCE
-        # One cancellation more than before the read is somebody else's, and goes on.
+        # A cancellation beyond those before the read comes from outside, and is raised further.
         cancelled = task.cancelling() > self._base
         if ours and not cancelled and isinstance(error, asyncio.CancelledError):
             return Whose.OURS
@@ -473,14 +466,14 @@ class AsyncioWait(_Alarmed):
         if task is None:
             return
         if task.cancelling() > self._base + self._cancels and not self._insists:
-            # Somebody else's cancellation is on its way, and that will do; unless the source
-            # swallows it.
+            # A cancellation from outside is on its way, which is enough, unless the source swallows
+            # it.
             self.unsettled = self._insists = True
             self._again = self._loop.call_later(AGAIN_S, self.interrupt)
             return
         if task is _current_task(self._loop):
-            # It is running, not waiting: a cancellation now would strike whatever it awaits next,
-            # perhaps the caller's code.
+            # The task is running, not waiting: a cancellation now would interrupt its next await,
+            # perhaps in the caller's code.
             self._loop.call_soon(self._look)
             return
         self._before()
@@ -490,7 +483,7 @@ class AsyncioWait(_Alarmed):
         self._again = self._loop.call_later(AGAIN_S, self.interrupt)
 
     def wake(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is pending
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing is pending
             self._loop.call_soon_threadsafe(self._look)
 
 
@@ -522,7 +515,7 @@ class TrioWait(_Alarmed):
             try:
                 if scope.__exit__(type(error) if error else None, error, error.__traceback__ if error else None):
                     return Whose.OURS
-            except BaseException as rest:  # noqa: BLE001 - of a group, part of which was our interruption
+            except BaseException as rest:  # noqa: BLE001 - the rest of a group that contained our interruption
                 error = rest
         if error is None:
             return Whose.SOURCE

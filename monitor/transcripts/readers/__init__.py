@@ -58,5 +58,5 @@ READERS: Final[tuple[Reader, ...]] = (
 
 
 def reader_of(source: Source) -> Reader | None:
-    """The reader of the format of `source`; `None`: nobody knows it."""
+    """The reader of the format of `source`; `None`: the format is unknown."""
     return next((reader for reader in READERS if reader.fits(source)), None)

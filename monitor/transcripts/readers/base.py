@@ -61,7 +61,7 @@ class Recent:
         return not isinstance(id, str) or id not in self._ids
 
     def is_new(self, id: object) -> bool:
-        """Whether `id` has not come before. What is no id is always new."""
+        """Whether `id` has not come before. A value that is not an id is always new."""
         if not isinstance(id, str) or not id or " " in id:  # words that hide an id are none
             return True
         if id in self._ids:

@@ -313,7 +313,7 @@ async def test_the_helpers_manager_is_to_be_entered_first() -> None:
     with LocalAnthropic([FINE]) as server:
         async with sdk(server) as client:
             manager: Any = client.messages.stream(**ASKED)
-            with pytest.raises(monitor.ConfigError, match="it is to be entered first"):
+            with pytest.raises(monitor.ConfigError, match="enter it first"):
                 await _watch(client, lambda _: manager)
             async with manager:
                 pass

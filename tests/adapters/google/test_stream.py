@@ -488,7 +488,7 @@ def test_junk_is_read_or_refused_and_nothing_else(items: list[object]):
         (SimpleNamespace(function_call=SimpleNamespace(name=5)), "`name` of a function call is int"),
         (SimpleNamespace(function_call=SimpleNamespace(args={"a": 1})), "no name"),
         (SimpleNamespace(function_call=SimpleNamespace(name="f", partial_args=3)), "`partial_args` is int, not a list"),
-        (Explosive(), "no readable GenerateContentResponse: RuntimeError"),
+        (Explosive(), "not a readable GenerateContentResponse: RuntimeError"),
     ],
 )
 def test_a_broken_chunk_is_refused_with_what_is_broken(part: object, said: str):

@@ -439,7 +439,7 @@ def test_tools_of_the_settings_stand_behind_the_functions(convert: Any):
     ("options", "said"),
     [
         ({"tool_choice": "required"}, "no tools"),
-        ({"settings": {"model": "x"}}, "'model' is no setting"),
+        ({"settings": {"model": "x"}}, "'model' is not allowed as a setting"),
         ({"settings": {"messages": []}}, "history"),
         ({"settings": {"previous_response_id": "x"}}, "all of it"),
         ({"settings": {"tool_choice": "auto"}}, "tool_choice"),

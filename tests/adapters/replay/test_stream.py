@@ -98,7 +98,7 @@ async def test_a_file_is_read_as_it_was_written(tmp_path: Path):
         ('{"at": true, "chunk": {"type": "text_delta", "text": ""}}', "not seconds"),
         ('{"at": "0", "chunk": {"type": "text_delta", "text": ""}}', "not seconds"),
         ("[" * 100_000, ""),
-        ("\udcff", "no text in UTF-8"),
+        ("\udcff", "not text in UTF-8"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, said: str):
