@@ -180,7 +180,9 @@ class Reading:
         """Runs in which a model says and does nothing. Many sessions on a disk have no answer."""
 
     def results(self, report: Report) -> Iterator[SurveyedRun]:
-        """The runs that are wanted. Unreadable files and lines are reported, and counted in `report`."""
+        """The runs that are wanted. Unreadable files and lines are reported, and counted in
+        `report`.
+        """
         paths = self._inputs.paths
         found = (self._asked(path) for path in paths) if self._by_judge else surveyed_files(paths, self._given)
         for path, transcripts in zip(paths, found, strict=True):

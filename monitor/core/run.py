@@ -87,7 +87,8 @@ class Companion(Protocol):
         """A model call is about to be made."""
 
     def busy_with(self) -> str | None:
-        """The work that goes on now, for people, e.g. "a compaction was at work". `None`: there is none.
+        """The work that goes on now, for people, e.g. "a compaction was at work". `None`: there is
+        none.
 
         It is added to the detail of a timeout.
         """

@@ -35,7 +35,9 @@ class SurveyedRun:
     """The beginning of what a person asked for first."""
     first_at: float | None = None
     last_at: float | None = None
-    """When its first and its last message came, in seconds since 1970. `None`: the recording does not say."""
+    """When its first and its last message came, in seconds since 1970. `None`: the recording does
+    not say.
+    """
     total: Amount = NOTHING
     """What its model produced."""
     errors: int = 0
