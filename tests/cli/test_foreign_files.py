@@ -259,7 +259,7 @@ SAYS_NOTHING = {"Codex", "pi", "Kimi CLI", "Cursor CLI", "OpenTelemetry", "LangS
 """Sessions above in which no model says anything."""
 
 
-@pytest.mark.parametrize("name", SESSIONS.keys() - {"OpenHands"})
+@pytest.mark.parametrize("name", sorted(SESSIONS.keys() - {"OpenHands"}))
 def test_a_scan_finds_the_loop_in_what_an_agent_has_written(name: str, tmp_path: Path):
     done = run(tmp_path, "scan", SESSIONS[name])
     assert done.exit_code == (2 if name in SAYS_NOTHING else 1), done.output
