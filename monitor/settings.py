@@ -416,7 +416,9 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
     """What checks values of a type. JSON has lists only, and pydantic does not know a `Collection`
     of them.
     """
-    lists = {kind: GenericAlias(Sequence, get_args(kind)) for kind in _kinds(hint) if get_origin(kind) is Collection}
+    lists: dict[Any, Any] = {
+        kind: GenericAlias(Sequence, get_args(kind)) for kind in _kinds(hint) if get_origin(kind) is Collection
+    }
     return TypeAdapter(reduce(or_, (lists.get(kind, kind) for kind in _kinds(hint))))
 
 

@@ -40,14 +40,20 @@ class StreamAdapter(Protocol):
     `AdapterBase` in `monitor.adapters.decoding` has the defaults of all five.
     """
 
-    needs_finish: bool
-    """Whole streams of the SDK end with a finish reason; a stream without one was truncated."""
-    drains: bool
-    """`aclose()` of this SDK's async generators does not close the connection. Their `responses`
-    are closed instead; where none is found, the generators are drained in a cancelled scope.
-    """
+    @property
+    def needs_finish(self) -> bool:
+        """Whole streams of the SDK end with a finish reason; a stream without one was truncated."""
+        ...
 
-    def decode(self, item: object) -> Sequence[Chunk]:
+    @property
+    def drains(self) -> bool:
+        """`aclose()` of this SDK's async generators does not close the connection. Their
+        `responses` are closed instead; where none is found, the generators are drained in a
+        cancelled scope.
+        """
+        ...
+
+    def decode(self, item: object, /) -> Sequence[Chunk]:
         """The chunks of one SDK object, in order.
 
         Raises `AdapterError` for an object that is not the SDK's, and `ReportedFailure` for an
@@ -61,7 +67,7 @@ class StreamAdapter(Protocol):
         """
         ...
 
-    def classify(self, error: BaseException) -> ModelError:
+    def classify(self, error: BaseException, /) -> ModelError:
         """The kind of failure that an exception of the SDK is.
 
         Names and values decide; httpx is not imported.
@@ -72,7 +78,7 @@ class StreamAdapter(Protocol):
 class AdapterFactory(Protocol):
     """Makes an adapter for one stream; adapter classes are factories."""
 
-    def __call__(self, stream: int) -> StreamAdapter:
+    def __call__(self, stream: int, /) -> StreamAdapter:
         """`stream`: the number of the stream in the run, from 0. It keeps made-up ids unique."""
         ...
 

@@ -65,7 +65,7 @@ from monitor.policy import Policy
 from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.state import RunState
 from monitor.usage import AskCost, Price, Usage
-from monitor.verdicts import Channel, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 T = TypeVar("T")
 
@@ -542,12 +542,13 @@ class RunCore:
         if self._outcome is not None:
             return
         self._panel.answered(judge, judgement)
+        fact: Fact = "done" if judge.fact == "done" else "loop"  # no judge is taken in that has another
         self._emit(
             events.JudgeAnswered(
-                at_s=self.at(now), turn=told.turn, judge=judge.name, fact=judge.fact, judgement=judgement, cost=cost
+                at_s=self.at(now), turn=told.turn, judge=judge.name, fact=fact, judgement=judgement, cost=cost
             )
         )
-        if judge.fact == "done":
+        if fact == "done":
             self._counters.task_done = judgement.found
         elif judgement.found and self._recovery.cause is None:
             self.found(detection_of(judge, told, judgement, self.turns), now)

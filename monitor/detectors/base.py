@@ -26,7 +26,7 @@ class Detector(Protocol):
         """Stands in detections and reasons; unique among the detectors of a run."""
         ...
 
-    def observe(self, chunk: Chunk) -> Sequence[Detection]:
+    def observe(self, chunk: Chunk, /) -> Sequence[Detection]:
         """Take in the next chunk of the run and say what it completes, ordered by offset; usually
         `NOTHING`.
         """
@@ -40,7 +40,7 @@ class Detector(Protocol):
         """The state as small JSON data with a `version`."""
         ...
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], /) -> None:
         """Go on as if never interrupted since `snapshot()`."""
         ...
 
@@ -55,7 +55,7 @@ class TextFeed(Protocol):
         """
         ...
 
-    def feed(self, text: str) -> Sequence[Detection]:
+    def feed(self, text: str, /) -> Sequence[Detection]:
         """Take in the channel's next text: the same as observing it as a delta."""
         ...
 
@@ -65,7 +65,7 @@ class ChannelDetector(Detector, Protocol):
     it comes in.
     """
 
-    def feed_of(self, channel: Channel) -> TextFeed | None:
+    def feed_of(self, channel: Channel, /) -> TextFeed | None:
         """The feed for the channel's text. `None`: text goes to `observe`, or the channel is not
         watched. The feed stays valid after a reset.
         """

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.budget import Budget
 from monitor.conditions import Condition
+from monitor.context.forms import Form
 from monitor.context.raw import RawMessage
 from monitor.context.window import Window, window_of
 from monitor.core.reply import LoopedText
@@ -94,7 +95,7 @@ class RunOptions:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
         self.model = model
-        self.form = form_of(model)
+        self.form: Form | None = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools = as_tools(tools)

@@ -86,7 +86,7 @@ class Outgoing:
         tell: Callable[[tuple[Repair, ...], tuple[str, ...]], None],
     ) -> None:
         self._history = history
-        self._form = form
+        self._form: Form | None = form
         self._untold = given
         self._tell = tell
         self._ids = _call_ids(history.messages)

@@ -67,8 +67,8 @@ class Judge(Protocol):
         ...
 
     @property
-    def fact(self) -> Fact:
-        """What the judge's answer is about."""
+    def fact(self) -> str:
+        """What the judge's answer is about: `loop` or `done`, see `Fact`."""
         ...
 
     @property
@@ -92,7 +92,7 @@ class Judge(Protocol):
         """A new schedule for a run."""
         ...
 
-    async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
+    async def review(self, run: JudgeInput, ask: Ask, /) -> Judgement:
         """Judge the run. An exception becomes an event, and the judge is asked less often."""
         ...
 

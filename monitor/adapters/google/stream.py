@@ -84,7 +84,7 @@ class GoogleAdapter(SdkAdapter):
         """Requests that the stream is known to be made of: 1, and one more for each continuation
         that changed the response id.
         """
-        self.gave: list[str] = []
+        self.gave: Sequence[str] = ()
         """What came besides text, thinking and calls: media by their type, all else by the name of
         its field.
         """
@@ -208,7 +208,7 @@ class GoogleAdapter(SdkAdapter):
         function = getattr(part, "function_call", None)
         thought = getattr(part, "thought", None) is True
         if words is None and function is None and not thought:  # neither it nor its signature goes into a history
-            self.gave += (kind for kind in _kinds(part) if kind not in self.gave)
+            self.gave = (*self.gave, *(kind for kind in _kinds(part) if kind not in self.gave))
             return
         if self._signed_nothing and signature is None:
             yield ReasoningDelta("", "")
