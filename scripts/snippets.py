@@ -26,12 +26,7 @@ class Snippet:
     """The line of the page on which its first line stands."""
     code: str
     needs_key: bool
-    """Whether the page says that it talks to a real service."""
-
-    @property
-    def is_program(self) -> bool:
-        """Whether it runs as it stands; else it is a few lines of a program that the page has shown before."""
-        return "import" in self.code
+    """Whether the page says that it talks to a real service; then no test runs it."""
 
     @property
     def name(self) -> str:

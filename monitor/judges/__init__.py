@@ -1,5 +1,6 @@
 """Models that examine a run from outside, from time to time: is it stuck, is its task done?"""
 
+from monitor.judges.base import Ask as Ask
 from monitor.judges.base import Judge as Judge
 from monitor.judges.base import JudgeInput as JudgeInput
 from monitor.judges.base import JudgeSchedule as JudgeSchedule
@@ -8,4 +9,4 @@ from monitor.judges.digest import Digest as Digest
 from monitor.judges.done import DoneJudge as DoneJudge
 from monitor.judges.loop import LoopJudge as LoopJudge
 
-__all__ = ["Digest", "DoneJudge", "Judge", "JudgeInput", "JudgeSchedule", "LoopJudge", "as_judges"]
+__all__ = ["Ask", "Digest", "DoneJudge", "Judge", "JudgeInput", "JudgeSchedule", "LoopJudge", "as_judges"]
