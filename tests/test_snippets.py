@@ -20,7 +20,7 @@ AT_LEAST = {
     "README.md": 4,
     "anthropic.md": 3,
     "compaction.md": 4,
-    "context.md": 7,
+    "context.md": 8,
     "google-genai.md": 3,
     "judge.md": 3,
     "loops.md": 1,

@@ -44,8 +44,6 @@ from monitor.context.tokens import Size as Size
 from monitor.context.tokens import TokenCount as TokenCount
 from monitor.context.tokens import sizes_by_source as sizes_by_source
 from monitor.context.trigger import Headroom as Headroom
-from monitor.context.trigger import Trigger as Trigger
-from monitor.context.trigger import first_met as first_met
 from monitor.context.truncate import ClipResults as ClipResults
 from monitor.context.truncate import clip as clip
 from monitor.context.truncate import oversized_chars as oversized_chars
@@ -94,7 +92,6 @@ __all__ = [
     "Size",
     "Stale",
     "TokenCount",
-    "Trigger",
     "Unread",
     "Window",
     "WindowSource",
@@ -103,7 +100,6 @@ __all__ = [
     "cut_by_share",
     "cut_by_tokens",
     "cut_by_turns",
-    "first_met",
     "head_of",
     "oversized_chars",
     "prepare",

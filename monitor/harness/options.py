@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from monitor._util.checks import check_part, check_parts, is_finite
+from monitor._util.checks import check_kind, check_part, check_parts, is_finite
 from monitor.budget import Budget
 from monitor.conditions import Condition
 from monitor.context.forms import Form
@@ -77,20 +77,20 @@ class RunOptions:
         check_part("model", model, "stream")
         self.limits_given = stop_when is not _DEFAULT
         """`stop_when` was said, if only as `None`, which is off."""
-        self.stop_when = stop_when = _checked_condition(stop_when)
-        if budget is not None and not isinstance(budget, Budget):
-            raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
+        self.stop_when = stop_when = None if stop_when is _DEFAULT else stop_when
+        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        check_kind("budget", budget, Budget, "a monitor.Budget")
         if policy is not None:
             check_part("policy", policy, "decide")
-        if plan is not None and not isinstance(plan, Plan):
-            raise ConfigError(f"plan takes a monitor.Plan, not {plan!r}")
-        if retries is not _DEFAULT and not isinstance(retries, Retries | None):
-            raise ConfigError(f"retries takes a monitor.Retries, not {retries!r}")
+        check_kind("plan", plan, Plan, "a monitor.Plan")
+        retries = Retries() if retries is _DEFAULT else retries
+        check_kind("retries", retries, Retries, "a monitor.Retries")
         _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
         _check_choice("looped_text", looped_text, get_args(LoopedText))
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
-        if model_settings is not None and not isinstance(model_settings, Mapping):
-            raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
+        check_kind("model_settings", model_settings, Mapping, "a dict")
+        compaction = DEFAULT if compaction is _DEFAULT else compaction
+        check_kind("compaction", compaction, Compaction, "one such as monitor.Compaction.opencode(), or None")
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
@@ -112,11 +112,11 @@ class RunOptions:
         self.policy = policy or Ladder()
         self.last_turn = last_turn
         self.max_nudges = max_nudges
-        self.retries = Retries() if retries is _DEFAULT else retries or Retries(0)
+        self.retries = retries or Retries(0)
         self.looped_text: LoopedText = looped_text
         self.model_settings = dict(model_settings or {})
         self.window = window_of(model.name, config=window)
-        self.compaction = _checked_compaction(compaction)
+        self.compaction = compaction
         self.sinks = check_parts("sinks", sinks, "emit")
         self.clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
@@ -139,22 +139,6 @@ RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # as Python calls it w
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
-
-
-def _checked_condition(given: Condition | None) -> Condition | None:
-    if given is _DEFAULT or given is None:
-        return None
-    if not isinstance(given, Condition):
-        raise ConfigError(f"stop_when takes a condition such as monitor.MaxTurns(30), not {given!r}")
-    return given
-
-
-def _checked_compaction(given: object) -> Compaction | None:
-    if given is _DEFAULT:
-        return DEFAULT
-    if given is None or isinstance(given, Compaction):
-        return given
-    raise ConfigError(f"compaction takes one such as monitor.Compaction.opencode(), or None, not {given!r}")
 
 
 def _check_last_turn(given: object) -> None:
