@@ -17,7 +17,7 @@ from monitor.compaction.watermarks import Hysteresis, Marks
 from monitor.context.forms import Form
 from monitor.context.history import History
 from monitor.context.readers import read
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
