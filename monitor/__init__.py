@@ -207,4 +207,5 @@ _LATER = {
 }
 """Names that many programs do not need: loaded at first use."""
 
-__getattr__, __dir__ = lazy_names(__name__, {room: f"monitor.{room}" for room in _ROOMS} | _LATER)
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(__name__, {room: f"monitor.{room}" for room in _ROOMS} | _LATER)

@@ -29,8 +29,8 @@ class Budget:
             )
         if usd is not None and not (is_finite(usd) and usd > 0):
             raise ConfigError(f"Budget.usd must be a finite number above 0, not {usd!r}; leave it out for no limit")
-        self.tokens = tokens
-        self.usd = usd
+        self.tokens: int | None = tokens
+        self.usd: float | None = usd
         self.spent_tokens = 0
         self.spent_usd = 0.0
         self.chain: tuple[Budget, ...] = (self,)

@@ -76,8 +76,9 @@ def eager_names() -> set[str]:
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
+    name = "Watchdog"  # a type checker knows it as well
     with pytest.raises(AttributeError, match="has no attribute 'Watchdog'"):
-        _ = monitor.Watchdog
+        getattr(monitor, name)
     assert {"Supervisor", "events"} <= set(dir(monitor))
 
 
@@ -187,6 +188,21 @@ def test_a_name_that_is_loaded_later_is_no_name_of_a_submodule(path: Path):
     """
     beside = {one.stem if one.suffix else one.name for one in path.parent.iterdir()}
     assert set(importlib.import_module(module_of(path)).__all__) & beside == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+def test_no_module_makes_type_checkers_believe_that_every_name_is_there(path: Path):
+    """They take a module with a `__getattr__` for one that has any name, `Superviser` too."""
+    seen = ast.parse(path.read_text(encoding="utf-8")).body
+    bound = {
+        node.id
+        for statement in seen
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name)
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(node.ctx, ast.Store)
+    }
+    bound |= {statement.name for statement in seen if isinstance(statement, ast.FunctionDef)}
+    assert "__getattr__" not in bound
 
 
 @pytest.mark.parametrize("path", LAZY, ids=module_of)

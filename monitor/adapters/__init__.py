@@ -14,9 +14,10 @@ __all__ = [
     "to_form",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "to_form": "monitor.adapters.forms",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "to_form": "monitor.adapters.forms",
+        },
+    )

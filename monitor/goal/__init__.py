@@ -25,15 +25,16 @@ __all__ = [
     "Terminate",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Answer": "monitor._util.arguments",
-        "Outputs": "monitor.goal.outputs",
-        "Plan": "monitor.goal.plan",
-        "PlanState": "monitor.goal.plan",
-        "Step": "monitor.goal.plan",
-        "StepStatus": "monitor.goal.plan",
-        "Terminate": "monitor.goal.outputs",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Answer": "monitor._util.arguments",
+            "Outputs": "monitor.goal.outputs",
+            "Plan": "monitor.goal.plan",
+            "PlanState": "monitor.goal.plan",
+            "Step": "monitor.goal.plan",
+            "StepStatus": "monitor.goal.plan",
+            "Terminate": "monitor.goal.outputs",
+        },
+    )

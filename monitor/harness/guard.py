@@ -128,7 +128,7 @@ class Guard:
         check_kind("prices", prices, Price, "the monitor.Price of the model that is watched")
         check_kind("task", task, str, "what the user asked for, as a text")
         must_know_price(prices, stop_when, budget, "the model", "prices=monitor.Price(...)")
-        self.outputs = Outputs(outputs) if outputs is not None else None
+        self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         """What is declared and what was emitted; `None`: nothing is declared."""
         self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
         self._clock = clock_of(clock)

@@ -75,9 +75,10 @@ class RunOptions:
         if isinstance(model, str):
             raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
         check_part("model", model, "stream")
-        self.limits_given = stop_when is not _DEFAULT
+        self.limits_given: bool = stop_when is not _DEFAULT
         """`stop_when` was said, if only as `None`, which is off."""
-        self.stop_when = stop_when = None if stop_when is _DEFAULT else stop_when
+        stop_when = None if stop_when is _DEFAULT else stop_when
+        self.stop_when: Condition | None = stop_when
         check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
         check_kind("budget", budget, Budget, "a monitor.Budget")
         if policy is not None:
@@ -96,31 +97,33 @@ class RunOptions:
         _check_last_turn(last_turn)
         self.model = model
         self.form: Form | None = form_of(model)
-        self.outputs = Outputs(outputs) if outputs is not None else None
+        self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         self.plan = plan
-        self.tools = as_tools(tools)
+        self.tools: dict[str, Tool] = as_tools(tools)
         self.prices = prices
-        self.price = price_of(prices, model.name)
+        self.price: Price | None = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
         self.tool_choice: ToolChoice = tool_choice
         self._said = render(instructions, variables or {}) if instructions is not None else None
-        self.given = self.taken_in(history)
+        self.given: Given = self.taken_in(history)
         self.budget = budget
-        self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
-        self.judges = as_judges(judge)
-        self.policy = policy or Ladder()
+        self.detectors: Sequence[Detector] | None = (
+            None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
+        )
+        self.judges: tuple[Judge, ...] = as_judges(judge)
+        self.policy: Policy = policy or Ladder()
         self.last_turn = last_turn
         self.max_nudges = max_nudges
-        self.retries = retries or Retries(0)
+        self.retries: Retries = retries or Retries(0)
         self.looped_text: LoopedText = looped_text
-        self.model_settings = dict(model_settings or {})
-        self.window = window_of(model.name, config=window)
+        self.model_settings: dict[str, Any] = dict(model_settings or {})
+        self.window: Window = window_of(model.name, config=window)
         self.compaction = compaction
-        self.sinks = check_parts("sinks", sinks, "emit")
-        self.clock = clock_of(clock)
+        self.sinks: Sequence[EventSink] = check_parts("sinks", sinks, "emit")
+        self.clock: Clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
-        self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
+        self.close_grace_s: float = float("inf") if close_grace_s is None else close_grace_s
 
     def taken_in(self, history: Sequence[RawMessage | Message]) -> Given:
         """`history`, put in order, and the instructions of a run that begins with it. Raises

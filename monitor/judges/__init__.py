@@ -25,16 +25,17 @@ __all__ = [
     "as_judges",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Ask": "monitor.judges.base",
-        "Digest": "monitor.judges.digest",
-        "DoneJudge": "monitor.judges.done",
-        "Judge": "monitor.judges.base",
-        "JudgeInput": "monitor.judges.base",
-        "JudgeSchedule": "monitor.judges.base",
-        "LoopJudge": "monitor.judges.loop",
-        "as_judges": "monitor.judges.base",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Ask": "monitor.judges.base",
+            "Digest": "monitor.judges.digest",
+            "DoneJudge": "monitor.judges.done",
+            "Judge": "monitor.judges.base",
+            "JudgeInput": "monitor.judges.base",
+            "JudgeSchedule": "monitor.judges.base",
+            "LoopJudge": "monitor.judges.loop",
+            "as_judges": "monitor.judges.base",
+        },
+    )

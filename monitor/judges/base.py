@@ -114,10 +114,10 @@ class JudgeSchedule:
         suspicion: float | None = None,
         min_turns: int = MIN_TURNS,
     ) -> None:
-        self.first_turn = first_turn
-        self.first_interval = first_interval
-        self.suspicion = suspicion
-        self.min_turns = min_turns
+        self.first_turn: int = first_turn
+        self.first_interval: int = first_interval
+        self.suspicion: float | None = suspicion
+        self.min_turns: int = min_turns
         self.in_flight = False
         self._interval = first_interval
         self._last: int | None = None

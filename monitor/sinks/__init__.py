@@ -23,15 +23,16 @@ __all__ = [
     "listening",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "EventSink": "monitor.sinks.base",
-        "FanOut": "monitor.sinks.base",
-        "JsonlSink": "monitor.sinks.jsonl",
-        "LogSink": "monitor.sinks.log",
-        "MemorySink": "monitor.sinks.memory",
-        "line_of": "monitor.sinks.lines",
-        "listening": "monitor.sinks.base",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "EventSink": "monitor.sinks.base",
+            "FanOut": "monitor.sinks.base",
+            "JsonlSink": "monitor.sinks.jsonl",
+            "LogSink": "monitor.sinks.log",
+            "MemorySink": "monitor.sinks.memory",
+            "line_of": "monitor.sinks.lines",
+            "listening": "monitor.sinks.base",
+        },
+    )

@@ -23,15 +23,16 @@ __all__ = [
     "tool",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "FunctionTool": "monitor.tools.functions",
-        "Tool": "monitor.tools.base",
-        "ToolContext": "monitor.tools.base",
-        "as_tools": "monitor.tools.functions",
-        "carry_out": "monitor.tools.base",
-        "carry_out_all": "monitor.tools.base",
-        "tool": "monitor.tools.functions",
-    },
-)
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "FunctionTool": "monitor.tools.functions",
+            "Tool": "monitor.tools.base",
+            "ToolContext": "monitor.tools.base",
+            "as_tools": "monitor.tools.functions",
+            "carry_out": "monitor.tools.base",
+            "carry_out_all": "monitor.tools.base",
+            "tool": "monitor.tools.functions",
+        },
+    )
