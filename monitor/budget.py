@@ -31,8 +31,8 @@ class Budget:
             raise ConfigError(f"Budget.usd must be a finite number above 0, not {usd!r}; leave it out for no limit")
         self.tokens: int | None = tokens
         self.usd: float | None = usd
-        self.spent_tokens = 0
-        self.spent_usd = 0.0
+        self.spent_tokens: int = 0
+        self.spent_usd: float = 0.0
         self.chain: tuple[Budget, ...] = (self,)
         """This budget, then the budget it is a share of, and so on up to the first."""
         self._own_tokens = 0

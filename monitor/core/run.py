@@ -123,15 +123,15 @@ class RunCore:
         replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
         run is. `task`: the user's request, for the judges. `window`: of the model.
         """
-        self.deadline = math.inf
+        self.deadline: float = math.inf
         """When the next look is due, in the harness's clock."""
-        self.waiting_since = 0.0
+        self.waiting_since: float = 0.0
         """When the pending read began, in the harness's clock. The harness sets it before every
         read.
         """
         self.stop: Stop | None = None
         """Why the run ends. `None`: not decided yet."""
-        self.ends_stream = False
+        self.ends_stream: bool = False
         """The running stream must be left: the run ends, or the turn is cut."""
         self.turn: Turn | None = None
         """The last turn that ended."""

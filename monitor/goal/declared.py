@@ -52,10 +52,10 @@ class ByTypes:
         if not declared:
             raise ConfigError("outputs is empty: declare one at least, or leave outputs out")
         self._adapters = {_checked_name(name): _adapter(name, annotation) for name, annotation in declared.items()}
-        self.schemas = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
-        self.required = tuple(self.schemas)
-        self.texts = _texts(self.schemas, self.required)
-        self.spec = _emit_spec(self.schemas, self.required)
+        self.schemas: dict[str, Any] = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
+        self.required: tuple[str, ...] = tuple(self.schemas)
+        self.texts: frozenset[str] = _texts(self.schemas, self.required)
+        self.spec: ToolSpec = _emit_spec(self.schemas, self.required)
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         try:
@@ -91,13 +91,15 @@ class ByModel:
             raise ConfigError(f"{model.__name__} cannot be described to a model: {_first_line(error)}") from error
         properties = schema.get("properties", {})
         self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in model.model_fields}
-        self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
+        self.required: tuple[str, ...] = tuple(
+            name for name, field in model.model_fields.items() if field.is_required()
+        )
         if not self.required:
             raise ConfigError(
                 f"{model.__name__} has no field without a default, so there is nothing that a run could be held to"
             )
-        self.texts = _texts(self.schemas, self.required)
-        self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
+        self.texts: frozenset[str] = _texts(self.schemas, self.required)
+        self.spec: ToolSpec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         given = {**others, name: value}

@@ -37,7 +37,7 @@ class Goal:
     ) -> None:
         self.outputs: Outputs | None = outputs
         self.plan: PlanState | None = plan
-        self.terminate = Terminate(outputs, partial(_open_step, plan))
+        self.terminate: Terminate = Terminate(outputs, partial(_open_step, plan))
         self._max_nudges = max_nudges
         self._nudges = 0
         self._driven: object = None

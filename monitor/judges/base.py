@@ -118,7 +118,7 @@ class JudgeSchedule:
         self.first_interval: int = first_interval
         self.suspicion: float | None = suspicion
         self.min_turns: int = min_turns
-        self.in_flight = False
+        self.in_flight: bool = False
         self._interval = first_interval
         self._last: int | None = None
 

@@ -81,13 +81,13 @@ class ScriptedStream(AsyncIterator[Any]):
         self._suspends = suspends
         self._position = 0
         self._busy = False
-        self.pulled = 0
+        self.pulled: int = 0
         """Items handed out."""
-        self.exhausted = False
+        self.exhausted: bool = False
         """It came to its end, raised, was cancelled or closed: nothing more will come."""
-        self.closed = False
+        self.closed: bool = False
         """`aclose()` was called and came to its end."""
-        self.closings = 0
+        self.closings: int = 0
         """How often `aclose()` was called."""
 
     def __aiter__(self) -> ScriptedStream:
