@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_BENCH := $(VENV)/.ready-bench
+SNIPPETS := build/snippets
 CORPUS := fixtures/transcripts/dev.jsonl.gz
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 
@@ -35,7 +36,9 @@ check-format: $(READY)
 	@$(BIN)/ruff format --quiet --check . && echo "format: clean"
 
 check-types: $(READY)
+	@$(BIN)/python scripts/snippets.py $(SNIPPETS)
 	@$(BIN)/mypy
+	@$(BIN)/basedpyright
 
 check-layers: $(READY)
 	@$(BIN)/lint-imports --no-logo --no-cache
@@ -64,7 +67,7 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 
 clean: ## remove the environment and all caches
-	@rm -rf $(VENV) dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A name on the path is no proof (a version manager's shim may refuse), so each candidate is run.

@@ -117,9 +117,7 @@ def main() -> None:
         size = fill(many, files)
         cores = len(os.sched_getaffinity(0))
         rows += [scan("many files", many, files, size, number) for number in sorted({1, cores})]
-    print(
-        f"{'what':28} {'files':>6} {'MB':>6} {'cores':>5} {'s':>7} {'files/s':>8} {'MB/s':>6} {'peak MB':>8} {'runs':>6}"
-    )
+    print(f"{'what':28}  files     MB cores       s  files/s   MB/s  peak MB   runs")
     for row in rows:
         print(
             f"{row.what:28} {row.files:6,} {row.megabytes:6,.0f} {row.cores:5} {row.seconds:7.1f}"

@@ -33,7 +33,7 @@ from monitor.conditions import (
     TokenLimit,
     ToolCalled,
 )
-from monitor.context import Window
+from monitor.context.window import Window
 from monitor.detectors import (
     ContentRepetition,
     NoProgress,
@@ -207,8 +207,5 @@ _LATER = {
 }
 """Names that many programs do not need: loaded at first use."""
 
-__getattr__ = lazy_names(__name__, {room: f"monitor.{room}" for room in _ROOMS} | _LATER)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOMS, *_LATER})
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(__name__, {room: f"monitor.{room}" for room in _ROOMS} | _LATER)

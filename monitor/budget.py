@@ -29,10 +29,10 @@ class Budget:
             )
         if usd is not None and not (is_finite(usd) and usd > 0):
             raise ConfigError(f"Budget.usd must be a finite number above 0, not {usd!r}; leave it out for no limit")
-        self.tokens = tokens
-        self.usd = usd
-        self.spent_tokens = 0
-        self.spent_usd = 0.0
+        self.tokens: int | None = tokens
+        self.usd: float | None = usd
+        self.spent_tokens: int = 0
+        self.spent_usd: float = 0.0
         self.chain: tuple[Budget, ...] = (self,)
         """This budget, then the budget it is a share of, and so on up to the first."""
         self._own_tokens = 0

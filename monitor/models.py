@@ -104,7 +104,7 @@ class Model(Protocol):
         """Provider and model, e.g. `google:gemini-2.5-flash`."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Any] | Awaitable[AsyncIterator[Any]]:
+    def stream(self, request: ModelRequest, /) -> AsyncIterator[Any] | Awaitable[AsyncIterator[Any]]:
         """The stream that answers `request`: of chunks, or of the SDK's own objects. Nothing is
         sent before the stream is opened.
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias
-
-from pydantic import PlainValidator
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from monitor._util.codec import Codec
+from monitor._util.lazy import LazyModule
 from monitor.chunks import ToolCall
 from monitor.errors import MonitorError, RecordedError
 from monitor.models import ModelError
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.usage import Usage
 from monitor.verdicts import Detection, Met, Stop
+
+if TYPE_CHECKING:
+    import pydantic
+else:
+    pydantic = LazyModule("pydantic")
 
 __all__ = ["Outcome", "RunFailed", "Turn", "outcome_codec", "turn_codec"]
 
@@ -38,9 +42,15 @@ def _error_from(value: object) -> BaseException | None:
     raise ValueError("an error is an object with 'type' and 'message'")
 
 
-RecordableError: TypeAlias = Annotated[
-    BaseException | None, PlainValidator(_error_from, json_schema_input_type=dict[str, str] | None)
-]
+class _ReadBack:
+    """Tells pydantic how an error is read from a record."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        reader = pydantic.PlainValidator(_error_from, json_schema_input_type=dict[str, str] | None)
+        return reader.__get_pydantic_core_schema__(source, handler)
+
+
+RecordableError: TypeAlias = Annotated[BaseException | None, _ReadBack()]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ WATCHED = 32
 class Policy(Protocol):
     """Decides what follows from a detection."""
 
-    def decide(self, detection: Detection) -> Verdict:
+    def decide(self, detection: Detection, /) -> Verdict:
         """The verdict on one detection. Detections come in the order in which they were raised."""
         ...
 
@@ -40,7 +40,7 @@ class Policy(Protocol):
         """The state as small JSON data with a `version`."""
         ...
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], /) -> None:
         """Go on as if never interrupted since `snapshot()`."""
         ...
 

@@ -413,7 +413,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 @cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     """The validator of a type. JSON has only lists, so a `Collection` is checked as a list."""
-    lists = {kind: GenericAlias(Sequence, get_args(kind)) for kind in _kinds(hint) if get_origin(kind) is Collection}
+    lists: dict[Any, Any] = {
+        kind: GenericAlias(Sequence, get_args(kind)) for kind in _kinds(hint) if get_origin(kind) is Collection
+    }
     return TypeAdapter(reduce(or_, (lists.get(kind, kind) for kind in _kinds(hint))))
 
 

@@ -20,29 +20,20 @@ from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepT
 from monitor.compaction.preset import PRESETS
 from monitor.context import Window
 from monitor.settings import POLICIES, detector_types
+from scripts.snippets import PAGES, Snippet, snippets
 from tests.adapters.google.sdk import sdk_warnings
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"(<!-- needs a key -->\n)?```python\n(.*?)```", re.DOTALL)
-
-BLOCKS = [
-    pytest.param(page, match.group(2), id=f"{page.name}:{page.read_text()[: match.start()].count(chr(10)) + 1}")
-    for page in PAGES
-    for match in BLOCK.finditer(page.read_text())
-    if not match.group(1)
-]
+SNIPPETS = [one for page in PAGES for one in snippets(page)]
 
 
 @sdk_warnings
-@pytest.mark.parametrize(("page", "code"), BLOCKS)
+@pytest.mark.parametrize("snippet", [one for one in SNIPPETS if not one.needs_key], ids=lambda one: one.name)
 def test_the_code_of_a_page_runs(
-    page: Path, code: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    snippet: Snippet, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # what a page writes is not written here
-    if "import" not in code:
-        pytest.skip("a sketch of an interface, not a program")
-    exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
+    exec(compile(snippet.code, str(snippet.page), "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out
 
 
@@ -86,8 +77,7 @@ def test_an_example_runs(example: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_readme_ends_its_first_program_with_a_loop(capsys: pytest.CaptureFixture[str]) -> None:
-    code = next(match.group(2) for match in BLOCK.finditer((ROOT / "README.md").read_text()))
-    exec(code, {"__name__": "__main__"})
+    exec(SNIPPETS[0].code, {"__name__": "__main__"})
     assert "-> loop_detected - " in capsys.readouterr().out
 
 

@@ -26,10 +26,10 @@ from monitor.testing import (
     gemini_steps,
     openai_steps,
 )
+from scripts.snippets import PAGES, snippets
 from tests.adapters.google.sdk import sdk_warnings
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 Reason = monitor.TerminateReason
 Script = list[Any]
 
@@ -185,13 +185,7 @@ class Program:
 
 
 def _programs() -> list[Program]:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    texts = {page.name: page.read_text() for page in pages}
-    found = [
-        (f"{name}:{text[: one.start()].count(chr(10)) + 1}", one[1])
-        for name, text in texts.items()
-        for one in BLOCK.finditer(text)
-    ]
+    found = [(f"{one.page.name}:{one.line}", one.code) for page in PAGES for one in snippets(page)]
     found += [(path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.py"))]
     programs = []
     for name, code in found:

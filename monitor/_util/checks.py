@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import UnionType
 from typing import Any, TypeGuard
 
 from monitor.errors import ConfigError
@@ -22,6 +23,12 @@ def is_whole(value: object) -> TypeGuard[int]:
 def is_finite(value: object) -> TypeGuard[float]:
     """Whether `value` is a number that a float can hold, neither infinite nor NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def check_kind(name: str, given: object, kind: type | UnionType, takes: str) -> None:
+    """Raise `ConfigError` for what is neither `None` nor a `kind`; `takes` says what is wanted."""
+    if given is not None and not isinstance(given, kind):
+        raise ConfigError(f"{name} takes {takes}, not {given!r}")
 
 
 def check_parts(name: str, given: object, method: str) -> Sequence[Any]:

@@ -15,12 +15,17 @@ import re
 from collections.abc import Iterator, KeysView, Mapping
 from enum import Enum
 from itertools import repeat
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
-
+from monitor._util.lazy import LazyModule
 from monitor.errors import RecordedError, message_of
+
+if TYPE_CHECKING:
+    import pydantic
+    import pydantic_core
+else:
+    pydantic = LazyModule("pydantic")
+    pydantic_core = LazyModule("pydantic_core")
 
 T = TypeVar("T")
 
@@ -89,7 +94,7 @@ def _of_parts(value: Any, depth: int) -> Any:
         return list(map(_plain, value, repeat(depth)))
     if isinstance(value, BaseException):
         return error_to_plain(value)
-    if isinstance(value, BaseModel):
+    if isinstance(value, pydantic.BaseModel):
         return _plain(value.model_dump(), depth)
     return _other(value)
 
@@ -108,8 +113,8 @@ def _other(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | Iterator):
         return _repr(value)  # pydantic would decode bytes, and exhaust an iterator
     try:
-        return to_jsonable_python(value, fallback=_repr)
-    except Exception:  # noqa: BLE001 - an object of the caller's may raise anything while it is written
+        return pydantic_core.to_jsonable_python(value, fallback=_repr)
+    except Exception:  # noqa: BLE001 - whatever an object of the caller's raises when it is written
         return _repr(value)
 
 
@@ -178,16 +183,16 @@ class Codec(Generic[T]):
     def __init__(self, *classes: type[T]) -> None:
         self._tags = {cls: tag_of(cls) for cls in classes}
         self._classes = {tag: cls for cls, tag in self._tags.items()}
-        self._adapters: dict[type, TypeAdapter[Any]] = {}
+        self._adapters: dict[type, pydantic.TypeAdapter[Any]] = {}
 
     @property
     def tags(self) -> KeysView[str]:
         """The known values of `type`."""
         return self._classes.keys()
 
-    def _adapter(self, cls: type) -> TypeAdapter[Any]:
+    def _adapter(self, cls: type) -> pydantic.TypeAdapter[Any]:
         if cls not in self._adapters:
-            self._adapters[cls] = TypeAdapter(cls)
+            self._adapters[cls] = pydantic.TypeAdapter(cls)
         return self._adapters[cls]
 
     def to_dict(self, value: T) -> dict[str, Any]:
@@ -208,7 +213,7 @@ class Codec(Generic[T]):
             raise ValueError(f"{tag}.{min(map(str, unknown))}: no such field")
         try:
             value: T = self._adapter(self._classes[tag]).validate_python(fields)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "value"
             raise ValueError(f"{tag}.{where}: {first['msg']}") from None

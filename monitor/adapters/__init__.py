@@ -3,6 +3,21 @@
 Only these folders import an SDK, and only when an object of that SDK is there.
 """
 
-from monitor.adapters.forms import to_form as to_form
+from typing import TYPE_CHECKING
 
-__all__ = ["to_form"]
+from monitor._util.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from monitor.adapters.forms import to_form as to_form
+
+__all__ = [
+    "to_form",
+]
+
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "to_form": "monitor.adapters.forms",
+        },
+    )

@@ -40,16 +40,22 @@ class StreamAdapter(Protocol):
     `AdapterBase` in `monitor.adapters.decoding` has the defaults of all five.
     """
 
-    needs_finish: bool
-    """Whether whole streams of the SDK end with a finish reason. Then a stream without one was
-    truncated."""
-    drains: bool
-    """Whether `aclose()` of this SDK's async generators leaves the connection open. Then their
-    `responses` are closed instead. If none is found, the generators are drained in a cancelled
-    scope.
-    """
+    @property
+    def needs_finish(self) -> bool:
+        """Whether whole streams of the SDK end with a finish reason. Then a stream without one was
+        truncated.
+        """
+        ...
 
-    def decode(self, item: object) -> Sequence[Chunk]:
+    @property
+    def drains(self) -> bool:
+        """Whether `aclose()` of this SDK's async generators leaves the connection open. Then their
+        `responses` are closed instead. If none is found, the generators are drained in a cancelled
+        scope.
+        """
+        ...
+
+    def decode(self, item: object, /) -> Sequence[Chunk]:
         """The chunks of one SDK object, in order.
 
         Raises `AdapterError` for an object that is not the SDK's, and `ReportedFailure` for an
@@ -63,8 +69,8 @@ class StreamAdapter(Protocol):
         """
         ...
 
-    def classify(self, error: BaseException) -> ModelError:
-        """Classify an exception of the SDK.
+    def classify(self, error: BaseException, /) -> ModelError:
+        """The kind of failure that an exception of the SDK is.
 
         Names and values decide; httpx is not imported.
         """
@@ -74,7 +80,7 @@ class StreamAdapter(Protocol):
 class AdapterFactory(Protocol):
     """Makes an adapter for one stream; adapter classes are factories."""
 
-    def __call__(self, stream: int) -> StreamAdapter:
+    def __call__(self, stream: int, /) -> StreamAdapter:
         """`stream`: the number of the stream in the run, from 0. It keeps made-up ids unique."""
         ...
 

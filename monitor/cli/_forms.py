@@ -147,8 +147,9 @@ def form_of(request: Record, records: Sequence[Record]) -> Kept:
     elif "system" in request or "anthropic_version" in request:
         common &= {"anthropic"}
     preferred: tuple[Kept, ...] = ("openai-chat", "anthropic", "openai-responses", "gemini", NEUTRAL)
-    if found := next((form for form in preferred if form in common), None):
-        return found
+    for form in preferred:
+        if form in common:
+            return form
     raise ConfigError(_in_no_form(each, records))
 
 

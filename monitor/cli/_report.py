@@ -168,8 +168,8 @@ def _cells(result: SurveyedRun) -> tuple[str | Text, ...]:
     run, finding = _view.on_one_line(result.id), result.finding
     if finding is None:
         return (run, Text("-", style="dim"), "", "", "", "", "")
-    found = finding.detection
-    furthest = max((one.rung for one in result.findings), key=list(RUNG_STYLES).index)
+    found, rungs = finding.detection, list(RUNG_STYLES)
+    furthest = max(result.findings, key=lambda one: rungs.index(one.rung)).rung
     return (
         run,
         Text(f"{found.kind} {times(found)}", style="red"),

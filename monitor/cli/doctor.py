@@ -186,9 +186,10 @@ def _unit(found: Detection) -> str:
 def _steps(watched: RunScanner) -> Text:
     """What the policy did, and when, in the unit of the column before."""
     steps = Text()
-    for rung, findings in groupby(watched.findings, key=lambda finding: finding.rung):
+    for _, findings in groupby(watched.findings, key=lambda finding: finding.rung):
+        first = next(findings)
         steps.append(", " if steps else "")
-        steps.append(f"{rung} at {_number(next(findings).detection):,}", style=RUNG_STYLES[rung])
+        steps.append(f"{first.rung} at {_number(first.detection):,}", style=RUNG_STYLES[first.rung])
     if watched.ended_by is None and {finding.rung for finding in watched.findings} != {"observe"}:
         steps.append("; never ends it", style="red")
     return steps

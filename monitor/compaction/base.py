@@ -87,6 +87,7 @@ class Summarizer(Protocol):
         self,
         task: SummaryTask,
         ask: AskTurn,
+        /,
         *,
         progress: Callable[[Progress], None],
         checkpoint: Checkpoint | None = None,

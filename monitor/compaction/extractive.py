@@ -45,7 +45,7 @@ _TIMES: Final = re.compile(r"(called .*) \(([0-9]{1,9}) times\)")
 class Extractive:
     """A `Summarizer` that asks no model."""
 
-    name: Final = NAME
+    name: str = NAME
 
     async def summarize(
         self,

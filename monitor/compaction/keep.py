@@ -16,7 +16,7 @@ from monitor.errors import ConfigError
 class Keep(Protocol):
     """Says where a history is cut."""
 
-    def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
+    def cut(self, messages: Messages, /, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
         """Where what stays begins. `usable_tokens`: of the window; `None`: there is nothing to
         summarise.
         """

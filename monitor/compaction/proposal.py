@@ -47,7 +47,7 @@ from monitor.compaction.rungs import CUT, Ladder, Rung, nothing
 from monitor.context.history import HistoryEdit
 from monitor.context.media import has_media, without_media
 from monitor.context.reduction import Messages, Reducer, difference
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import size_of_text
 from monitor.context.truncate import ClipResults
 from monitor.context.turns import COMPACTION, unread_from

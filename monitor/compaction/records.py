@@ -118,7 +118,7 @@ record_codec: Codec[CompactionRecord] = Codec(CompactionRecord)
 class CompactionStore(Protocol):
     """Where finished compactions are kept. Nothing is written of one that failed."""
 
-    def add(self, record: CompactionRecord) -> None:
+    def add(self, record: CompactionRecord, /) -> None:
         """Keep it, as part of the one step that changes the history: the event loop waits for it,
         so be quick.
 
@@ -222,10 +222,10 @@ class InMemoryCompactions:
 
 def of_one_run(store: CompactionStore | None) -> CompactionStore | None:
     """`store`, or the part of it for a run that begins now, where it has `for_run`."""
-    begin = getattr(store, "for_run", None)
+    begin: Callable[[], CompactionStore] | None = getattr(store, "for_run", None)
     if not callable(begin):
         return store
-    part: CompactionStore = begin()
+    part = begin()
     if not callable(getattr(part, "add", None)):
         raise ConfigError(f"{type(store).__name__}.for_run() gives a CompactionStore, not {part!r:.200}")
     return part

@@ -126,6 +126,7 @@ def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tu
     """`message` as text, and its tokens with the end of its last line. `whole`: all of it, where
     that is known.
     """
+    text = ""
     for detail in (_WHOLE, *_LESS):
         text = whole if whole is not None and detail is _WHOLE else _block(message, at, detail)
         tokens = most_tokens(text + "\n")

@@ -44,12 +44,12 @@ class Fullness:
     """
 
     def __init__(self, history: History, window: Window, headroom: Headroom = DEFAULT) -> None:
-        self.window = window
+        self.window: Window = window
         """The window as known by now: the provider's error may state that it is smaller."""
         self._headroom = headroom
         self._usable = headroom.usable(window)
         self._fixed: tuple[str | None, tuple[ToolSpec, ...]] = (None, ())
-        self.meter = ContextMeter(history)
+        self.meter: ContextMeter = ContextMeter(history)
         self._told = False
 
     @property

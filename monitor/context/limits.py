@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from monitor.context.reduction import Messages, check_number
 from monitor.context.turns import user_turns
@@ -26,7 +26,7 @@ class KeepTurns:
     anew. Source: OpenClaw.
     """
 
-    name: ClassVar[str] = "limit"
+    name = "limit"
 
     turns: int
 

@@ -5,7 +5,6 @@ are sent with every request.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from monitor.context.reduction import Messages, check_number
 from monitor.context.turns import newest_turns
@@ -48,7 +47,7 @@ class DropMedia:
     `DropMedia(0)` leaves none, which is what a summariser reads.
     """
 
-    name: ClassVar[str] = "media"
+    name = "media"
 
     keep_turns: int = 4
     """The running turn, and three before it as in OpenClaw."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from monitor._util.tokens import estimate_tokens
 from monitor.chunks import ToolCall, ToolResult
@@ -29,7 +29,7 @@ class PruneResults:
     of opencode.
     """
 
-    name: ClassVar[str] = "prune"
+    name = "prune"
 
     _: KW_ONLY
     protect_turns: int = 2
@@ -119,7 +119,7 @@ class PruneArguments:
     Only direct arguments are shortened, not nested texts. The defaults are those of deepagents.
     """
 
-    name: ClassVar[str] = "prune_arguments"
+    name = "prune_arguments"
 
     _: KW_ONLY
     tools: frozenset[str] | None = frozenset({"write_file", "edit_file"})

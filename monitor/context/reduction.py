@@ -32,7 +32,7 @@ class Reducer(Protocol):
         """The kind of the edit in one word: `prune`."""
         ...
 
-    def reduce(self, messages: Messages, *, head: int = 0) -> Messages:
+    def reduce(self, messages: Messages, /, *, head: int = 0) -> Messages:
         """`messages` made smaller, or the same object if there is nothing to do.
 
         An unchanged message stays the same object, and the first `head` messages stay unchanged.

@@ -173,20 +173,21 @@ def sizes_by_source(request: ModelRequest) -> dict[str, Size]:
     """The sizes of the parts of a request: system, tools, user, assistant, reasoning, calls,
     results, media. Linear in its size.
     """
-    sizes = dict.fromkeys(("system", "tools", "user", "assistant", "reasoning", "calls", "results", "media"), Size())
+    sizes = {source: Size() for source in _SOURCES}
     sizes["system"] = size_of_text(request.instructions or "")
     sizes["tools"] = size_of_tools(request.tools)
     for message in request.messages:
         speaker = "user" if isinstance(message, UserMessage) else "assistant"
         sizes[speaker] += _MARKS
         for part in message.content:
-            sizes[_SOURCES.get(type(part), speaker)] += _size_of_part(part)
+            sizes[_SOURCE_OF.get(type(part), speaker)] += _size_of_part(part)
         sizes["results"] += size_of_results(message)
     return sizes
 
 
 _MARKS: Final = Size(plain=8 * MESSAGE_TOKENS)
-_SOURCES: Final[Mapping[type, str]] = {Reasoning: "reasoning", ToolCall: "calls", Media: "media"}
+_SOURCES: Final = ("system", "tools", "user", "assistant", "reasoning", "calls", "results", "media")
+_SOURCE_OF: Final[Mapping[type, str]] = {Reasoning: "reasoning", ToolCall: "calls", Media: "media"}
 
 
 def _size_of_part(part: Text | Reasoning | ToolCall | Media) -> Size:

@@ -1,8 +1,8 @@
 """When a context is too full. Failure answered: formulas that become 0, after which every answer
 counts as an overflow.
 
-A `Headroom` says how much of a window may be used. A `Trigger` says what must be true before the
-context is made smaller. The formulas are those of known agents, with their edge cases corrected:
+A `Headroom` says how much of a window may be used. The formulas are those of known agents, with
+their edge cases corrected:
 
 - If a model's greatest answer is as large as its window, which is common, a part of the window is
   kept for the prompt.
@@ -13,7 +13,6 @@ context is made smaller. The formulas are those of known agents, with their edge
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,41 +70,6 @@ class Headroom:
         return limit - min(reserve, limit * self.most_reserved)
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Trigger:
-    """The conditions under which the context is made smaller; all that are set must be true.
-
-    `headroom`: the context has filled it. `tokens`, `messages`: there are at least this many.
-    Raises `ConfigError` if nothing is set, or for a number that is not positive.
-    """
-
-    headroom: Headroom | None = None
-    tokens: int | None = None
-    messages: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.headroom is None and self.tokens is None and self.messages is None:
-            raise ConfigError("a Trigger names a headroom, tokens or messages; leave it out to have none")
-        if self.headroom is not None and not isinstance(self.headroom, Headroom):
-            raise ConfigError(f"Trigger.headroom takes a Headroom, not {self.headroom!r}")
-        for name, least in (("tokens", self.tokens), ("messages", self.messages)):
-            if least is not None and not (is_whole(least) and least > 0):
-                raise ConfigError(f"Trigger.{name} takes a whole number above 0, not {least!r}")
-
-    def met(self, *, tokens: int, messages: int, window: Window) -> bool:
-        """Whether a context of `tokens` and `messages` is too full for `window`."""
-        if self.headroom is not None:
-            usable = self.headroom.usable(window)
-            if usable is None or tokens < usable:
-                return False
-        return (self.tokens is None or tokens >= self.tokens) and (self.messages is None or messages >= self.messages)
-
-
-def first_met(triggers: Iterable[Trigger], *, tokens: int, messages: int, window: Window) -> Trigger | None:
-    """The first of several that is met; `None`: none is, or there are none."""
-    return next((trigger for trigger in triggers if trigger.met(tokens=tokens, messages=messages, window=window)), None)
-
-
 DEFAULT: Final = Headroom(0.85)
 """Our default: 85 % of the window without the greatest answer, which takes at most a quarter."""
 OPENCODE: Final = Headroom(most_reserved=0.75, unknown_reserve_tokens=20_000, least_reserved=0.05)
@@ -118,4 +82,3 @@ OPENCLAW: Final = Headroom(reserve_tokens=20_000)
 """The window less 20,000 tokens, but at most less a quarter."""
 CLAUDE_CODE: Final = Headroom(0.92, reserve_tokens=0, prompt_reserve_tokens=0)
 GEMINI_CLI: Final = Headroom(0.70, reserve_tokens=0, prompt_reserve_tokens=0)
-CODEX: Final = Headroom(0.90, reserve_tokens=0, prompt_reserve_tokens=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, Final
+from typing import Final
 
 from monitor._util.checks import is_finite
 from monitor.context.reduction import Messages, check_number
@@ -93,7 +93,7 @@ class ClipResults:
     stand in a history.
     """
 
-    name: ClassVar[str] = "truncate"
+    name = "truncate"
 
     max_chars: int = SUMMARY_RESULT_CHARS
     _: KW_ONLY

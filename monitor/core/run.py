@@ -65,7 +65,7 @@ from monitor.policy import Policy
 from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.state import RunState
 from monitor.usage import AskCost, Price, Usage
-from monitor.verdicts import Channel, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 T = TypeVar("T")
 
@@ -124,15 +124,15 @@ class RunCore:
         replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
         run is. `task`: the user's request, for the judges. `window`: of the model.
         """
-        self.deadline = math.inf
+        self.deadline: float = math.inf
         """When the next look is due, in the harness's clock."""
-        self.waiting_since = 0.0
+        self.waiting_since: float = 0.0
         """When the pending read began, in the harness's clock. The harness sets it before every
         read.
         """
         self.stop: Stop | None = None
         """Why the run ends. `None`: not decided yet."""
-        self.ends_stream = False
+        self.ends_stream: bool = False
         """The running stream must be left: the run ends, or the turn is cut."""
         self.turn: Turn | None = None
         """The last turn that ended."""
@@ -543,12 +543,13 @@ class RunCore:
         if self._outcome is not None:
             return
         self._panel.answered(judge, judgement)
+        fact: Fact = "done" if judge.fact == "done" else "loop"  # no judge is taken in that has another
         self._emit(
             events.JudgeAnswered(
-                at_s=self.at(now), turn=told.turn, judge=judge.name, fact=judge.fact, judgement=judgement, cost=cost
+                at_s=self.at(now), turn=told.turn, judge=judge.name, fact=fact, judgement=judgement, cost=cost
             )
         )
-        if judge.fact == "done":
+        if fact == "done":
             self._counters.task_done = judgement.found
         elif judgement.found and self._recovery.cause is None:
             self.found(detection_of(judge, told, judgement, self.turns), now)

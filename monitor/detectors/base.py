@@ -25,9 +25,9 @@ class Detector(Protocol):
         """The name in detections and reasons; unique among the detectors of a run."""
         ...
 
-    def observe(self, chunk: Chunk) -> Sequence[Detection]:
-        """Process the next chunk of the run. Returns the findings that it completes, ordered by
-        offset; usually `NOTHING`.
+    def observe(self, chunk: Chunk, /) -> Sequence[Detection]:
+        """Take in the next chunk of the run and say what it completes, ordered by offset; usually
+        `NOTHING`.
         """
         ...
 
@@ -39,7 +39,7 @@ class Detector(Protocol):
         """The state as small JSON data with a `version`."""
         ...
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], /) -> None:
         """Take over the state of a `snapshot()`. Later findings are the same as without the
         interruption.
         """
@@ -56,7 +56,7 @@ class TextFeed(Protocol):
         """
         ...
 
-    def feed(self, text: str) -> Sequence[Detection]:
+    def feed(self, text: str, /) -> Sequence[Detection]:
         """Process the channel's next text, with the same findings as for a delta."""
         ...
 
@@ -66,7 +66,7 @@ class ChannelDetector(Detector, Protocol):
     provider's.
     """
 
-    def feed_of(self, channel: Channel) -> TextFeed | None:
+    def feed_of(self, channel: Channel, /) -> TextFeed | None:
         """The feed for the channel's text. `None`: text goes to `observe`, or the channel is not
         watched. The feed is still valid after a reset.
         """

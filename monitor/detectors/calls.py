@@ -116,7 +116,7 @@ class CallDetector:
     VERSION = 4
 
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self._tools = checked(tools)
         self.reset()
 

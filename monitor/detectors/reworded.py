@@ -122,7 +122,10 @@ class Rewording:
         if tool != self.tool:
             return "other"
         found = {nearness(question, known) for known in self.questions}
-        return next((one for one in _ORDER if one in found), "other")
+        for one in _ORDER:
+            if one in found:
+                return one
+        return "other"
 
 
 _ORDER: tuple[Nearness, ...] = ("equal", "near", "one place")

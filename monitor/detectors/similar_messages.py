@@ -132,7 +132,7 @@ class SimilarMessages:
             raise ConfigError(
                 f"SimilarMessages(suspect_at={suspect_at}): give 2 to loop_at ({loop_at}), or None for no suspicion"
             )
-        self.name = name
+        self.name: str = name
         self._suspect_at = suspect_at
         self._loop_at = loop_at
         self._equal_loop_at = equal_loop_at

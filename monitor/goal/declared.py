@@ -7,20 +7,24 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
-
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monitor._util.arguments import shown
+from monitor._util.lazy import LazyModule
 from monitor.errors import ConfigError, describe
 from monitor.models import ToolSpec
 from monitor.schemas import in_words, portable
 
+if TYPE_CHECKING:
+    import pydantic
+    from pydantic_core import ErrorDetails
+else:
+    pydantic = LazyModule("pydantic")
+
 EMIT = "emit_value"
 """The tool with which the model emits one declared output."""
 
-Declaration: TypeAlias = Mapping[str, Any] | type[BaseModel]
+Declaration: TypeAlias = "Mapping[str, Any] | type[pydantic.BaseModel]"
 """A type for each name, or a pydantic model class."""
 
 MAX_TYPE_CHARS = 200
@@ -48,15 +52,15 @@ class ByTypes:
         if not declared:
             raise ConfigError("outputs is empty: declare one at least, or leave outputs out")
         self._adapters = {_checked_name(name): _adapter(name, annotation) for name, annotation in declared.items()}
-        self.schemas = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
-        self.required = tuple(self.schemas)
-        self.texts = _texts(self.schemas, self.required)
-        self.spec = _emit_spec(self.schemas, self.required)
+        self.schemas: dict[str, Any] = {name: _schema(name, adapter) for name, adapter in self._adapters.items()}
+        self.required: tuple[str, ...] = tuple(self.schemas)
+        self.texts: frozenset[str] = _texts(self.schemas, self.required)
+        self.spec: ToolSpec = _emit_spec(self.schemas, self.required)
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         try:
             return self._adapters[name].validate_json(_json_text(value), by_alias=True, by_name=True)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             raise RefusedError(_problems(error.errors(include_url=False))) from None
         except Exception as error:  # noqa: BLE001 - a validator of the user's may raise what it likes
             raise RefusedError(describe(error)) from None
@@ -71,11 +75,11 @@ class ByModel:
     """
 
     def __init__(self, model: type) -> None:
-        if not issubclass(model, BaseModel):
+        if not issubclass(model, pydantic.BaseModel):
             raise ConfigError(
                 f"outputs must be a dict of types or a pydantic model class, not the class {model.__name__}"
             )
-        if issubclass(model, RootModel):
+        if issubclass(model, pydantic.RootModel):
             raise ConfigError(
                 f"{model.__name__} is a RootModel and has no named fields; use a dict: outputs={{'name':"
                 f" {model.__name__}}}"
@@ -87,21 +91,22 @@ class ByModel:
             raise ConfigError(f"{model.__name__} cannot be described to a model: {_first_line(error)}") from error
         properties = schema.get("properties", {})
         self.schemas: dict[str, Any] = {name: properties.get(name, {}) for name in model.model_fields}
-        self.required = tuple(name for name, field in model.model_fields.items() if field.is_required())
+        self.required: tuple[str, ...] = tuple(
+            name for name, field in model.model_fields.items() if field.is_required()
+        )
         if not self.required:
             raise ConfigError(
                 f"{model.__name__} has no field without a default, so there is nothing that the run must emit"
             )
-        self.texts = _texts(self.schemas, self.required)
-        self.spec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
+        self.texts: frozenset[str] = _texts(self.schemas, self.required)
+        self.spec: ToolSpec = _emit_spec(self.schemas, self.required, str(schema.get("description", "")))
 
     def read(self, name: str, value: Any, others: Mapping[str, Any]) -> Any:
         given = {**others, name: value}
         try:
             self._validate(given)
-        except ValidationError as error:
-            # Until all values are there, a missing field and a check of the whole model are not
-            # reported.
+        except pydantic.ValidationError as error:
+            # A missing field and a check of the whole model are reported only when all are there.
             wrong = [
                 each
                 for each in error.errors(include_url=False)
@@ -117,7 +122,7 @@ class ByModel:
     def whole(self, json_values: Mapping[str, Any], values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         try:
             output = self._validate(json_values)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             errors = error.errors(include_url=False)
             raise RefusedError(
                 f"the outputs do not fit together: {_problems(errors, whole=True)}", _names_in(errors, self.schemas)
@@ -126,7 +131,7 @@ class ByModel:
             raise RefusedError(f"the outputs do not fit together: {describe(error)}") from None
         return output, {name: getattr(output, name) for name in json_values}
 
-    def _validate(self, values: Mapping[str, Any]) -> BaseModel:
+    def _validate(self, values: Mapping[str, Any]) -> pydantic.BaseModel:
         return self._model.model_validate_json(_json_text(values), by_alias=True, by_name=True)
 
 
@@ -152,7 +157,7 @@ def _checked_name(name: object) -> str:
     return name
 
 
-def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
+def _adapter(name: str, annotation: Any) -> pydantic.TypeAdapter[Any]:
     if isinstance(annotation, str):
         raise ConfigError(
             f"outputs[{name!r}] is the text {annotation!r}; give a type, and a description with it like this: "
@@ -161,14 +166,14 @@ def _adapter(name: str, annotation: Any) -> TypeAdapter[Any]:
     if inspect.isroutine(annotation):
         raise ConfigError(f"outputs[{name!r}] is the function {annotation!r}; give a type")
     try:
-        return TypeAdapter(annotation)
+        return pydantic.TypeAdapter(annotation)
     except Exception as error:
         raise ConfigError(
             f"outputs[{name!r}]: {annotation!r} is not a type that can be validated: {_first_line(error)}"
         ) from error
 
 
-def _schema(name: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
+def _schema(name: str, adapter: pydantic.TypeAdapter[Any]) -> dict[str, Any]:
     try:
         return portable(adapter.json_schema())
     except Exception as error:

@@ -36,9 +36,9 @@ class Goal:
     def __init__(
         self, outputs: Outputs | None = None, plan: PlanState | None = None, *, max_nudges: int | None = MAX_NUDGES
     ) -> None:
-        self.outputs = outputs
-        self.plan = plan
-        self.terminate = Terminate(outputs, partial(_open_step, plan))
+        self.outputs: Outputs | None = outputs
+        self.plan: PlanState | None = plan
+        self.terminate: Terminate = Terminate(outputs, partial(_open_step, plan))
         self._max_nudges = max_nudges
         self._nudges = 0
         self._driven: object = None

@@ -261,7 +261,7 @@ class Terminate:
         self._open_step = open_step
         self.status: Literal["success", "failure"] | None = None
         """`None`: not terminated."""
-        self.reason = ""
+        self.reason: str = ""
 
     @property
     def spec(self) -> ToolSpec:

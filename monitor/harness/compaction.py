@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, get_args
@@ -17,7 +17,7 @@ from monitor.compaction.watermarks import Hysteresis, Marks
 from monitor.context.forms import Form
 from monitor.context.history import History
 from monitor.context.readers import read
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import NEVER_FULL, Window, window_of
 from monitor.errors import ConfigError
@@ -165,8 +165,8 @@ class Compaction(Preset):
 
 def _plain(message: Any) -> dict[str, Any]:
     """A message of the caller's, which may be an object of an SDK."""
-    dump = getattr(message, "model_dump", None)
-    return dict(dump(exclude_none=True) if callable(dump) else message)
+    plain: Mapping[str, Any] = message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message
+    return dict(plain)
 
 
 DEFAULT: Final = Compaction()

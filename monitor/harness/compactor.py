@@ -116,7 +116,7 @@ class Compactor:
         self._clock = clock
         self._close_grace_s = close_grace_s
         self._wake = wake
-        self._form = form
+        self._form: Form | None = form
         self._driven = driven
         self._hysteresis = Hysteresis(Marks(window, preset.headroom, preset.low_water))
         self._pressed: CompactionReason | None = None

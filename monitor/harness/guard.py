@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from monitor._util.checks import check_part, check_parts
+from monitor._util.checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
 from monitor.adapters.base import AdapterFactory
 from monitor.budget import Budget
@@ -126,19 +126,15 @@ class Guard:
         keep_text_chars: int | None = KEEP_TEXT_CHARS,
         close_grace_s: float | None = CLOSE_GRACE_S,
     ) -> None:
-        if stop_when is not None and not isinstance(stop_when, Condition):
-            raise ConfigError(f"stop_when takes a condition such as monitor.Timeout(300), not {stop_when!r}")
+        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.Timeout(300)")
         if policy is not None:
             check_part("policy", policy, "decide")
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
-        if budget is not None and not isinstance(budget, Budget):
-            raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
-        if prices is not None and not isinstance(prices, Price):
-            raise ConfigError(f"prices takes the monitor.Price of the model that is watched, not {prices!r}")
-        if task is not None and not isinstance(task, str):
-            raise ConfigError(f"task is what the user asked for, as a text, not {task!r}")
+        check_kind("budget", budget, Budget, "a monitor.Budget")
+        check_kind("prices", prices, Price, "the monitor.Price of the model that is watched")
+        check_kind("task", task, str, "what the user asked for, as a text")
         must_know_price(prices, stop_when, budget, "the model", "prices=monitor.Price(...)")
-        self.outputs = Outputs(outputs) if outputs is not None else None
+        self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         """The declared outputs, with the emitted values. `None`: no outputs are declared."""
         self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
         self._clock = clock_of(clock)

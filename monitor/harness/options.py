@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from monitor._util.checks import check_part, check_parts, is_finite
+from monitor._util.checks import check_kind, check_part, check_parts, is_finite
 from monitor.budget import Budget
 from monitor.conditions import Condition
+from monitor.context.forms import Form
 from monitor.context.raw import RawMessage
 from monitor.context.window import Window, window_of
 from monitor.core.reply import LoopedText
@@ -72,52 +73,55 @@ class RunOptions:
         if isinstance(model, str):
             raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
         check_part("model", model, "stream")
-        self.limits_given = stop_when is not _DEFAULT
+        self.limits_given: bool = stop_when is not _DEFAULT
         """Whether `stop_when` was given. `None` counts as given: it means no limit."""
-        self.stop_when = stop_when = _checked_condition(stop_when)
-        if budget is not None and not isinstance(budget, Budget):
-            raise ConfigError(f"budget takes a monitor.Budget, not {budget!r}")
+        stop_when = None if stop_when is _DEFAULT else stop_when
+        self.stop_when: Condition | None = stop_when
+        check_kind("stop_when", stop_when, Condition, "a condition such as monitor.MaxTurns(30)")
+        check_kind("budget", budget, Budget, "a monitor.Budget")
         if policy is not None:
             check_part("policy", policy, "decide")
-        if plan is not None and not isinstance(plan, Plan):
-            raise ConfigError(f"plan takes a monitor.Plan, not {plan!r}")
-        if retries is not _DEFAULT and not isinstance(retries, Retries | None):
-            raise ConfigError(f"retries takes a monitor.Retries, not {retries!r}")
+        check_kind("plan", plan, Plan, "a monitor.Plan")
+        retries = Retries() if retries is _DEFAULT else retries
+        check_kind("retries", retries, Retries, "a monitor.Retries")
         _check_choice("tool_choice", tool_choice, get_args(ToolChoice))
         _check_choice("looped_text", looped_text, get_args(LoopedText))
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
-        if model_settings is not None and not isinstance(model_settings, Mapping):
-            raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
+        check_kind("model_settings", model_settings, Mapping, "a dict")
+        compaction = DEFAULT if compaction is _DEFAULT else compaction
+        check_kind("compaction", compaction, Compaction, "one such as monitor.Compaction.opencode(), or None")
         if last_turn is _DEFAULT:
             last_turn = LastTurn()
         _check_last_turn(last_turn)
         self.model = model
-        self.form = form_of(model)
-        self.outputs = Outputs(outputs) if outputs is not None else None
+        self.form: Form | None = form_of(model)
+        self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         self.plan = plan
-        self.tools = as_tools(tools)
+        self.tools: dict[str, Tool] = as_tools(tools)
         self.prices = prices
-        self.price = price_of(prices, model.name)
+        self.price: Price | None = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
         must_know_price(self.price, stop_when, budget, model.name, f"prices={{{model.name!r}: monitor.Price(...)}}")
         self.tool_choice: ToolChoice = tool_choice
         self._said = render(instructions, variables or {}) if instructions is not None else None
-        self.given = self.taken_in(history)
+        self.given: Given = self.taken_in(history)
         self.budget = budget
-        self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
-        self.judges = as_judges(judge)
-        self.policy = policy or Ladder()
+        self.detectors: Sequence[Detector] | None = (
+            None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
+        )
+        self.judges: tuple[Judge, ...] = as_judges(judge)
+        self.policy: Policy = policy or Ladder()
         self.last_turn = last_turn
         self.max_nudges = max_nudges
-        self.retries = Retries() if retries is _DEFAULT else retries or Retries(0)
+        self.retries: Retries = retries or Retries(0)
         self.looped_text: LoopedText = looped_text
-        self.model_settings = dict(model_settings or {})
-        self.window = window_of(model.name, config=window)
-        self.compaction = _checked_compaction(compaction)
-        self.sinks = check_parts("sinks", sinks, "emit")
-        self.clock = clock_of(clock)
+        self.model_settings: dict[str, Any] = dict(model_settings or {})
+        self.window: Window = window_of(model.name, config=window)
+        self.compaction = compaction
+        self.sinks: Sequence[EventSink] = check_parts("sinks", sinks, "emit")
+        self.clock: Clock = clock_of(clock)
         self.keep_text_chars = keep_text_chars
-        self.close_grace_s = float("inf") if close_grace_s is None else close_grace_s
+        self.close_grace_s: float = float("inf") if close_grace_s is None else close_grace_s
 
     def taken_in(self, history: Sequence[RawMessage | Message]) -> Given:
         """`history`, repaired, and the instructions of a run that begins with it. Raises
@@ -136,22 +140,6 @@ RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in Python's
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
-
-
-def _checked_condition(given: Condition | None) -> Condition | None:
-    if given is _DEFAULT or given is None:
-        return None
-    if not isinstance(given, Condition):
-        raise ConfigError(f"stop_when takes a condition such as monitor.MaxTurns(30), not {given!r}")
-    return given
-
-
-def _checked_compaction(given: object) -> Compaction | None:
-    if given is _DEFAULT:
-        return DEFAULT
-    if given is None or isinstance(given, Compaction):
-        return given
-    raise ConfigError(f"compaction takes one such as monitor.Compaction.opencode(), or None, not {given!r}")
 
 
 def _check_last_turn(given: object) -> None:

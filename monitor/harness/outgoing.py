@@ -17,8 +17,8 @@ from monitor.compaction.pinned import recognised
 from monitor.context.forms import Form
 from monitor.context.history import History, HistoryEdit
 from monitor.context.raw import RawMessage
-from monitor.context.repair import repair, repair_next
-from monitor.context.validate import validate
+from monitor.context.repairs import repair, repair_next
+from monitor.context.validation import validate
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, Repair, RepairKind
 
@@ -85,7 +85,7 @@ class Outgoing:
         tell: Callable[[tuple[Repair, ...], tuple[str, ...]], None],
     ) -> None:
         self._history = history
-        self._form = form
+        self._form: Form | None = form
         self._untold = given
         self._tell = tell
         self._ids = _call_ids(history.messages)

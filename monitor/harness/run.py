@@ -162,7 +162,7 @@ class Run:
         )
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
-        self.as_caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
+        self.as_caller: Caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = _said_by_others(task)
         given = supervisor.given if history is None else supervisor.taken_in(history)
         self._history = History((*given.messages, first))

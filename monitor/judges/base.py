@@ -67,8 +67,8 @@ class Judge(Protocol):
         ...
 
     @property
-    def fact(self) -> Fact:
-        """What the judge's answer is about."""
+    def fact(self) -> str:
+        """What the judge's answer is about: `loop` or `done`, see `Fact`."""
         ...
 
     @property
@@ -92,7 +92,7 @@ class Judge(Protocol):
         """A new schedule for a run."""
         ...
 
-    async def review(self, run: JudgeInput, ask: Ask) -> Judgement:
+    async def review(self, run: JudgeInput, ask: Ask, /) -> Judgement:
         """Judge the run. An exception becomes an event, and the judge is asked less often."""
         ...
 
@@ -114,11 +114,11 @@ class JudgeSchedule:
         suspicion: float | None = None,
         min_turns: int = MIN_TURNS,
     ) -> None:
-        self.first_turn = first_turn
-        self.first_interval = first_interval
-        self.suspicion = suspicion
-        self.min_turns = min_turns
-        self.in_flight = False
+        self.first_turn: int = first_turn
+        self.first_interval: int = first_interval
+        self.suspicion: float | None = suspicion
+        self.min_turns: int = min_turns
+        self.in_flight: bool = False
         self._interval = first_interval
         self._last: int | None = None
 

@@ -9,6 +9,7 @@ from typing import Any
 from monitor.judges.loop import ModelJudge
 from monitor.judges.prompts import DONE_INSTRUCTIONS
 from monitor.models import Model
+from monitor.verdicts import Fact
 
 
 class DoneJudge(ModelJudge):
@@ -18,7 +19,7 @@ class DoneJudge(ModelJudge):
     turns, until it has given a confidence.
     """
 
-    fact = "done"
+    fact: Fact = "done"
     instructions = DONE_INSTRUCTIONS
 
     def __init__(self, model: Model, **options: Any) -> None:

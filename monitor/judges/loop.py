@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from monitor.errors import ConfigError
 from monitor.judges.base import FIRST_INTERVAL, FIRST_TURN, MIN_TURNS, Ask, JudgeInput, JudgeSchedule
@@ -37,8 +37,8 @@ class ModelJudge:
     - `counts`: the judge's tokens count for the run's limits.
     """
 
-    fact: ClassVar[Fact]
-    instructions: ClassVar[str]
+    fact: Fact
+    instructions: str
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class LoopJudge(ModelJudge):
     decides what follows.
     """
 
-    fact = "loop"
+    fact: Fact = "loop"
     instructions = LOOP_INSTRUCTIONS
 
     @classmethod

@@ -31,7 +31,7 @@ class Panel:
         if judges:
             self._digest = Digest()
             self._suspicion = Suspicion()
-        self.task = task
+        self.task: str | None = task
         """The user's request. `None`: unknown."""
 
     def __bool__(self) -> bool:

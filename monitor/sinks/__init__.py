@@ -3,14 +3,36 @@
 from typing import TYPE_CHECKING
 
 from monitor._util.lazy import lazy_names
-from monitor.sinks.base import EventSink, FanOut, listening
-from monitor.sinks.jsonl import JsonlSink
-from monitor.sinks.lines import line_of
-from monitor.sinks.memory import MemorySink
 
 if TYPE_CHECKING:
-    from monitor.sinks.log import LogSink
+    from monitor.sinks.base import EventSink as EventSink
+    from monitor.sinks.base import FanOut as FanOut
+    from monitor.sinks.base import listening as listening
+    from monitor.sinks.jsonl import JsonlSink as JsonlSink
+    from monitor.sinks.lines import line_of as line_of
+    from monitor.sinks.log import LogSink as LogSink
+    from monitor.sinks.memory import MemorySink as MemorySink
 
-__all__ = ["EventSink", "FanOut", "JsonlSink", "LogSink", "MemorySink", "line_of", "listening"]
+__all__ = [
+    "EventSink",
+    "FanOut",
+    "JsonlSink",
+    "LogSink",
+    "MemorySink",
+    "line_of",
+    "listening",
+]
 
-__getattr__ = lazy_names(__name__, {"LogSink": "monitor.sinks.log"})  # only a program that logs loads structlog
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "EventSink": "monitor.sinks.base",
+            "FanOut": "monitor.sinks.base",
+            "JsonlSink": "monitor.sinks.jsonl",
+            "LogSink": "monitor.sinks.log",
+            "MemorySink": "monitor.sinks.memory",
+            "line_of": "monitor.sinks.lines",
+            "listening": "monitor.sinks.base",
+        },
+    )

@@ -19,7 +19,7 @@ from monitor.events import Event, RunTerminated, SinkFailed
 class EventSink(Protocol):
     """Receives the events of a run, in order, synchronously; keep it quick."""
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: Event, /) -> None:
         """The next event."""
         ...
 

@@ -5,6 +5,7 @@ models, a clock, and local servers.
 from monitor.testing import anthropic_steps as anthropic_steps
 from monitor.testing import gemini_steps as gemini_steps
 from monitor.testing import openai_steps as openai_steps
+from monitor.testing._server import ReceivedRequest as ReceivedRequest
 from monitor.testing.anthropic_server import LocalAnthropic as LocalAnthropic
 from monitor.testing.capture import CapturedEvents as CapturedEvents
 from monitor.testing.capture import capture_events as capture_events
@@ -30,6 +31,7 @@ __all__ = [
     "LocalGemini",
     "LocalOpenAI",
     "Pause",
+    "ReceivedRequest",
     "ScriptedModel",
     "ScriptedStream",
     "Stall",

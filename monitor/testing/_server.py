@@ -165,7 +165,7 @@ class LocalServer:
     def __init__(self, scripts: Scripts, dialect: Dialect) -> None:
         self.requests: list[ReceivedRequest] = []
         self.connections = 0
-        self.base_url = ""
+        self.base_url: str = ""
         """The address for the client; set while the server runs."""
         self.dialect = dialect
         self._script_of = scripts if callable(scripts) else _in_order([_checked(script) for script in scripts])

@@ -81,13 +81,13 @@ class ScriptedStream(AsyncIterator[Any]):
         self._suspends = suspends
         self._position = 0
         self._busy = False
-        self.pulled = 0
+        self.pulled: int = 0
         """How many items were yielded."""
-        self.exhausted = False
+        self.exhausted: bool = False
         """Whether the stream ended, raised, was cancelled or closed: then no further item comes."""
-        self.closed = False
+        self.closed: bool = False
         """Whether `aclose()` was called and has returned."""
-        self.closings = 0
+        self.closings: int = 0
         """How often `aclose()` was called."""
 
     def __aiter__(self) -> ScriptedStream:

@@ -122,7 +122,7 @@ class Tool(Protocol):
         """Name, description and schema, as the model gets them."""
         ...
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> object:
         """Answer. Text goes to the model as it is, `monitor.Media` is shown to it, anything else
         goes as JSON.
 

@@ -62,12 +62,12 @@ class Corpus:
     def __init__(self, path: str | os.PathLike[str], *, max_line_bytes: int | None = MAX_LINE_BYTES) -> None:
         if max_line_bytes is not None and max_line_bytes < 1:
             raise ConfigError(f"max_line_bytes={max_line_bytes!r} must be at least 1, or None for no limit")
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.max_line_bytes = max_line_bytes
         self.bad_lines: list[BadLine] = []
-        self.bad = 0
+        self.bad: int = 0
         """The number of all unreadable lines."""
-        self.lines = 0
+        self.lines: int = 0
         """The number of lines that are not empty."""
 
     def __iter__(self) -> Iterator[RecordedRun]:

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from monitor._util.checks import is_finite, is_whole
+from monitor._util.checks import check_kind, is_finite, is_whole
+from monitor.errors import ConfigError
 
 
 @pytest.mark.parametrize("value", [0, 1, -7, 10**400])
@@ -25,3 +26,10 @@ def test_what_a_float_can_hold_is_finite(value: object):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, True, "1", None, 1j])
 def test_what_it_cannot_is_not(value: object):
     assert not is_finite(value)
+
+
+def test_what_is_of_another_kind_is_refused_by_name_and_none_is_always_taken():
+    for taken in (None, 3, True, 1.5):
+        check_kind("share", taken, int | float, "a number")
+    with pytest.raises(ConfigError, match=r"share takes a number, not '3'"):
+        check_kind("share", "3", int | float, "a number")

@@ -34,7 +34,7 @@ from monitor.compaction.pinned import text as composed_text
 from monitor.compaction.records import CompactionDetails
 from monitor.context.forms import Form
 from monitor.context.readers import read
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.context.tokens import size_of_text
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage

@@ -29,7 +29,7 @@ from monitor.compaction.pinned import CONTINUE, acknowledgement, head_of_message
 from monitor.compaction.records import shown
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context.forms import Form
-from monitor.context.validate import validate
+from monitor.context.validation import validate
 from monitor.errors import StoreError
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import Outputs

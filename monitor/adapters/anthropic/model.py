@@ -67,7 +67,7 @@ class AnthropicModel:
     def __init__(self, model: str, *, client: Any = None) -> None:
         if not model:
             raise ConfigError("the model has no name; write one such as 'claude-sonnet-5'")
-        self.name = f"anthropic:{model}"
+        self.name: str = f"anthropic:{model}"
         self._model = model
         self._known = _known_settings()
         if client is not None and not _is_async_client(client):

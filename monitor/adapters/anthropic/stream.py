@@ -115,7 +115,7 @@ class AnthropicAdapter(SdkAdapter):
     def __init__(self, stream: int = 0) -> None:
         self.requests = 1
         """Messages that were completed or begun anew in this stream."""
-        self.gave: list[str] = []
+        self.gave: Sequence[str] = ()
         """The types of blocks other than text, thinking and calls."""
         self._stream = stream
         self._made_ids = 0
@@ -244,7 +244,7 @@ class AnthropicAdapter(SdkAdapter):
         self._calls, self._thinking, self._signature = {}, None, None
         self._counts, self._before, self._void = {}, _NOTHING_USED, _NOTHING_USED
         self._stop = self._finished = None
-        self.gave.clear()
+        self.gave = ()
 
     def _message_delta(self, item: object) -> Iterator[Chunk]:
         """Process an event with the stop reason and the usage, which includes the calls that it
@@ -328,7 +328,7 @@ class AnthropicAdapter(SdkAdapter):
             case "tool_use":
                 yield from self._begin_call(index, block)
             case str() as kind if kind not in self.gave:
-                self.gave.append(kind)
+                self.gave = (*self.gave, kind)
 
     def _begin_call(self, index: int, block: object) -> Iterator[Chunk]:
         name, call_id, given = _word(block, "name"), _word(block, "id"), getattr(block, "input", None)

@@ -56,7 +56,7 @@ class GoogleModel:
     def __init__(self, model: str, *, client: Any = None) -> None:
         if not model:
             raise ConfigError("the model has no name; write one such as 'gemini-2.5-flash'")
-        self.name = f"google:{model}"
+        self.name: str = f"google:{model}"
         self._model = model
         self._config_type = _sdk_config()
         self._given = None if client is None else getattr(client, "aio", client)

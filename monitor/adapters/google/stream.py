@@ -84,9 +84,9 @@ class GoogleAdapter(SdkAdapter):
         """The known number of requests in the stream: 1, and one more for each continuation that
         changed the response id.
         """
-        self.gave: list[str] = []
-        """The kinds of parts other than text, thinking and calls: media by their type, all others
-        by the name of their field.
+        self.gave: Sequence[str] = ()
+        """What came besides text, thinking and calls: media by their type, all else by the name of
+        its field.
         """
         self._stream = stream
         self._calls = 0
@@ -208,8 +208,8 @@ class GoogleAdapter(SdkAdapter):
         signature = _signature(getattr(part, "thought_signature", None))
         function = getattr(part, "function_call", None)
         thought = getattr(part, "thought", None) is True
-        if words is None and function is None and not thought:  # neither the part nor its signature goes into a history
-            self.gave += (kind for kind in _kinds(part) if kind not in self.gave)
+        if words is None and function is None and not thought:  # neither it nor its signature goes into a history
+            self.gave = (*self.gave, *(kind for kind in _kinds(part) if kind not in self.gave))
             return
         if self._signed_nothing and signature is None:
             yield ReasoningDelta("", "")

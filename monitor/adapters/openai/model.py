@@ -56,7 +56,7 @@ class _Model:
     def __init__(self, model: str, *, client: Any = None) -> None:
         if not model:
             raise ConfigError("the model has no name; write one such as 'gpt-5'")
-        self.name = f"{self._provider}:{model}"
+        self.name: str = f"{self._provider}:{model}"
         self._model = model
         sdk = _sdk()
         if client is not None and not isinstance(client, sdk.AsyncOpenAI):

@@ -37,7 +37,7 @@ class ReplayModel:
     adapter: ClassVar[AdapterFactory] = ReplayAdapter
 
     def __init__(self, path: str | PathLike[str], *, cut: ReplayCut | None = None, pace: float | None = None) -> None:
-        self.name = f"replay:{path}"
+        self.name: str = f"replay:{path}"
         self.turns = [
             [record for record in turn if not isinstance(record.chunk, ToolResult)] for turn in read_turns(path)
         ]

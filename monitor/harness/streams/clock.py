@@ -23,7 +23,7 @@ class Clock(Protocol):
         """Seconds; never goes back."""
         ...
 
-    def call_at(self, when: float, callback: Callable[[], object]) -> Alarm:
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
         """Call `callback` in the event loop's thread when `now()` has reached `when`."""
         ...
 

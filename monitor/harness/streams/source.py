@@ -296,12 +296,13 @@ class SourceStream(Generic[T]):
             raise
 
     async def _open_source(self) -> Callable[[], Awaitable[T]]:
-        source = self._source
-        if callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__"):
-            source = source()
-        if inspect.isawaitable(source):
-            self._opened = source
-            source = await source
+        given = self._source
+        if callable(given) and not hasattr(given, "__anext__") and not hasattr(given, "__aiter__"):
+            given = given()
+        if inspect.isawaitable(given):
+            self._opened = given
+            given = await given
+        source: Any = given
         self._opened = source
         if not hasattr(source, "__anext__"):
             if not hasattr(source, "__aiter__"):
@@ -327,13 +328,15 @@ class SourceStream(Generic[T]):
             )
         self._adapter = complete(factory(self._index))
         self._plain_text = self._adapter.plain_text
-        feed: Callable[[Any, float], bool] = self._feed_decoded
-        if self._listener is not None:
-            feed = self._feed_heard
-        elif factory is TextAdapter:
-            feed = self._core.feed_text  # the same as decoding, without a chunk object
-        self._feed = feed
+        self._feed = feed = self._feed_for(factory)
         return feed(item, now)
+
+    def _feed_for(self, factory: AdapterFactory) -> Callable[[Any, float], bool]:
+        if self._listener is not None:
+            return self._feed_heard
+        if factory is TextAdapter:
+            return self._core.feed_text  # what it would decode to, without the object
+        return self._feed_decoded
 
     def _feed_decoded(self, item: T, now: float) -> bool:
         adapter, core = self._adapter, self._core

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.context.forms import RULES
-from monitor.context.validate._chat import is_object
-from monitor.context.validate._problem import Problem, objects, text
+from monitor.context.validation._chat import is_object
+from monitor.context.validation._problem import Problem, objects, text
 
 _ANSWER_OF: Final[Mapping[str, str]] = {
     "function_call_output": "function_call",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from monitor.context.forms import Form
 from monitor.context.raw import RawMessage
-from monitor.context.repair import repair
+from monitor.context.repairs import repair
 from monitor.messages import Message, RepairReport
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.context.forms import Form
-from monitor.context.validate import _anthropic, _chat, _gemini, _responses
-from monitor.context.validate._problem import Problem
+from monitor.context.validation import _anthropic, _chat, _gemini, _responses
+from monitor.context.validation._problem import Problem
 from monitor.errors import ConfigError
 
 _VALIDATORS: Final[Mapping[Form, Callable[[Sequence[Mapping[str, Any]]], Iterator[Problem]]]] = {

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.context.forms import RULES
-from monitor.context.validate._problem import Problem, objects, text
+from monitor.context.validation._problem import Problem, objects, text
 
 _DATA: Final = frozenset(
     {

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from monitor.context.forms import RULES
-from monitor.context.validate._problem import Problem, objects, text
+from monitor.context.validation._problem import Problem, objects, text
 
 _USERS: Final = frozenset({"text", "image", "document", "tool_result", "search_result", "container_upload"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})

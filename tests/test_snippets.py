@@ -1,0 +1,84 @@
+"""The Python of the pages reaches the type checkers: all of it, as whole programs, and nothing is
+silenced there.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scripts.snippets import PAGES, Snippet, main, snippets
+
+ROOT = Path(__file__).parent.parent
+SNIPPETS = [one for page in PAGES for one in snippets(page)]
+AT_LEAST = {
+    "README.md": 4,
+    "anthropic.md": 3,
+    "compaction.md": 4,
+    "context.md": 8,
+    "google-genai.md": 3,
+    "judge.md": 3,
+    "loops.md": 1,
+    "openai.md": 3,
+    "own_parts.md": 1,
+    "settings.md": 1,
+    "supervisor.md": 7,
+}
+SILENCED = re.compile(r"#\s*(type:\s*ignore|pyright:|mypy:|noqa)")
+each_snippet = pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda one: one.name)
+
+
+def test_every_python_block_of_a_page_is_a_snippet():
+    found = Counter(one.page.name for one in SNIPPETS)
+    fences = {page.name: sum(line.strip() == "```python" for line in page.read_text().splitlines()) for page in PAGES}
+    assert found == Counter({name: count for name, count in fences.items() if count})
+    assert {name: found[name] for name in AT_LEAST if found[name] < AT_LEAST[name]} == {}
+
+
+@each_snippet
+def test_a_snippet_is_a_whole_program_that_uses_the_library(snippet: Snippet):
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(ast.parse(snippet.code))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    assert "monitor" in imported
+
+
+@each_snippet
+def test_a_snippet_begins_on_its_line_of_the_page(snippet: Snippet):
+    lines = snippet.page.read_text().splitlines()
+    assert lines[snippet.line - 2] == "```python"
+    assert lines[snippet.line - 1] == snippet.code.splitlines()[0]
+
+
+def test_no_snippet_and_no_example_silences_a_checker():
+    texts = {one.name: one.code for one in SNIPPETS}
+    texts |= {path.name: path.read_text() for path in (ROOT / "examples").glob("*.py")}
+    assert [name for name, text in texts.items() if SILENCED.search(text)] == []
+
+
+def test_the_files_of_the_snippets_are_those_of_today(tmp_path: Path):
+    (tmp_path / "a_page_that_went_1.py").write_text("")
+    assert main([str(tmp_path)]) == 0
+    assert {path.stem: path.read_text() for path in tmp_path.iterdir()} == {one.name: one.code for one in SNIPPETS}
+
+
+def test_both_checkers_read_the_package_the_examples_and_the_snippets():
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    make = (ROOT / "Makefile").read_text()
+    recipe = make.partition("\ncheck-types:")[2].partition("\n\n")[0]
+    folder = re.search(r"^SNIPPETS := (\S+)$", make, re.MULTILINE)
+    assert folder is not None
+    assert {"monitor", "examples", folder[1]} <= set(tools["pyright"]["include"])
+    assert tools["mypy"]["files"] == ["."]
+    assert tools["mypy"]["strict"]
+    commands = [line.split()[0] for line in recipe.splitlines()[1:]]
+    assert commands == ["@$(BIN)/python", "@$(BIN)/mypy", "@$(BIN)/basedpyright"]
+    assert "scripts/snippets.py $(SNIPPETS)" in recipe
