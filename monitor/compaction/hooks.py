@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.errors import ConfigError, describe
@@ -50,6 +50,13 @@ class BeforeCompaction:
             said = getattr(self, name)
             if said is not None and not isinstance(said, str):
                 raise ConfigError(f"BeforeCompaction.{name} is a text, not {said!r}")
+        if self.messages is None:
+            return
+        if not self.messages:
+            raise ConfigError("a hook leaves nothing to summarise; to have no compaction, it answers with cancel=")
+        for message in self.messages:
+            if not isinstance(message, Message):
+                raise ConfigError(f"a hook's messages are UserMessage and AssistantMessage, not {message!r}")
 
 
 Before: TypeAlias = Callable[[CompactionAsked], Awaitable[BeforeCompaction | None] | BeforeCompaction | None]
@@ -101,70 +108,50 @@ async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) ->
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
     for hook in hooks:
-        if hook.before is None:
-            continue
-        try:
-            wanted = hook.before(asked)
-            if inspect.isawaitable(wanted):
-                wanted = await wanted
-            if wanted is not None and not isinstance(wanted, BeforeCompaction):
-                raise ConfigError(f"a hook answers with a BeforeCompaction or None, not {wanted!r}")
-            changed = None if wanted is None or wanted.messages is None else _checked(wanted.messages)
-        except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
-            warnings.append(f"a hook before the compaction raised {describe(error)}")
-            continue
+        wanted = await _answer(hook.before, asked, "before the compaction", warnings)
         if wanted is None:
+            continue
+        if not isinstance(wanted, BeforeCompaction):
+            warnings.append(f"a hook answers with a BeforeCompaction or None, not {wanted!r}")
             continue
         if wanted.cancel is not None:
             raise CompactionError(CompactionFailure.CANCELLED, f"a hook cancelled it: {wanted.cancel}")
         hints += [wanted.context] if wanted.context else []
         notes += [wanted.note] if wanted.note else []
         prompt = wanted.prompt or prompt
-        if changed is not None:
-            messages = changed
-            asked = CompactionAsked(reason=asked.reason, messages=changed, previous=asked.previous, tokens=asked.tokens)
+        if wanted.messages is not None:
+            messages = tuple(wanted.messages)
+            asked = replace(asked, messages=messages)
     return Wishes(hints=tuple(hints), notes=tuple(notes), prompt=prompt, messages=messages, warnings=tuple(warnings))
 
 
 async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) -> list[str]:
-    """Tell the hooks of a compaction that is part of the history. The answers are warnings."""
+    """Tell the hooks of a compaction that is part of the history. Returns warnings."""
     warnings: list[str] = []
     for hook in hooks:
-        if hook.after is not None:
-            try:
-                told = hook.after(result)
-                if inspect.isawaitable(told):
-                    await told
-            except Exception as error:  # noqa: BLE001 - the caller's code
-                warnings.append(f"a hook after the compaction raised {describe(error)}")
+        await _answer(hook.after, result, "after the compaction", warnings)
     return warnings
 
 
-async def may_continue(
-    hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str] | None = None
-) -> bool:
+async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str]) -> bool:
     """Whether no hook objects to telling the model to go on. A hook that raises does not object;
     its error is added to `warnings`.
     """
     for hook in hooks:
-        if hook.autocontinue is not None:
-            try:
-                answer = hook.autocontinue(result)
-                if inspect.isawaitable(answer):
-                    answer = await answer
-            except Exception as error:  # noqa: BLE001 - the caller's code
-                if warnings is not None:
-                    warnings.append(f"a hook that is asked whether to go on raised {describe(error)}")
-                continue
-            if answer is False:
-                return False
+        if await _answer(hook.autocontinue, result, "that is asked whether to go on", warnings) is False:
+            return False
     return True
 
 
-def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:
-    if not messages:
-        raise ConfigError("a hook leaves nothing to summarise; to have no compaction, it answers with cancel=")
-    for message in messages:
-        if not isinstance(message, Message):
-            raise ConfigError(f"a hook's messages are UserMessage and AssistantMessage, not {message!r}")
-    return tuple(messages)
+async def _answer(function: Callable[[Any], Any] | None, about: object, which: str, warnings: list[str]) -> Any:
+    """What a hook's `function` answers; `None` where there is none, or where it raises: then its
+    error is added to `warnings`.
+    """
+    if function is None:
+        return None
+    try:
+        answer = function(about)
+        return await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
+        warnings.append(f"a hook {which} raised {describe(error)}")
+        return None
