@@ -107,7 +107,7 @@ class Compactor:
         self.stale: list[Proposal] = []
         """Proposals that came too late: the messages they cover had been changed."""
         self._store = of_one_run(preset.store)
-        self._history = history
+        self.history = history
         self._model = model
         self._meter = meter
         self._run = run
@@ -190,7 +190,7 @@ class Compactor:
 
     def answered(self) -> None:
         """The model has answered to the history as it stands: none of its results is unread."""
-        self._read = self._history.originals_before(len(self._history))
+        self._read = self.history.originals_before(len(self.history))
         if self._waits_for_reading:
             self._something_changed()
 
@@ -204,8 +204,8 @@ class Compactor:
         """
         if self._nothing_at is None:
             return
-        messages = self._history.messages
-        new = self._history.originals_before(len(messages)) - self._nothing_at
+        messages = self.history.messages
+        new = self.history.originals_before(len(messages)) - self._nothing_at
         if any(isinstance(message, UserMessage) for message in messages[max(0, len(messages) - new) :]):
             self._something_changed()
 
@@ -278,10 +278,10 @@ class Compactor:
 
     def _snapshot(self) -> Snapshot:
         instructions, tools = self._fixed
-        return snapshot(ModelRequest(self._history.messages, instructions, tools), self._run.turns)
+        return snapshot(ModelRequest(self.history.messages, instructions, tools), self._run.turns)
 
     def _situation(self, reason: CompactionReason, harder: int) -> Situation:
-        history, (instructions, tools) = self._history, self._fixed
+        history, (instructions, tools) = self.history, self._fixed
         head, read = self._head(), self._messages_read()
         unread = unread_from(history.messages, head=head)
         behind = history.behind(unread, unread + 1) if unread is not None else ()
@@ -308,7 +308,7 @@ class Compactor:
         """The number of messages at the beginning that the model has answered to, as far as the run
         knows.
         """
-        history = self._history
+        history = self.history
         read = len(history)
         while read > 0 and history.originals_before(read) > self._read:
             read -= 1
@@ -320,7 +320,7 @@ class Compactor:
         return self._job is not None and self._job.open
 
     def _head(self) -> int:
-        history = self._history
+        history = self.history
         return head_of(history) if history.edits else head_of_messages(history.messages)
 
     @property
@@ -450,7 +450,7 @@ class Compactor:
         job.raise_unless_wanted()
         record, edits = self._placed(proposal, goes_on)
         for edit in edits:
-            if (stale := self._history.refuses(edit)) is not None:
+            if (stale := self.history.refuses(edit)) is not None:
                 self.stale.append(proposal)
                 raise CompactionError(
                     CompactionFailure.STALE, f"what it covers has been changed by: {stale.by.edit.kind}"
@@ -461,9 +461,9 @@ class Compactor:
             except Exception as error:
                 raise CompactionError(CompactionFailure.CRASHED, describe(error)) from error
         for edit in reversed(edits):
-            self._history.commit(edit)
+            self.history.commit(edit)
         if goes_on is not None:
-            self._history.append(goes_on)
+            self.history.append(goes_on)
         job.open = False
         self._checkpoint = self._pressed = None
         self._hysteresis.accepted(made_do=record is not None and self._made_do(record))
@@ -473,7 +473,7 @@ class Compactor:
         warnings, self._late_warnings = (*self._late_warnings, *proposal.result.warnings), []
         result = job.outcome = replace(
             proposal.result,
-            messages=self._history.messages,
+            messages=self.history.messages,
             record=record,
             cost=job.cost,
             model_calls=job.model_calls,
@@ -513,7 +513,7 @@ class Compactor:
         if record is None or not self._driven:
             return record, edits
         compaction, *others = edits
-        behind = self._history.messages[compaction.stop : compaction.stop + 1] or (goes_on,)
+        behind = self.history.messages[compaction.stop : compaction.stop + 1] or (goes_on,)
         begins = record.shown[:1]
         shown = (*begins, acknowledgement()) if isinstance(behind[0], UserMessage) else begins
         return replace(record, shown=shown), (replace(compaction, replacement=shown), *others)
@@ -533,7 +533,7 @@ class Compactor:
         if error.failure is not CompactionFailure.ABORTED:  # which says nothing of the next one
             self._hysteresis.failed(error.failure, job.reason, job.situation.tokens)
         if error.failure is CompactionFailure.NOTHING_TO_COMPACT and job.reason is CompactionReason.HIGH_WATER:
-            self._nothing_at = self._history.originals_before(len(self._history))
+            self._nothing_at = self.history.originals_before(len(self.history))
             self._waits_for_reading = error.retryable
         if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
             self._emit(
@@ -640,7 +640,7 @@ class Compactor:
 
     async def _prune(self) -> None:
         """In a thread: looking takes as long as the history is."""
-        history = self._history
+        history = self.history
         messages, version, head = history.messages, history.version, self._head()
         unread = unread_from(messages, head=head)
         reducers = [Sparing(reducer, unread) for reducer in self.preset.after_turn]
