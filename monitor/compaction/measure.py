@@ -71,8 +71,8 @@ class Situation:
     originals_before: Callable[[int], int] = int
     """Maps a number of messages at the beginning to the number of originals behind them."""
     read: int = 0
-    """The number of messages at the beginning that the model has answered to, as far as that is
-    known. By default the messages tell.
+    """The number of originals that the model has answered to, as far as that is known. By default
+    the messages tell.
     """
     original: Message | None = None
     """The newest turn before its results were clipped; `None`: they were not."""

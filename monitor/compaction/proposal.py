@@ -152,7 +152,8 @@ class _Pipeline:
         self._checkpoint = checkpoint
         self._head = max(situation.head, head_of_messages(situation.messages))
         unread = unread_from(situation.messages, head=self._head)
-        self._unread = unread if unread is not None and unread >= situation.read else None
+        is_unread = unread is not None and situation.originals_before(unread + 1) > situation.read
+        self._unread = unread if is_unread else None
         """The index of the turn whose results the model has not read, if any."""
         self._size = Sizes(preset, situation)
         self._ladder = Ladder(preset, situation, self._size, model=self._model, head=self._head, unread=self._unread)

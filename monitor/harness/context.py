@@ -23,8 +23,9 @@ from monitor.errors import ConfigError
 from monitor.events import ContextFull, Event, WindowWarning
 from monitor.goal.goal import Goal
 from monitor.harness.compaction import DEFAULT
-from monitor.harness.compactor import Compactor, Surroundings
+from monitor.harness.compactor import Compactor
 from monitor.harness.job import OVER, Job
+from monitor.harness.reports import Surroundings
 from monitor.harness.rescue import Rescue, overflow_of
 from monitor.harness.streams.clock import Clock
 from monitor.models import Model, ToolSpec

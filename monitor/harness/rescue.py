@@ -115,7 +115,7 @@ class Rescue:
         if reduction is None or not isinstance(self._history.commit(reduction.edit), Committed):
             return False
         self._reduced.append(reducer.name)
-        self._compactor.tell_reduced(reduction)
+        self._compactor.reports.reduced(reduction)
         return True
 
     # --- what a person is told

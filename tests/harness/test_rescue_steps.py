@@ -56,7 +56,11 @@ class Compacting:
         self.done.append(f"compact {harder}")
         return Job(self.failures.pop(0) if self.failures else None)
 
-    def tell_reduced(self, reduction: Reduction) -> None:
+    @property
+    def reports(self) -> Compacting:
+        return self
+
+    def reduced(self, reduction: Reduction) -> None:
         self.done.append(reduction.edit.kind)
 
 

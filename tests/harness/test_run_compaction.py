@@ -1040,8 +1040,8 @@ async def test_what_a_preset_of_opencode_takes_out_after_a_turn():
 async def pruned(d: Drive) -> None:
     """Return when nobody is looking for what may go."""
     context = d.run._context
-    if context._compactor is not None and context._compactor._pruning is not None:
-        await context._compactor._pruning.wait()
+    if context._compactor is not None and context._compactor._pruning.task is not None:
+        await context._compactor._pruning.task.wait()
 
 
 @pytest.mark.feature("OC-11", "OC-12")
