@@ -109,7 +109,7 @@ class Compaction(Preset):
             wake=lambda: None,
             form=form,
         )
-        compactor.fixed(instructions, tools)
+        compactor.when.fixed(instructions, tools)
         try:
             return await compactor.compact(reason)
         finally:

@@ -98,7 +98,7 @@ class Compactor:
         self._wake = wake
         self._form = form
         self._driven = driven
-        self._due = Due(preset, history, meter, window)
+        self.when = Due(preset, history, meter, window)
         self._job: Job | None = None
         self._checkpoint: Checkpoint | None = None
         self._late_warnings: list[str] = []
@@ -116,50 +116,24 @@ class Compactor:
             failed=self._late_warnings.append,
         )
 
-    @property
-    def window(self) -> Window:
-        """As far as it is known by now."""
-        return self._due.marks.window
-
-    def learned(self, window_tokens: int) -> None:
-        """The provider has stated its limit."""
-        self._due.learned(window_tokens)
-
     # --- when
 
     def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
         """Why the next request, with these, is to be made smaller before it is sent; `None`: it
         need not be.
         """
-        self.fixed(instructions, tools)
-        reason = self._due.before_request()
-        if self._due.marks.high is not None and self._due.warns():
-            self.reports.nearly_full(self._due.count.tokens, self._due.marks.high)
+        self.when.fixed(instructions, tools)
+        reason = self.when.before_request()
+        if self.when.marks.high is not None and self.when.warns():
+            self.reports.nearly_full(self.when.count.tokens, self.when.marks.high)
         return reason
-
-    @property
-    def surely_too_long(self) -> str | None:
-        """Why the request that was last asked about will be refused; `None`: it may be taken."""
-        return self._due.surely_too_long
-
-    def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
-        """What every request carries besides the history."""
-        self._due.fixed(instructions, tools)
-
-    def answered(self) -> None:
-        """The model has answered to the history as it stands."""
-        self._due.answered()
 
     def stream_finished(self, tokens: int) -> None:
         """An answer has come, and the provider has counted `tokens`: the tools may run while the
         summary is made.
         """
-        if self._job is None and self._due.beside(tokens):
+        if self._job is None and self.when.beside(tokens):
             self.start(CompactionReason.HIGH_WATER, waited_for=False)
-
-    def press(self, reason: CompactionReason) -> None:
-        """The next request must not be sent as it stands, whatever is counted."""
-        self._due.pressed = reason
 
     def waits_for(self, reason: CompactionReason) -> bool:
         """Whether the run waits for a compaction for this reason."""
@@ -177,10 +151,10 @@ class Compactor:
         if self._job is not None:
             self._job.waited_for |= waited_for
             return self._job
-        self._due.pressed = None
-        if self._due.marks.high is None:
-            self._due.recount()
-        model = self._model if self._due.asks_model(reason) else None
+        self.when.pressed = None
+        if self.when.marks.high is None:
+            self.when.recount()
+        model = self._model if self.when.asks_model(reason) else None
         job = self._new_job(self.preset, model, self._situation(reason, harder), waited_for=waited_for)
         if self._after is not None and reason in BY_ITSELF:
             refill = attributed(self._after, self._snapshot())
@@ -201,11 +175,11 @@ class Compactor:
         )
 
     def _snapshot(self) -> Snapshot:
-        request = ModelRequest(self.history.messages, self._due.instructions, self._due.tools)
+        request = ModelRequest(self.history.messages, self.when.instructions, self.when.tools)
         return snapshot(request, self._run.turns)
 
     def _situation(self, reason: CompactionReason, harder: int) -> Situation:
-        history, due = self.history, self._due
+        history, when = self.history, self.when
         head = self._head()
         unread = unread_from(history.messages, head=head)
         behind = history.behind(unread, unread + 1) if unread is not None else ()
@@ -213,18 +187,18 @@ class Compactor:
             messages=history.messages,
             version=history.version,
             head=head,
-            instructions=due.instructions,
-            tools=due.tools,
-            marks=due.marks,
-            tokens=due.count.tokens,
-            reported=due.count.reported > 0,
+            instructions=when.instructions,
+            tools=when.tools,
+            marks=when.marks,
+            tokens=when.count.tokens,
+            reported=when.count.reported > 0,
             scale=self._meter.scale,
             reason=reason,
             harder=harder,
             facts=self._facts(),
             form=self._form,
             originals_before=history.originals_before,
-            read=due.read,
+            read=when.read,
             original=behind[0] if len(behind) == 1 else None,
         )
 
@@ -256,7 +230,7 @@ class Compactor:
             outcome := await self.outcome(under_way), CompactionResult
         ):
             return outcome
-        self._due.recount()
+        self.when.recount()
         job = self.start(reason)
         if job is None:
             raise CompactionError(CompactionFailure.ABORTED, OVER)
@@ -348,7 +322,7 @@ class Compactor:
             self.history.append(goes_on)
         job.open = False
         self._checkpoint = None
-        self._due.accepted(made_do=record is not None and self._made_do(record))
+        self.when.accepted(made_do=record is not None and self._made_do(record))
         self._repeats.compacted()
         self._after = self._snapshot()
         self.reports.begun(job)
@@ -395,7 +369,7 @@ class Compactor:
         job.outcome = error
         if error.failure not in GONE_ON_WITH:
             self._checkpoint = None
-        self._due.failed(error, job.reason, job.situation.tokens)
+        self.when.failed(error, job.reason, job.situation.tokens)
         if (error.failure in SKIPPED or error.failure is CompactionFailure.ABORTED) and not job.number:
             self.reports.skipped(job, error)
             return
@@ -474,7 +448,7 @@ class Compactor:
     def reopen(self) -> None:
         """One more turn instead of the end: what has to be is made without a model, and at once."""
         self._closed = False
-        self._due.hurried = True
+        self.when.hurried = True
 
     async def close(self) -> None:
         """Return when nobody is at work, shielded and bounded."""

@@ -114,10 +114,10 @@ class RunContext:
                 return
             failed = job.outcome if isinstance(job.outcome, CompactionError) else None
         # Nothing is due any more, or the compactions did not make enough room.
-        why = compactor.surely_too_long
+        why = compactor.when.surely_too_long
         if why is not None:
             detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
-            yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.window.tokens)
+            yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.window.tokens)
 
     def before_call(self) -> None:
         """The history as it stands is sent to the model."""
@@ -140,10 +140,10 @@ class RunContext:
             if turn.stopped is not None and not turn.tool_calls:
                 self._cut_off = Overflow(full.overflow, "any", full.tokens or None, self._fullness.window.tokens)
                 return True
-            self._compactor.press(CompactionReason.SILENT_OVERFLOW)
+            self._compactor.when.pressed = CompactionReason.SILENT_OVERFLOW
         elif turn.stopped is None:
             self._rescue.went_well()
-            self._compactor.answered()
+            self._compactor.when.answered()
             if turn.tool_calls and not several:
                 self._compactor.stream_finished(total_tokens(turn.usage) or 0)
         return False
@@ -185,7 +185,7 @@ class RunContext:
             raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
         instructions, tools = self._fixed()
         self._fullness.fixed(instructions, tools)
-        self._compactor.fixed(instructions, tools)
+        self._compactor.when.fixed(instructions, tools)
         return await self._compactor.compact()
 
     @property
@@ -196,7 +196,7 @@ class RunContext:
     def press(self, reason: CompactionReason) -> None:
         """A compaction is due before the next request, for `reason`."""
         if self._compactor is not None:
-            self._compactor.press(reason)
+            self._compactor.when.pressed = reason
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
         """A tool has answered. Returns what repeats right after a compaction, if anything does."""

@@ -45,9 +45,14 @@ class Due:
         """As far as the window is known by now."""
         return self._hysteresis.marks
 
+    @property
+    def window(self) -> Window:
+        """As far as it is known by now."""
+        return self.marks.window
+
     def learned(self, window_tokens: int) -> None:
         """The provider has stated its limit."""
-        self._hysteresis.relearned(self.marks.window.learned(window_tokens))
+        self._hysteresis.relearned(self.window.learned(window_tokens))
 
     def fixed(self, instructions: str | None, tools: Sequence[ToolSpec]) -> None:
         """What every request carries besides the history."""
@@ -98,7 +103,7 @@ class Due:
         """Why the request that was last asked about will be refused, whatever the estimate is off
         by; `None`: it may well be taken.
         """
-        window, count = self.marks.window, self.count
+        window, count = self.window, self.count
         if window.tokens is None or window.source is WindowSource.DEFAULT or count.low <= window.tokens:
             return None
         return (

@@ -57,6 +57,10 @@ class Compacting:
         return Job(self.failures.pop(0) if self.failures else None)
 
     @property
+    def when(self) -> Compacting:
+        return self
+
+    @property
     def reports(self) -> Compacting:
         return self
 
