@@ -214,8 +214,8 @@ def _output_piece(name: str, value: str, form: _Form) -> str:
 
 
 _IS: Final = " = "
-_LENGTH: Final = re.compile(r"([0-9]+) characters:$", re.MULTILINE)
-_LENGTHS: Final = re.compile(r"([0-9]+) and ([0-9]+) characters:")
+_LENGTH: Final = re.compile(r"([0-9]{1,20}) characters:$", re.MULTILINE)
+_LENGTHS: Final = re.compile(r"([0-9]{1,20}) and ([0-9]{1,20}) characters:")
 
 
 def _framed(text: str, form: _Form) -> str:
