@@ -161,8 +161,9 @@ def _telling(names: Sequence[str]) -> list[str]:
     """A few of each family, enough to see that there are many; nothing, where there are too many
     families.
     """
-    few, families = _few_of_each(names, FEW + 1)
-    return few if families <= LISTING else []
+    ranked = _ranked(names)
+    families = sum(nth == 1 for nth, _, _ in ranked)
+    return [name for nth, _, name in ranked if nth <= FEW + 1] if families <= LISTING else []
 
 
 def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
@@ -179,13 +180,13 @@ def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
         used.update(dict.fromkeys(named[at].said))
         used.update(dict.fromkeys(name for name in named[at].asked if name in found or name in known))
     listed = [name for one in reversed(named) for name in one.listed if name not in used]
-    return Names(tuple(_few_of_each(used, OF_A_FAMILY)[0]), tuple(_rarest(list(dict.fromkeys(listed)))))
+    return Names(tuple(_few_of_each(used, OF_A_FAMILY)), tuple(_rarest(list(dict.fromkeys(listed)))))
 
 
 def _rarest(names: Sequence[str]) -> list[str]:
     """The names of the rarest families and the most specific kinds, the newest first."""
     sizes = Counter(map(family, names))
-    few, _ = _few_of_each(names, FEW)
+    few = _few_of_each(names, FEW)
     first = sorted(
         few, key=lambda name: (sizes[family(name)] > FEW, _QUOTED_KIND if (kind := _kind(name)) is None else kind)
     )
@@ -193,15 +194,18 @@ def _rarest(names: Sequence[str]) -> list[str]:
     return [name for name in few if name in places]
 
 
-def _few_of_each(names: Iterable[str], most: int) -> tuple[list[str], int]:
-    """The first `most` names of each family, and the number of families."""
+def _few_of_each(names: Iterable[str], most: int) -> list[str]:
+    return [name for nth, _, name in _ranked(names) if nth <= most]
+
+
+def _ranked(names: Iterable[str]) -> list[tuple[int, int, str]]:
+    """Each name with its number in its family, from 1, and its place among all."""
     sizes: Counter[str] = Counter()
-    few: list[str] = []
-    for name in names:
+    ranked: list[tuple[int, int, str]] = []
+    for at, name in enumerate(names):
         sizes[of := family(name)] += 1
-        if sizes[of] <= most:
-            few.append(name)
-    return few, len(sizes)
+        ranked.append((sizes[of], at, name))
+    return ranked
 
 
 def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Callable[[str], bool]) -> tuple[str, ...]:
@@ -211,14 +215,10 @@ def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Calla
     Where there are too many, the newest of each family stay before the second of any, so that no
     family drives out all others.
     """
-    places: list[tuple[int, int, str]] = []
-    sizes: Counter[str] = Counter()
-    for at, name in enumerate(name for name in dict.fromkeys((*new, *old)) if not said(name)):
-        sizes[of := family(name)] += 1
-        if sizes[of] <= OF_A_FAMILY:
-            places.append((sizes[of], at, name))
-    chosen = frozenset(name for _, _, name in sorted(places)[:most])
-    return tuple(name for _, _, name in places if name in chosen)
+    ranked = _ranked(name for name in dict.fromkeys((*new, *old)) if not said(name))
+    places = [place for place in ranked if place[0] <= OF_A_FAMILY]
+    chosen = frozenset(sorted(places)[:most])
+    return tuple(place[2] for place in places if place in chosen)
 
 
 def family(name: str) -> str:
@@ -272,94 +272,16 @@ def _ends(text: str) -> str:
 # --- files and calls
 
 
-_READS: Final = frozenset(
-    {
-        "cat",
-        "get",
-        "glob",
-        "grep",
-        "head",
-        "list",
-        "load",
-        "ls",
-        "open",
-        "read",
-        "search",
-        "show",
-        "tail",
-        "tree",
-        "view",
-    }
+_READS: Final = re.compile("cat|get|glob|grep|head|list|load|ls|open|read|search|show|tail|tree|view")
+_CHANGES: Final = re.compile(
+    "add|append|apply|copy|create|delete|edit|insert|mkdir|modify|move|mv|patch|put|remove|rename|replace|rm|save|store"
+    "|touch|update|write"
 )
-_CHANGES: Final = frozenset(
-    {
-        "add",
-        "append",
-        "apply",
-        "copy",
-        "create",
-        "delete",
-        "edit",
-        "insert",
-        "mkdir",
-        "modify",
-        "move",
-        "mv",
-        "patch",
-        "put",
-        "remove",
-        "rename",
-        "replace",
-        "rm",
-        "save",
-        "store",
-        "touch",
-        "update",
-        "write",
-    }
-)
-_MAKES: Final = _CHANGES | {
-    "build",
-    "commit",
-    "deploy",
-    "export",
-    "generate",
-    "make",
-    "open",
-    "post",
-    "publish",
-    "push",
-    "render",
-    "send",
-    "submit",
-    "upload",
-}
-_PATH_KEYS: Final = frozenset(
-    {
-        "absolute_path",
-        "destination",
-        "destination_path",
-        "dir_path",
-        "directory",
-        "file",
-        "file_name",
-        "file_path",
-        "file_paths",
-        "filename",
-        "filepath",
-        "files",
-        "new_path",
-        "notebook_path",
-        "old_path",
-        "path",
-        "paths",
-        "relative_path",
-        "source",
-        "source_path",
-        "target_file",
-        "target_path",
-    }
-)
+_MAKES: Final = re.compile("build|commit|deploy|export|generate|make|open|post|publish|push|render|send|submit|upload")
+"""Words for what a call does; what changes makes as well."""
+_PATH_WORDS: Final = frozenset({"directory", "file", "filename", "filepath", "files", "path", "paths"})
+"""The last word of an argument whose value is a path: `file_path`, `target_file`."""
+_PATH_KEYS: Final = frozenset({"destination", "file_name", "source"})
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
@@ -369,7 +291,6 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
 
     A call that failed, was refused or has no result has read and changed nothing. Oldest first.
     """
-    details = CompactionDetails()
     read: list[str] = []
     changed: list[str] = []
     made: list[str] = []
@@ -386,16 +307,17 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
                 notes.append(note_of(result))
                 continue
             words, paths = _words(part), _paths(part)
-            if words & _CHANGES:
+            changes = _does(_CHANGES, words)
+            if changes:
                 changed += paths
-            elif words & _READS:
+            elif _does(_READS, words):
                 read += paths
-            if words & _MAKES and not paths:
+            if (changes or _does(_MAKES, words)) and not paths:
                 made += [name for name in identifiers(_ends(result.text)) if "://" in name][:ARTIFACTS_PER_CALL]
     new = CompactionDetails(
         files_read=tuple(read), files_modified=tuple(changed), artifacts=tuple(made), tool_notes=tuple(notes)
     )
-    return merged(details, new)
+    return merged(CompactionDetails(), new)
 
 
 def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
@@ -429,14 +351,22 @@ def _newest(entries: Iterable[str], most: int) -> tuple[str, ...]:
     return tuple(newest_first)[:most][::-1]
 
 
-def _words(call: ToolCall) -> frozenset[str]:
+def _words(call: ToolCall) -> list[str]:
     """The words of what is done: an argument `command: view` says it better than the name of an
     editor that can do all.
     """
     command = _arguments(call).get("command")
-    if isinstance(command, str) and command in _READS | _CHANGES:
-        return frozenset({command})
-    return frozenset(word.lower() for word in _WORDS.findall(call.name[:MOST_CHARS]))
+    if isinstance(command, str) and (_does(_READS, [command]) or _does(_CHANGES, [command])):
+        return [command]
+    return _split(call.name)
+
+
+def _split(name: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(name[:MOST_CHARS])]
+
+
+def _does(what: re.Pattern[str], words: Iterable[str]) -> bool:
+    return any(map(what.fullmatch, words))
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
@@ -449,7 +379,7 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
 def _paths(call: ToolCall) -> list[str]:
     found: list[str] = []
     for key, value in _arguments(call).items():
-        if key.lower() in _PATH_KEYS:
+        if key.lower() in _PATH_KEYS or not _PATH_WORDS.isdisjoint(_split(key)[-1:]):
             values = value if isinstance(value, list) else [value]
             found += [path for path in values if isinstance(path, str) and 0 < len(path) <= MOST_CHARS]
     return found

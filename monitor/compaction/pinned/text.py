@@ -380,7 +380,7 @@ def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
     return tuple(said), left_out
 
 
-_NUMBER: Final = re.compile(r"[0-9]{1,9}\. |\(Messages 2 to ([0-9]{1,9}) .*\n")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}\. |\(Messages 2 to ([0-9]{1,9}) [^(\n]*\n")
 
 
 def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
