@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio.lowlevel
 
@@ -25,6 +25,8 @@ from monitor.context.window import Window
 from monitor.messages import Message
 from monitor.models import ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
+
+T = TypeVar("T")
 
 PINNED_SHARE: Final = 1 / 2
 """The most that the pinned facts get of the room beside instructions and tools."""
@@ -88,6 +90,19 @@ class Situation:
         return self.reason in PRESSING
 
 
+def once(of: Callable[[Message], T]) -> Callable[[Message], T]:
+    """`of`, with a memory: each object is looked at once."""
+    known: dict[int, tuple[Message, T]] = {}
+
+    def remembered(message: Message) -> T:
+        found = known.get(id(message))
+        if found is None:  # the message is kept, so that its id stays its own
+            found = known[id(message)] = (message, of(message))
+        return found[1]
+
+    return remembered
+
+
 class Sizes:
     """The sizes of one compaction. `weigh` must be called before anything but `raw` is asked, and
     `pin` before `room`.
@@ -96,7 +111,8 @@ class Sizes:
     def __init__(self, preset: Preset, situation: Situation) -> None:
         self._preset = preset
         self._now = situation
-        self._known: dict[int, tuple[Message, int]] = {}
+        self.raw = once(message_tokens)
+        """The estimated tokens of a message."""
         self._raw_fixed = (size_of_text(situation.instructions or "") + size_of_tools(situation.tools)).tokens
         self._scale: float
         self.fixed: int
@@ -134,13 +150,6 @@ class Sizes:
         return max(now.scale, now.tokens / max(1, raw))
 
     # --- in one unit or the other
-
-    def raw(self, message: Message) -> int:
-        """The estimated tokens of `message`. Each object is measured once."""
-        known = self._known.get(id(message))
-        if known is None:
-            known = self._known[id(message)] = (message, message_tokens(message))
-        return known[1]
 
     def tokens(self, message: Message) -> int:
         """The tokens of `message`, as the provider would count them."""

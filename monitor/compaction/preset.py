@@ -4,11 +4,11 @@ before anything is summarised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
-from monitor._util.checks import is_finite
+from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.compaction.base import Summarizer
 from monitor.compaction.hooks import CompactionHook
 from monitor.compaction.keep import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
@@ -119,17 +119,20 @@ class Preset:
             raise ConfigError(
                 f"continues is one of {', '.join(map(repr, get_args(Continues)))}, not {self.continues!r}"
             )
-        if self.model is not None and not _can(self.model, "stream"):
-            raise ConfigError(f"model takes a model such as monitor.model('google:...'), not {self.model!r}")
-        if self.summarizer is not None and not _can(self.summarizer, "summarize"):
-            raise ConfigError(f"summarizer takes one such as monitor.compaction.Extractive(), not {self.summarizer!r}")
-        if not _can(self.keep, "cut"):
-            raise ConfigError(f"keep takes a rule such as monitor.compaction.keep.KeepMessages(5), not {self.keep!r}")
-        if self.store is not None and not _can(self.store, "add"):
-            raise ConfigError(f"store takes a CompactionStore, not {self.store!r}")
+        check_part("keep", self.keep, "cut")
+        for name, part, does in (
+            ("model", self.model, "stream"),
+            ("summarizer", self.summarizer, "summarize"),
+            ("store", self.store, "add"),
+        ):
+            if part is not None:
+                check_part(name, part, does)
         for name in ("steps", "after_turn"):
-            object.__setattr__(self, name, _each(name, getattr(self, name), lambda one: _can(one, "reduce")))
-        object.__setattr__(self, "hooks", _each("hooks", self.hooks, lambda one: isinstance(one, CompactionHook)))
+            object.__setattr__(self, name, tuple(check_parts(name, getattr(self, name), "reduce")))
+        for hook in check_parts("hooks", self.hooks, "__post_init__"):
+            if not isinstance(hook, CompactionHook):
+                raise ConfigError(f"hooks takes CompactionHooks, not {hook!r}")
+        object.__setattr__(self, "hooks", tuple(self.hooks))
 
     @classmethod
     def default(cls, **options: Unpack[Options]) -> Self:
@@ -221,15 +224,3 @@ class Preset:
 
 PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")
 """By name; each is a class method."""
-
-
-def _can(one: object, does: str) -> bool:
-    return not isinstance(one, type) and callable(getattr(one, does, None))
-
-
-def _each(name: str, given: object, is_one: Callable[[object], bool]) -> tuple[Any, ...]:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ConfigError(f"{name} takes a list, not {given!r}")
-    if wrong := [one for one in given if not is_one(one)]:
-        raise ConfigError(f"{name} cannot take {wrong[0]!r}")
-    return tuple(given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from monitor._util.codec import Codec
@@ -36,8 +37,11 @@ class CompactionError(MonitorError):
         filter stay what they are.
         """
 
-    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[CompactionFailure, str, bool, bool]]:
-        return _again, (self.failure, str(self), self.media_removed, self.retryable)
+    def __reduce__(self) -> tuple[Callable[[], CompactionError], tuple[()]]:
+        again = partial(
+            CompactionError, self.failure, str(self), media_removed=self.media_removed, passing=self.retryable
+        )
+        return again, ()
 
 
 class CompactionIneffective(CompactionError):
@@ -49,16 +53,9 @@ class CompactionIneffective(CompactionError):
         self.tokens_after = tokens_after
         self.target_tokens = target_tokens
 
-    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[str, int, int, int]]:  # type: ignore[override]
-        return _ineffective, (str(self), self.tokens_before, self.tokens_after, self.target_tokens)
-
-
-def _again(failure: CompactionFailure, message: str, media_removed: bool, passing: bool) -> CompactionError:  # noqa: FBT001 - of pickle
-    return CompactionError(failure, message, media_removed=media_removed, passing=passing)
-
-
-def _ineffective(message: str, before: int, after: int, target: int) -> CompactionIneffective:
-    return CompactionIneffective(message, tokens_before=before, tokens_after=after, target_tokens=target)
+    def __reduce__(self) -> tuple[Callable[[], CompactionError], tuple[()]]:
+        sizes = {name: getattr(self, name) for name in ("tokens_before", "tokens_after", "target_tokens")}
+        return partial(CompactionIneffective, str(self), **sizes), ()
 
 
 AskTurn: TypeAlias = Callable[[Model, ModelRequest], Awaitable[Turn]]

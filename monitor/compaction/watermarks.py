@@ -87,14 +87,6 @@ class Marks:
         for name, tokens in marks.items():  # once: they are asked for several times a turn
             object.__setattr__(self, name, tokens)
 
-    def growth(self, *, nothing: bool = False) -> int:
-        """By how much the context grows before a compaction that failed is tried again; `nothing`:
-        it had nothing to compact.
-
-        0: the window is not known.
-        """
-        return math.ceil((self.window.tokens or 0) * (GROWTH_AFTER_NOTHING if nothing else GROWTH))
-
     def target(self, reason: CompactionReason, tokens_before: int) -> int:
         """What the next request must be below, counted as `tokens_before` is, for a compaction to
         be accepted.
@@ -110,12 +102,6 @@ class Marks:
         if reason is CompactionReason.HIGH_WATER and low is not None:
             return low
         return math.floor(tokens_before * BY_HAND) + 1
-
-    def relearned(self, window: Window) -> Marks:
-        """The same marks of another window: its provider has stated its limit, or another model
-        goes on.
-        """
-        return replace(self, window=window)
 
 
 def _share(tokens: int | None, share: float) -> int | None:
@@ -212,10 +198,11 @@ class Hysteresis:
         """The window is another one than was thought: what failed in the one before may be tried at
         the new marks.
         """
-        self.marks = self.marks.relearned(window)
+        self.marks = replace(self.marks, window=window)
         self._held.clear()
 
     def _grown(self, reason: CompactionReason, tokens: int) -> bool:
         fewest = self._held.get(reason)
         nothing = self._nothing and reason is CompactionReason.HIGH_WATER
-        return fewest is None or tokens >= fewest + self.marks.growth(nothing=nothing)
+        growth = math.ceil((self.marks.window.tokens or 0) * (GROWTH_AFTER_NOTHING if nothing else GROWTH))
+        return fewest is None or tokens >= fewest + growth

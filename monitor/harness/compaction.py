@@ -177,8 +177,6 @@ can be told from it.
 
 def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:
     """Wrong calls that would show themselves later, in other words."""
-    if isinstance(model, str):
-        raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
     if model is not None:
         check_part("model", model, "stream")
     if instructions is not None and not isinstance(instructions, str):
