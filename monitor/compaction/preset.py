@@ -11,11 +11,11 @@ from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.compaction.base import Summarizer
 from monitor.compaction.hooks import CompactionHook
-from monitor.compaction.keep import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.records import CompactionStore
 from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
 from monitor.compaction.watermarks import LOW_WATER
 from monitor.context import trigger
+from monitor.context.cut import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.media import DropMedia
 from monitor.context.prune import PruneArguments, PruneResults
 from monitor.context.reduction import Reducer, check_number

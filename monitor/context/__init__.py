@@ -5,10 +5,7 @@ model, no clock, no I/O.
 from monitor.context.curate import curated as curated
 from monitor.context.curate import recorded as recorded
 from monitor.context.cut import Cut as Cut
-from monitor.context.cut import cut_by_share as cut_by_share
-from monitor.context.cut import cut_by_tokens as cut_by_tokens
 from monitor.context.cut import cut_by_turns as cut_by_turns
-from monitor.context.cut import tail_budget as tail_budget
 from monitor.context.forms import Form as Form
 from monitor.context.fullness import Full as Full
 from monitor.context.fullness import Fullness as Fullness
@@ -100,8 +97,6 @@ __all__ = [
     "WindowSource",
     "clip",
     "curated",
-    "cut_by_share",
-    "cut_by_tokens",
     "cut_by_turns",
     "first_met",
     "head_of",
@@ -115,7 +110,6 @@ __all__ = [
     "reduced",
     "repair",
     "sizes_by_source",
-    "tail_budget",
     "user_turns",
     "validate",
     "window_of",

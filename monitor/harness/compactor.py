@@ -20,7 +20,6 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.compaction.base import Checkpoint, Progress
 from monitor.compaction.extractive import Extractive
 from monitor.compaction.hooks import may_continue, tell_after
-from monitor.compaction.keep import KeepTokens
 from monitor.compaction.measure import Situation
 from monitor.compaction.pinned import PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import Preset
@@ -29,6 +28,7 @@ from monitor.compaction.records import CompactionError, CompactionRecord, Compac
 from monitor.compaction.refill import Snapshot, attributed, snapshot
 from monitor.compaction.repeats import RepeatsAfterCompaction
 from monitor.compaction.rungs import CUT
+from monitor.context.cut import KeepTokens
 from monitor.context.forms import Form
 from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter

@@ -24,10 +24,10 @@ from monitor.compaction import (
     PinnedFacts,
 )
 from monitor.compaction.hooks import CompactionAsked
-from monitor.compaction.keep import KeepMessages, KeepTokens
 from monitor.compaction.pinned import CONTINUE, acknowledgement, head_of_messages
 from monitor.compaction.records import shown
 from monitor.compaction.templates import CHECKPOINT
+from monitor.context.cut import KeepMessages, KeepTokens
 from monitor.context.forms import Form
 from monitor.context.validate import validate
 from monitor.errors import StoreError

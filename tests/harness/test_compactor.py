@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.compaction.keep import KeepTokens
 from monitor.compaction.pinned import ACKNOWLEDGEMENT, PinnedFacts
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.compaction.templates import CHECKPOINT
+from monitor.context.cut import KeepTokens
 from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
