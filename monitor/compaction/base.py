@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from monitor.compaction.records import AskTurn, CompactionDetails
+from monitor.compaction.records import AskTurn, CompactionDetails, CompactionError
 from monitor.compaction.templates import Template
+from monitor.errors import describe
 from monitor.messages import Message
+from monitor.reasons import CompactionFailure
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -93,3 +95,29 @@ class Summarizer(Protocol):
     ) -> Summary:
         """The summary. Raises `CompactionError` for what is none, and `TimeoutError`."""
         ...
+
+
+async def ask_for_summary(
+    summarizer: Summarizer,
+    task: SummaryTask,
+    *,
+    ask: AskTurn,
+    progress: Callable[[Progress], None],
+    checkpoint: Checkpoint | None,
+) -> Summary:
+    """What `summarizer` makes of `task`. Whatever it raises becomes a `CompactionError`."""
+    try:
+        summary: object = await summarizer.summarize(task, ask, progress=progress, checkpoint=checkpoint)
+    except CompactionError:
+        raise
+    except TimeoutError as error:
+        raise CompactionError(CompactionFailure.TIMEOUT, str(error) or "it took too long") from error
+    except Exception as error:
+        raise CompactionError(CompactionFailure.CRASHED, f"{summarizer.name} raised {describe(error)}") from error
+    if not isinstance(summary, Summary) or not isinstance(summary.text, str):
+        raise CompactionError(
+            CompactionFailure.INVALID, f"{summarizer.name} gave {summary!r:.200}, which is no Summary"
+        )
+    if not summary.text.strip():
+        raise CompactionError(CompactionFailure.EMPTY, f"{summarizer.name} wrote nothing")
+    return summary

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 import anyio.lowlevel
 
-from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask
+from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask, ask_for_summary
 from monitor.compaction.hooks import CompactionAsked, Wishes, ask_before
 from monitor.compaction.identifiers import merged, named_in
 from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes, once
@@ -431,32 +431,6 @@ class _Pipeline:
         raise CompactionIneffective(
             message, tokens_before=self._size.before, tokens_after=tokens_after, target_tokens=self._size.target
         )
-
-
-async def ask_for_summary(
-    summarizer: Summarizer,
-    task: SummaryTask,
-    *,
-    ask: AskTurn,
-    progress: Callable[[Progress], None],
-    checkpoint: Checkpoint | None,
-) -> Summary:
-    """What `summarizer` makes of `task`. Whatever it raises becomes a `CompactionError`."""
-    try:
-        summary: object = await summarizer.summarize(task, ask, progress=progress, checkpoint=checkpoint)
-    except CompactionError:
-        raise
-    except TimeoutError as error:
-        raise CompactionError(CompactionFailure.TIMEOUT, str(error) or "it took too long") from error
-    except Exception as error:
-        raise CompactionError(CompactionFailure.CRASHED, f"{summarizer.name} raised {describe(error)}") from error
-    if not isinstance(summary, Summary) or not isinstance(summary.text, str):
-        raise CompactionError(
-            CompactionFailure.INVALID, f"{summarizer.name} gave {summary!r:.200}, which is no Summary"
-        )
-    if not summary.text.strip():
-        raise CompactionError(CompactionFailure.EMPTY, f"{summarizer.name} wrote nothing")
-    return summary
 
 
 def _reducing(now: Situation, smaller: Messages) -> HistoryEdit:

@@ -115,10 +115,6 @@ class ModelSummarizer:
         return await work.checked(draft)
 
 
-class _TooLongError(Exception):
-    """The provider finds the request too long."""
-
-
 @dataclass(slots=True)
 class _Draft:
     """A summary that was not looked at yet."""
@@ -177,7 +173,9 @@ class _Work:
         self.live = True
         try:
             text = await self._answer(request())
-        except _TooLongError:
+        except CompactionError as error:
+            if error.failure is not CompactionFailure.TOO_LONG:
+                raise
             self.live = False
             return None
         self._step(len(self.task.messages), text)
@@ -200,13 +198,13 @@ class _Work:
             last = self._next(earlier, done, room)
             try:
                 earlier = await self._answer(self._request(self._question(earlier, last, room)))
-            except _TooLongError as error:
+            except CompactionError as error:
+                if error.failure is not CompactionFailure.TOO_LONG:
+                    raise
                 shrinks += 1
                 room = min(room, most_tokens(self._question(earlier, last, room))) // 2
                 if shrinks > SHRINKS or room < LEAST_ROOM_TOKENS:
-                    raise self._too_long(
-                        f"{self.model.name} finds it too long, also after it was halved: {error}"
-                    ) from error.__cause__
+                    raise
                 continue
             done = last.stop
             self._step(done, earlier)
@@ -223,11 +221,6 @@ class _Work:
         if wrong or unsaid:
             try:
                 corrected = await self._answer(draft.again(text, _correction(wrong, unsaid)))
-            except _TooLongError as error:
-                if wrong:
-                    raise self._too_long(
-                        f"{self.model.name} finds the correction too long: {error}"
-                    ) from error.__cause__
             except CompactionError:
                 if wrong:
                     raise
@@ -243,7 +236,7 @@ class _Work:
             text=text,
             by=self.model.name,
             calls=self.calls,
-            media_removed=not self.live and self._has_media,
+            media_removed=self._media_removed,
         )
 
     def _wrong(self, text: str) -> list[str]:
@@ -284,10 +277,11 @@ class _Work:
         """For what is read, in tokens: the window without the instructions and the answer."""
         room = self.window - self.task.max_tokens - most_tokens(self._instructions) - _FRAME_TOKENS
         if room < LEAST_ROOM_TOKENS:
-            raise self._too_long(
+            raise self._error(
+                CompactionFailure.TOO_LONG,
                 f"the window of {self.model.name} is {self.window:,} tokens; with instructions and"
                 f" {self.task.max_tokens:,} tokens for the answer there is no room to read anything: allow a shorter"
-                " summary, or give a model with a larger window"
+                " summary, or give a model with a larger window",
             )
         return room
 
@@ -326,28 +320,18 @@ class _Work:
     # --- answers
 
     async def _answer(self, request: ModelRequest) -> str:
-        """The text of a good answer. One that is none is asked for once more where that may help.
-        Raises `_TooLongError`.
-        """
-        passing, empty = 1, 1
+        """The text of a good answer. Another one is asked for once more where that may help."""
+        tries = {"passing", "empty"}
         while True:
             turn = await self._asked(request)
             text = self._clean(turn.text)
             failure, why, again = _failure_of(turn, text)
             if failure is None:
                 return text
-            if again == "passing" and passing:
-                passing -= 1
-            elif again == "empty" and empty:
-                empty -= 1
-            else:
-                message = f"{self.model.name} {why}"
-                if failure is CompactionFailure.TOO_LONG:
-                    raise _TooLongError(why) from turn.error
-                media_removed = not self.live and self._has_media
-                raise CompactionError(
-                    failure, message, media_removed=media_removed, passing=again == "passing"
-                ) from turn.error
+            if again not in tries:
+                break
+            tries.remove(again)
+        raise self._error(failure, f"{self.model.name} {why}", passing=again == "passing") from turn.error
 
     async def _asked(self, request: ModelRequest) -> Turn:
         self.calls += 1
@@ -362,12 +346,12 @@ class _Work:
         checkpoint = Checkpoint(covers=done, identity=self._chain[done], text=text)
         self.progress(Progress(done_messages=done, of_messages=len(self.task.messages), checkpoint=checkpoint))
 
-    def _too_long(self, message: str) -> CompactionError:
-        return CompactionError(CompactionFailure.TOO_LONG, message, media_removed=self._has_media)
+    def _error(self, failure: CompactionFailure, message: str, *, passing: bool = False) -> CompactionError:
+        return CompactionError(failure, message, media_removed=self._media_removed, passing=passing)
 
     @property
-    def _has_media(self) -> bool:
-        return any(map(has_media, self.task.messages))
+    def _media_removed(self) -> bool:
+        return not self.live and any(map(has_media, self.task.messages))
 
 
 # --- what is said
@@ -449,7 +433,7 @@ def _failure_of(turn: Turn, text: str) -> tuple[CompactionFailure | None, str, L
     reason = None if stopped is None else stopped.reason
     detail = error.message if error is not None else stopped.detail if stopped is not None else ""
     if reason is TerminateReason.PROMPT_TOO_LONG or (error is not None and error.kind is ErrorKind.OVERFLOW):
-        return CompactionFailure.TOO_LONG, detail, "never"
+        return CompactionFailure.TOO_LONG, f"finds it too long: {detail}", "never"
     if turn.tool_calls:
         return CompactionFailure.TOOL_CALL, f"called {turn.tool_calls[0].name} instead of writing a summary", "never"
     if turn.finish_reason is FinishReason.LENGTH or turn.text_chars > len(turn.text):
