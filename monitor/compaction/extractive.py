@@ -139,10 +139,7 @@ _SAID_ELSEWHERE: Final = frozenset({"users", "current"})
 
 
 def _section_for(kind: str, sections: Sequence[str]) -> str:
-    for section in sections:
-        if kind in _kinds_of(section):
-            return section
-    return sections[-1]
+    return next((section for section in sections if kind in _kinds_of(section)), sections[-1])
 
 
 def _kinds_of(section: str) -> tuple[str, ...]:

@@ -290,7 +290,7 @@ class _Pipeline:
             text = compose(summary.text, facts, max_tokens=self._size.pinned_tokens)
         shown = self._shown(text, tail)
         result = self._result((*shown, *tail), tail, by=summary.by)
-        self._check(result.tokens_after, last=rung.last, newest=tail)
+        self._check(result.tokens_after, last=rung.summarizer is None, newest=tail)
         if repair(result.messages, form=now.form)[1] and not repair(now.messages, form=now.form)[1]:
             raise CompactionError(
                 CompactionFailure.INVALID, "what it would put in place is nothing that the provider takes"

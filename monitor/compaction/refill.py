@@ -99,17 +99,17 @@ def snapshot(request: ModelRequest, turn: int) -> Snapshot:
     return Snapshot(turn, {source: size.tokens for source, size in sizes.items()})
 
 
-def attributed(after: Snapshot, now: Snapshot, *, within_turns: int = WITHIN_TURNS) -> Refill | None:
+def attributed(after: Snapshot, now: Snapshot) -> Refill | None:
     """What filled the context between the end of a compaction and `now`, where the mark is reached
     again.
 
-    `None`: that took more than `within_turns` turns, or nothing has grown. Instructions, tools or a
+    `None`: that took more than `WITHIN_TURNS` turns, or nothing has grown. Instructions, tools or a
     summary that are most of the context have filled it from the beginning, as has a tail that was
     kept; else it is the source that has added most. Of two that added the same, the one that stands
     first in the request.
     """
     turns = now.turn - after.turn
-    if not 0 <= turns <= within_turns or not now.tokens:
+    if not 0 <= turns <= WITHIN_TURNS or not now.tokens:
         return None
     stood = {source: min(after.sizes.get(source, 0), now.sizes.get(source, 0)) for source in _ALWAYS_THERE}
     stood[TAIL] = sum(

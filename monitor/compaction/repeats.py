@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from monitor._util.checks import is_whole
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors.calls import EXCERPT_CHARS
 from monitor.detectors.tool_policy import is_veto
-from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence
 
 WINDOW: Final = 3
@@ -27,20 +25,15 @@ REMEMBERED: Final = 30
 
 
 class RepeatsAfterCompaction:
-    """Sees the same call with the same result `window` times in a row right after a compaction, if
+    """Sees the same call with the same result three times in a row right after a compaction, if
     it had come before it as well.
 
     Tell it of every result, with its call, in the order in which they come; fields that differ each
     time (times, ids of requests) taken out of both. Calls of tools that are polled are better left
-    out. Raises `ConfigError` for a window below 1.
+    out.
     """
 
-    __slots__ = ("_armed", "_before", "_key", "_offsets", "_recent", "_seen", "_window")
-
-    def __init__(self, window: int = WINDOW) -> None:
-        if not (is_whole(window) and window > 0):
-            raise ConfigError(f"window is a number of results, 1 or more, not {window!r}")
-        self._window = window
+    def __init__(self) -> None:
         self._recent: deque[str] = deque(maxlen=REMEMBERED)
         self._seen = 0
         """Results so far; the number of the next call, from 0."""
@@ -79,26 +72,25 @@ class RepeatsAfterCompaction:
             return None
         self._key = key
         self._offsets.append(index)
-        if len(self._offsets) < self._window:
+        if len(self._offsets) < WINDOW:
             return None
         self._armed = False
         return self._detection(call.name, text, len(arguments))
 
     def _detection(self, tool: str, text: str, length: int) -> Detection:
         count = len(self._offsets)
-        times = f"{count} time{'s' if count != 1 else ''} in a row"
         return Detection(
             detector="compaction_guard",
             kind="compaction_loop",
             channel="tools",
             level="loop",
             count=count,
-            threshold=self._window,
+            threshold=WINDOW,
             start_offset=self._offsets[0],
             offset=self._offsets[-1],
             evidence=Evidence(text[:EXCERPT_CHARS], identity(text), length, tuple(self._offsets)),
             message=(
-                f"right after a compaction, {tool} was called {times} with arguments and a result that had come"
-                " before it"
+                f"right after a compaction, {tool} was called {count} times in a row with arguments and a result that"
+                " had come before it"
             ),
         )

@@ -99,7 +99,8 @@ class Compactor:
         self._form = form
         self._driven = driven
         self.when = Due(preset, history, meter, window)
-        self._job: Job | None = None
+        self.job: Job | None = None
+        """The job that is under way."""
         self._checkpoint: Checkpoint | None = None
         self._late_warnings: list[str] = []
         self._closed = False
@@ -132,12 +133,8 @@ class Compactor:
         """An answer has come, and the provider has counted `tokens`: the tools may run while the
         summary is made.
         """
-        if self._job is None and self.when.beside(tokens):
+        if self.job is None and self.when.beside(tokens):
             self.start(CompactionReason.HIGH_WATER, waited_for=False)
-
-    def waits_for(self, reason: CompactionReason) -> bool:
-        """Whether the run waits for a compaction for this reason."""
-        return reason is not CompactionReason.HIGH_WATER or not self.preset.background
 
     # --- one compaction
 
@@ -148,9 +145,9 @@ class Compactor:
         """
         if self._closed:
             return None
-        if self._job is not None:
-            self._job.waited_for |= waited_for
-            return self._job
+        if self.job is not None:
+            self.job.waited_for |= waited_for
+            return self.job
         self.when.pressed = None
         if self.when.marks.high is None:
             self.when.recount()
@@ -166,7 +163,7 @@ class Compactor:
         return Job(preset, model, situation, self._clock, close_grace_s=self._close_grace_s, waited_for=waited_for)
 
     def _set_to_work(self, job: Job) -> None:
-        self._job = job
+        self.job = job
         job.begin(
             partial(self._work, job),
             timeout_s=self.preset.timeout_s,
@@ -202,19 +199,9 @@ class Compactor:
             original=behind[0] if len(behind) == 1 else None,
         )
 
-    @property
-    def busy(self) -> bool:
-        """Whether a summary is being made."""
-        return self._job is not None and self._job.open
-
     def _head(self) -> int:
         history = self.history
         return head_of(history) if history.edits else head_of_messages(history.messages)
-
-    @property
-    def job(self) -> Job | None:
-        """The job that is under way, if any."""
-        return self._job
 
     async def outcome(self, job: Job) -> CompactionResult | CompactionError:
         """The outcome of `job`, as soon as it is known."""
@@ -226,15 +213,12 @@ class Compactor:
 
     async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
         """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
-        if (under_way := self._job) is not None and isinstance(
-            outcome := await self.outcome(under_way), CompactionResult
-        ):
-            return outcome
-        self.when.recount()
-        job = self.start(reason)
-        if job is None:
-            raise CompactionError(CompactionFailure.ABORTED, OVER)
-        outcome = await self.outcome(job)
+        under_way = self.job
+        outcome = await self.outcome(under_way) if under_way is not None else None
+        if not isinstance(outcome, CompactionResult):
+            self.when.recount()
+            job = self.start(reason)
+            outcome = await self.outcome(job) if job is not None else CompactionError(CompactionFailure.ABORTED, OVER)
         if isinstance(outcome, CompactionError):
             raise outcome
         return outcome
@@ -412,8 +396,8 @@ class Compactor:
         failure, why = (CompactionFailure.TIMEOUT, self._too_slow) if job.expired else (CompactionFailure.ABORTED, OVER)
         self._failed(job, CompactionError(failure, why))
         job.disarm()
-        if self._job is job:
-            self._job = None
+        if self.job is job:
+            self.job = None
         job.settle()
 
     @property
@@ -433,7 +417,7 @@ class Compactor:
 
     def turn_ended(self) -> None:
         """A turn is part of the history."""
-        if not self._closed and self._job is None:
+        if not self._closed and self.job is None:
             self._pruning.turn_ended()
 
     # --- the end
@@ -441,8 +425,8 @@ class Compactor:
     def cancel(self) -> None:
         """The run ends: no summary is wanted any more."""
         self._closed = True
-        if self._job is not None:
-            self._job.cancel()
+        if self.job is not None:
+            self.job.cancel()
         self._pruning.cancel()
 
     def reopen(self) -> None:
@@ -453,7 +437,7 @@ class Compactor:
     async def close(self) -> None:
         """Return when nobody is at work, shielded and bounded."""
         self.cancel()
-        job, tasks = self._job, self._tasks()
+        job, tasks = self.job, self._tasks()
         try:
             if tasks:
                 with anyio.move_on_after(self._close_grace_s, shield=True):
@@ -468,5 +452,5 @@ class Compactor:
 
     def _tasks(self) -> list[Background]:
         """The tasks that have not ended."""
-        tasks = (self._job.task if self._job is not None else None, self._pruning.task, *self._given_up)
+        tasks = (self.job.task if self.job is not None else None, self._pruning.task, *self._given_up)
         return [task for task in tasks if task is not None and not task.ended]

@@ -105,7 +105,7 @@ class RunContext:
             reason = compactor.due(instructions, tools)
             if reason is None:
                 break
-            waits = compactor.waits_for(reason)
+            waits = compactor.when.waits_for(reason)
             job = compactor.start(reason, waited_for=waits)
             if job is None or not waits:
                 return
@@ -214,7 +214,8 @@ class RunContext:
         """What the context is busy with, e.g. "a compaction was at work"; added to the detail of a
         timeout.
         """
-        return "a compaction was at work" if self._compactor is not None and self._compactor.busy else None
+        job = self._compactor.job if self._compactor is not None else None
+        return "a compaction was at work" if job is not None and job.open else None
 
     # --- the end
 

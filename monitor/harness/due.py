@@ -88,6 +88,10 @@ class Due:
         self.count = count
         return True
 
+    def waits_for(self, reason: CompactionReason) -> bool:
+        """Whether the run waits for a compaction for this reason."""
+        return reason is not CompactionReason.HIGH_WATER or not self._background
+
     def warns(self) -> bool:
         """Whether to tell that a compaction is near: once, until one is accepted."""
         return self._hysteresis.warn(self.count.tokens)
