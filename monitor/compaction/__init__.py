@@ -1,5 +1,5 @@
-"""A history that stays inside the window: what a `Compaction` is made of, and what a part of one's
-own is made from.
+"""A history that stays inside the window: the parts of a `Compaction`, and what a part of your own
+is made from.
 """
 
 from monitor._util.quoting import foreign as foreign

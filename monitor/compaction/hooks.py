@@ -1,6 +1,4 @@
-"""The program's say in a compaction: before it, after it, and in whether the model is told to go
-on.
-"""
+"""Hooks of the program: before a compaction, after it, and on whether the model goes on."""
 
 from __future__ import annotations
 
@@ -30,20 +28,20 @@ class CompactionAsked:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BeforeCompaction:
-    """What a hook wants. What it leaves out stays as it is."""
+    """The answer of a hook. A field that is `None` changes nothing."""
 
     cancel: str | None = None
-    """Why there is to be no compaction now."""
+    """The reason for having no compaction now."""
     context: str | None = None
-    """Further hints for the summariser."""
+    """A further hint for the summariser."""
     prompt: str | None = None
-    """Instead of the template's instructions."""
+    """A prompt in the place of the template's instructions."""
     messages: Sequence[Message] | None = None
-    """To be summarised instead of those that were told. The history is not concerned: it is only
-    what the summariser reads.
+    """Messages in the place of `CompactionAsked.messages`. Only the summariser reads them: the
+    history stays as it is.
     """
     note: str | None = None
-    """What stands beside the summary word for word, this time."""
+    """A text that stands beside this summary word for word."""
 
     def __post_init__(self) -> None:
         for name in ("cancel", "context", "prompt", "note"):
@@ -66,13 +64,13 @@ Autocontinue: TypeAlias = Callable[[CompactionResult], bool | Awaitable[bool]]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionHook:
-    """Functions, or coroutine functions, that are called around a compaction; one that raises is
-    passed over, with a warning.
+    """Functions, or coroutine functions, that are called around a compaction. A function that
+    raises changes nothing but adds a warning.
 
-    `before` may add to what the summariser is told, replace it, or cancel. `after` is told of a
-    compaction that is part of the history. `autocontinue` answers `False` to have no message that
-    tells the model to go on. Several hooks are called in order; of several prompts, or lists of
-    messages, the last counts.
+    `before` may add to what the summariser reads, replace it, or cancel the compaction. `after`
+    receives the result once it is part of the history. `autocontinue` returns `False` if no message
+    shall ask the model to go on. Several hooks are called in order. Of several prompts, or lists of
+    messages, the last one counts.
     """
 
     before: Before | None = None
@@ -81,7 +79,7 @@ class CompactionHook:
 
     def __post_init__(self) -> None:
         if self.before is None and self.after is None and self.autocontinue is None:
-            raise ConfigError("a CompactionHook has before=, after= or autocontinue=")
+            raise ConfigError("a CompactionHook needs before=, after= or autocontinue=")
         for given in (self.before, self.after, self.autocontinue):
             if given is not None and not callable(given):
                 raise ConfigError(f"a hook is a function, not {given!r}")
@@ -89,7 +87,7 @@ class CompactionHook:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Wishes:
-    """What all hooks together want."""
+    """The answers of all hooks together."""
 
     hints: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -99,8 +97,8 @@ class Wishes:
 
 
 async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) -> Wishes:
-    """What the hooks want, in order; each one receives what the earlier hooks made of the messages.
-    Raises `CompactionError` for a veto.
+    """Ask the hooks in order. Each hook receives the messages as the earlier hooks left them.
+    Raises `CompactionError` for a hook that cancels.
     """
     hints: list[str] = []
     notes: list[str] = []

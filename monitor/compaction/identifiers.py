@@ -1,8 +1,8 @@
-"""Names that a summary must not reword: addresses, paths, numbers, hashes; and what became of files
-and calls.
+"""Names that a summary must not reword (addresses, paths, numbers, hashes), and what became of
+files and calls.
 
-Failure answered: "the config file in the usual place", where the path had been in a message that is
-gone.
+Failure answered: a summary says "the config file in the usual place", and the message with the path
+is gone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from monitor.messages import AssistantMessage, Message, Text
 from monitor.verdicts import VETO
 
 MOST_CHARS: Final = 200
-"""A longer name is none that anybody writes out; half of it would be wrong."""
+"""The longest name. Nobody writes out a longer one, and half of a name is wrong."""
 RESULT_CHARS: Final = 2_000
-"""So much of the beginning of a text, and half of it of its end, is looked through."""
+"""The characters at the beginning of a text that are searched for names; half as many at its
+end.
+"""
 NOTE_CHARS: Final = 240
 MOST_NOTES: Final = 8
-"""OpenClaw keeps as many failures, as long."""
+"""The most notes. OpenClaw keeps as many failures, of the same length."""
 MOST_FILES: Final = 100
 MOST_ARTIFACTS: Final = 50
 ARTIFACTS_PER_CALL: Final = 3
@@ -74,10 +76,10 @@ def identifiers(text: str) -> list[str]:
     kinds: dict[str, int] = {}
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if token.isalpha() and len(token) < LEAST_HASH_CHARS and not token.isupper():
-            continue  # a word as any other
+            continue  # an ordinary word
         whole, _, part = token.partition(".")
         if whole.isdigit() and len(whole) < LEAST_DIGITS and (not part or part.isdigit()):
-            continue  # a number as any other
+            continue  # an ordinary number
         word = token.lstrip(":!?").rstrip(_BEHIND) if "://" not in token else token.rstrip(".,;:!?)]}")
         if len(word) <= MOST_CHARS and word not in kinds and (kind := _kind(word)) is not None:
             kinds[word] = kind
@@ -96,18 +98,18 @@ def _kind(word: str) -> int | None:
 
 
 MOST_LISTED: Final = 12
-"""Of the names that results gave, so many of one pass. OpenClaw's number, of the newest ten
+"""The most names that one pass takes over from results. OpenClaw's number, for its newest ten
 messages.
 """
 MOST_SAID: Final = 12
-"""Of one text that somebody wrote."""
+"""The most names of one text that a user or a model wrote."""
 LISTING: Final = 20
-"""A result with more families of names is a listing: none of its names is worth more than the
-others.
+"""A result with names of more families than this is a listing: its names are worth nothing.
 """
 OF_A_FAMILY: Final = 12
-"""Names that differ only in their numbers have so many places together, and in one pass two."""
+"""The most names of one family: names that differ only in their numbers."""
 FEW: Final = 2
+"""The most names of one family from the results of one pass."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -115,13 +117,13 @@ class Named:
     """The names in one message, by where they stand."""
 
     said: tuple[str, ...] = ()
-    """In what the model or the user wrote."""
+    """Names in what the model or the user wrote."""
     asked: tuple[str, ...] = ()
-    """In arguments of calls."""
+    """Names in arguments of calls."""
     answered: tuple[str, ...] = ()
-    """In results."""
+    """Names in results."""
     listed: tuple[str, ...] = ()
-    """Of those in arguments and results that are no listings, three of each family."""
+    """Names in arguments and results that are not listings, three of each family."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,16 +131,16 @@ class Names:
     """The names of many messages by their worth, the newest first."""
 
     used: tuple[str, ...]
-    """What somebody wrote, and what is an argument in one message and in a result of another: it
-    was found, then used.
+    """Names that a user or the model wrote, and names that a result of one message and an argument
+    of another have: they were found, then used.
     """
     listed: tuple[str, ...]
-    """What only a call or only a result has, of the rarest families and the most specific kinds."""
+    """Names that only calls or only results have, of the rarest families and kinds."""
 
 
 def named_in(message: Message) -> Named:
-    """The names in a message. Of a long text only both ends are looked through: a listing is full
-    of names that nobody needs.
+    """The names in a message. Of a long text only both ends are searched: a listing is full of
+    names that nobody needs.
     """
     said = [
         name for part in message.content if isinstance(part, Text) for name in identifiers(_ends(part.text))[:MOST_SAID]
@@ -158,17 +160,15 @@ def named_in(message: Message) -> Named:
 
 
 def _telling(names: Sequence[str]) -> list[str]:
-    """A few of each family, enough to see that there are many; nothing, where there are too many
-    families.
-    """
+    """A few names of each family; no name where there are more than `LISTING` families."""
     ranked = _ranked(names)
     families = sum(nth == 1 for nth, _, _ in ranked)
     return [name for nth, _, name in ranked if nth <= FEW + 1] if families <= LISTING else []
 
 
 def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
-    """What of the names of some messages is worth to be kept. `known`: what results gave before
-    these messages. Linear.
+    """The names of some messages that are worth keeping. `known`: names in results before these
+    messages. Linear.
     """
     asked: dict[str, set[int]] = {}
     for at, one in enumerate(named):
@@ -209,11 +209,11 @@ def _ranked(names: Iterable[str]) -> list[tuple[int, int, str]]:
 
 
 def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Callable[[str], bool]) -> tuple[str, ...]:
-    """The new names and those that were known before, each once, `most` at most. Not what is `said`
-    anyhow.
+    """At most `most` of the `new` and the `old` names, each once. A name for which `said` is true
+    is left out: another place says it.
 
-    Where there are too many, the newest of each family stay before the second of any, so that no
-    family drives out all others.
+    Where there are too many, the newest name of each family stays before the second of any. So no
+    family takes the places of all others.
     """
     ranked = _ranked(name for name in dict.fromkeys((*new, *old)) if not said(name))
     places = [place for place in ranked if place[0] <= OF_A_FAMILY]
@@ -278,7 +278,7 @@ _CHANGES: Final = re.compile(
     "|touch|update|write"
 )
 _MAKES: Final = re.compile("build|commit|deploy|export|generate|make|open|post|publish|push|render|send|submit|upload")
-"""Words for what a call does; what changes makes as well."""
+"""Words in the names of tools that make something; those that change something make it as well."""
 _PATH_WORDS: Final = frozenset({"directory", "file", "filename", "filepath", "files", "path", "paths"})
 """The last word of an argument whose value is a path: `file_path`, `target_file`."""
 _PATH_KEYS: Final = frozenset({"destination", "file_name", "source"})
@@ -287,9 +287,9 @@ _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 def files_of(messages: Iterable[Message]) -> CompactionDetails:
     """Files that were read and changed, things that were made, and calls that failed or were
-    refused, by the names of tools and arguments.
+    refused, oldest first. The names of tools and arguments tell.
 
-    A call that failed, was refused or has no result has read and changed nothing. Oldest first.
+    A call that failed, was refused or has no result has read and changed nothing.
     """
     read: list[str] = []
     changed: list[str] = []
@@ -321,8 +321,8 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
 
 
 def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
-    """Both, each entry once, the newest last; the oldest go where there are too many. A file that
-    was changed is not said to be read.
+    """`old` and `new` together, each entry once, the newest last. Where there are too many, the
+    oldest go. A file that was changed is not listed as read.
     """
     modified = _newest((*old.files_modified, *new.files_modified), MOST_FILES)
     known = frozenset(modified)
@@ -352,8 +352,8 @@ def _newest(entries: Iterable[str], most: int) -> tuple[str, ...]:
 
 
 def _words(call: ToolCall) -> list[str]:
-    """The words of what is done: an argument `command: view` says it better than the name of an
-    editor that can do all.
+    """The words for what a call does. An argument `command: view` says more than the name of an
+    editor that can do everything.
     """
     command = _arguments(call).get("command")
     if isinstance(command, str) and (_does(_READS, [command]) or _does(_CHANGES, [command])):

@@ -1,7 +1,7 @@
-"""How large the next request is, in the tokens of its provider, and how its room is shared out.
+"""How large the next request is, in the tokens of its provider, and who gets how much of its room.
 
-A message is estimated once. The provider may count more than is estimated: every size is scaled, so
-that the whole request comes to what is known of it. The room below the target is shared between the
+A message is estimated once. The provider may count more than the estimate, so every size is scaled:
+the whole request then has the size that is known of it. The room below the target is shared by the
 summary, what is pinned beside it, and the messages that are kept.
 """
 
@@ -35,13 +35,13 @@ SUMMARY_SHARE: Final = 1 / 6
 quarter of the room at least is left for the messages that are kept.
 """
 LEAST_TOKENS: Final = 400
-"""The least for a summary, and for the pinned facts: a shorter text says nothing."""
+"""The least tokens for a summary, and for the pinned facts: a shorter text says nothing."""
 FRAME_TOKENS: Final = 50
-"""For the marks around the new messages, and for the acknowledgement."""
+"""Tokens for the marks around the new messages, and for the acknowledgement."""
 LEAST_GAIN: Final = 0.05
 """The least share of the request that a compaction must save. Ours."""
 AT_ONCE: Final = 1_000
-"""Messages that are measured before the event loop has its turn: some 30 ms."""
+"""Messages that are measured before other tasks may run: about 30 ms."""
 _ROUNDING: Final = 1e-6
 """Tolerance for floats: a sum that was divided and multiplied by the scale stays the same count."""
 
@@ -125,8 +125,8 @@ class Sizes:
         """The most that the pinned facts may have, estimated."""
 
     async def weigh(self) -> None:
-        """Measure every message. The event loop has its turn now and then: there may be thousands
-        of messages.
+        """Measure every message. Other tasks run in between: there may be thousands of
+        messages.
         """
         now = self._now
         for number, message in enumerate(now.messages, 1):

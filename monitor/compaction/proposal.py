@@ -1,8 +1,8 @@
 """One compaction, from the history as it stands to an edit that would make it smaller.
 
-Nothing is changed here. The steps, in order:
+Nothing is changed here. The steps are, in this order:
 
-1. Reducers take out what can go without a summary. If that is enough, nothing is summarised.
+1. Reducers take out what needs no summary. If that is enough, nothing is summarised.
 2. The history is cut, and the hooks are asked. Results that the model has not read stay behind the
    cut: they get room before anything older is kept.
 3. What stands before the cut is summarised, in one attempt after the other (`rungs.py`).
@@ -62,8 +62,8 @@ from monitor.reasons import CompactionFailure, CompactionReason
 MOST_REQUIRED: Final = 12
 """The most names that a summary is asked to contain. OpenClaw's number."""
 NAMED_AT_ONCE: Final = 50
-"""Messages that are searched for names before the event loop has its turn: 10 ms, if their results
-are long.
+"""Messages that are searched for names before other tasks may run: 10 ms, if their results are
+long.
 """
 LEFT_OUT: Final = (
     "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it"
@@ -111,8 +111,8 @@ async def propose(
 
 
 def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReason) -> UserMessage | None:
-    """The message that tells the model to go on after an automatic compaction; `None`: it needs no
-    message.
+    """The message that asks the model to go on after an automatic compaction; `None`: it needs
+    none.
     """
     result = proposal.result
     if (
@@ -292,9 +292,7 @@ class _Pipeline:
         result = self._result((*shown, *tail), tail, by=summary.by)
         self._check(result.tokens_after, last=rung.summarizer is None, newest=tail)
         if repair(result.messages, form=now.form)[1] and not repair(now.messages, form=now.form)[1]:
-            raise CompactionError(
-                CompactionFailure.INVALID, "what it would put in place is nothing that the provider takes"
-            )
+            raise CompactionError(CompactionFailure.INVALID, "the provider would refuse the history that it makes")
         edits = [HistoryEdit(now.version, 0, cut.index, shown, COMPACTION, f"summarised by {summary.by}")]
         if any(new is not old for new, old in zip(tail, now.messages[cut.index :], strict=True)):
             edits.append(_reducing(now, (*now.messages[: cut.index], *tail)))

@@ -1,8 +1,9 @@
 """The ladder of attempts: where the history is cut, and who summarises what stands before the cut.
 
-The first rung is what the preset asks for. Each rung below it asks for less: a shorter summary, a
-summary of the older half, and, where the run cannot go on otherwise, a summary without a model or
-none. Results that the model has not read stay behind the cut on every rung but the last.
+The first rung is what the preset asks for. Each rung below it asks for less: a shorter summary, or
+a summary of the older half. Where the run cannot go on otherwise, the summary is made without a
+model, or left out. Results that the model has not read stay behind the cut on every rung but the
+last.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from monitor.models import Model
 from monitor.reasons import CompactionFailure, CompactionReason
 
 CUT: Final = "cut"
-"""The author of a summary that nobody made."""
+"""The name in `summarised_by` where nobody has summarised."""
 UNREAD_SHARE: Final = 1 / 2
 """The share of the window beside instructions and tools that unread results get on a rung where
 nothing older is kept and nobody summarises.
@@ -44,7 +45,7 @@ class Rung:
     asks: bool = False
     """A model is asked, or the summarizer that the caller has given instead."""
     more: bool = False
-    """More messages are kept than the preset wants."""
+    """More messages are kept than the preset asks for."""
     unread: float = 1.0
     """The share of the room that unread results get."""
     note: str = ""

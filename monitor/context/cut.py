@@ -145,7 +145,7 @@ class KeepTokens:
 @dataclass(slots=True, frozen=True)
 class KeepNewTurns:
     """Keeps the newest user turns, as far as they fit into a share of the window, within bounds; of
-    one that does not, its end. Source: opencode.
+    a turn that does not fit, its end. Source: opencode.
     """
 
     turns: int | None = 2

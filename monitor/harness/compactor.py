@@ -1,9 +1,9 @@
-"""The compactions of one run: when, one at a time, and what becomes of them.
+"""Carries out the compactions of one run, one at a time.
 
-A compaction is a task beside the run. At the high-water mark the run goes on meanwhile; where it
-cannot, it waits, under its own deadlines and its abort. What the task proposes is committed in one
-step, without an await in between, so the history is as before or as after. One whose run has ended
-is thrown away.
+A compaction is a task beside the run. At the high-water mark the run goes on meanwhile. Where it
+cannot go on, it waits, under its own deadlines and its abort. The proposal of the task is committed
+in one step without an await, so the history is as before or as after. A proposal whose run has
+ended is thrown away.
 """
 
 from __future__ import annotations
@@ -52,18 +52,20 @@ from monitor.usage import AskCost
 from monitor.verdicts import Detection
 
 BY_ITSELF: Final = frozenset({CompactionReason.HIGH_WATER, CompactionReason.CEILING})
-"""Reasons that mean: the context has been filled."""
+"""Reasons for which a filled context is the cause."""
 GONE_ON_WITH: Final = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.ABORTED, CompactionFailure.PROVIDER})
-"""After these the part of a summary that is done is good; after others it may be what was wrong."""
+"""After these failures, the next try goes on from the finished part of the summary. After others,
+that part may have been the cause.
+"""
 
 
 class Compactor:
-    """Keeps one run's history inside the window. `wake` lets a pending read see what a summary's
-    price has changed.
+    """Keeps one run's history inside the window.
 
-    `facts`: what is known besides the messages, asked anew each time. `form`: in which the history
-    is sent. `driven`: who sends it adds what the model answers, so that behind a summary comes an
-    answer or a request; else its user says the next word.
+    `facts` returns what is known besides the messages. `wake` is called after each charge, so that
+    a pending read sees the new cost. `form`: the provider's form of the history. `driven`: a run
+    adds the model's answers to the history, so an answer or a request follows a summary; else the
+    caller's user speaks next.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Compactor:
     ) -> None:
         self.preset = preset
         self.stale: list[Proposal] = []
-        """Proposals that came too late: the messages they cover had been changed."""
+        """Proposals that came too late: the messages that they cover had been changed."""
         self._store = of_one_run(preset.store)
         self.history = history
         self._model = model
@@ -107,7 +109,7 @@ class Compactor:
         self._repeats = RepeatsAfterCompaction()
         self._after: Snapshot | None = None
         self._given_up: list[Background] = []
-        """Tasks that did not let themselves be cancelled."""
+        """Tasks that did not end when they were cancelled."""
         self._pruning = Pruning(
             preset.after_turn,
             history,
@@ -120,8 +122,8 @@ class Compactor:
     # --- when
 
     def due(self, instructions: str | None, tools: Sequence[ToolSpec]) -> CompactionReason | None:
-        """Why the next request, with these, is to be made smaller before it is sent; `None`: it
-        need not be.
+        """Why the next request, with `instructions` and `tools`, must be made smaller before it is
+        sent; `None`: it need not be.
         """
         self.when.fixed(instructions, tools)
         reason = self.when.before_request()
@@ -139,9 +141,10 @@ class Compactor:
     # --- one compaction
 
     def start(self, reason: CompactionReason, *, harder: int = 0, waited_for: bool = True) -> Job | None:
-        """Begin one, unless one is under way: then it is that one. `None`: the run is over.
+        """Begin a compaction, and return its job; the job under way, if there is one. `None`: the
+        run is over.
 
-        With the breaker open, or in a run's last turn, one that has to be is made without a model.
+        In a run's last turn, and mostly with the breaker open, no model is asked.
         """
         if self._closed:
             return None
@@ -212,7 +215,9 @@ class Compactor:
         return job.outcome or CompactionError(CompactionFailure.ABORTED, OVER)
 
     async def compact(self, reason: CompactionReason = CompactionReason.MANUAL) -> CompactionResult:
-        """Do one now, and wait for it; one that is under way counts. Raises `CompactionError`."""
+        """Compact now, and wait for the result; a compaction that is under way counts. Raises
+        `CompactionError`.
+        """
         under_way = self.job
         outcome = await self.outcome(under_way) if under_way is not None else None
         if not isinstance(outcome, CompactionResult):
@@ -277,7 +282,7 @@ class Compactor:
         self._wake()
 
     def _progressed(self, job: Job, progress: Progress) -> None:
-        """A part is done: that is worth as much time again, once."""
+        """A part is done. The first part gives the job as much time again."""
         job.raise_unless_wanted()
         self.reports.begun(job)
         job.extend(self.preset.timeout_s)
@@ -286,7 +291,7 @@ class Compactor:
         self.reports.progressed(job, progress)
 
     def _commit(self, job: Job, proposal: Proposal, goes_on: UserMessage | None) -> CompactionResult:
-        """All of it or nothing. Nothing is awaited here."""
+        """Put all of `proposal` into the history, or nothing. Nothing is awaited here."""
         job.raise_unless_wanted()
         record, edits = self._placed(proposal, goes_on)
         for edit in edits:
@@ -326,11 +331,11 @@ class Compactor:
     def _placed(
         self, proposal: Proposal, goes_on: UserMessage | None
     ) -> tuple[CompactionRecord | None, tuple[HistoryEdit, ...]]:
-        """The record and the edits as they fit in now.
+        """The record and the edits of `proposal`, with the roles of the messages alternating.
 
-        An answer may have come since the proposal was made, or will come next: then nothing stands
-        between it and the summary. Where a user speaks next, the model has answered. So roles
-        alternate.
+        In a run, an answer may have come since the proposal was made, or comes next: then nothing
+        stands between the summary and the answer. Before a user's message, the acknowledgement
+        does.
         """
         record, edits = proposal.result.record, proposal.edits
         if record is None or not self._driven:
@@ -342,7 +347,7 @@ class Compactor:
         return replace(record, shown=shown), (replace(compaction, replacement=shown), *others)
 
     def _made_do(self, record: CompactionRecord) -> bool:
-        """Whether something else had to do instead of a summary."""
+        """Whether the compaction was made without the wanted summary."""
         wanted = self.preset.summarizer.name if self.preset.summarizer is not None else None
         return record.summarised_by in {Extractive.name, CUT} and record.summarised_by != wanted
 
@@ -361,9 +366,7 @@ class Compactor:
         self.reports.failed(job, error)
 
     def _ended(self, job: Job) -> None:
-        """Its task has ended, one way or another, perhaps before it began; or it is not waited for
-        any longer.
-        """
+        """The task of `job` has ended, perhaps before it began, or it is given up."""
         unfinished = job.crashed or (job.open and job.expired)
         if (
             unfinished
@@ -377,14 +380,13 @@ class Compactor:
             self._settle(job)
 
     def _without_others(self, job: Job) -> None:
-        """The run cannot go on without it: what is left to do needs no model, and no code of the
-        caller's.
+        """Compact without a model and without parts of the caller: the run cannot go on otherwise.
 
-        One that took too long goes on so. One that the caller's code has crashed has failed, and
-        this is another one.
+        For a job that took too long, this is the same compaction. A job that has crashed has
+        failed, and this is another one.
         """
-        why = "it has crashed before" if job.crashed else self._too_slow
-        self._late_warnings.append(f"neither a model nor parts of the caller's: {why}")
+        why = "the first try has crashed" if job.crashed else self._too_slow
+        self._late_warnings.append(f"made without a model and without parts of the caller: {why}")
         job.open = False
         job.disarm()
         alone = replace(self.preset, hooks=(), summarizer=None, steps=(), keep=KeepTokens())
@@ -405,14 +407,14 @@ class Compactor:
         return f"it took longer than {self.preset.timeout_s:g} s"
 
     def _give_up(self, job: Job, task: Background) -> None:
-        """Wait for `task` no longer. If it ever ends, its result is thrown away."""
+        """Wait for `task` no longer. Its result is thrown away."""
         self._given_up.append(task)
         self._ended(job)
 
     # --- beside compactions
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        """A tool has answered. What repeats right after a compaction, if anything does."""
+        """A tool has answered. Returns what repeats right after a compaction, or `None`."""
         return self._repeats.observe(call, result)
 
     def turn_ended(self) -> None:
@@ -423,19 +425,19 @@ class Compactor:
     # --- the end
 
     def cancel(self) -> None:
-        """The run ends: no summary is wanted any more."""
+        """The run ends: its compaction is cancelled."""
         self._closed = True
         if self.job is not None:
             self.job.cancel()
         self._pruning.cancel()
 
     def reopen(self) -> None:
-        """One more turn instead of the end: what has to be is made without a model, and at once."""
+        """The run gets one more turn. Its compactions are made without a model."""
         self._closed = False
         self.when.hurried = True
 
     async def close(self) -> None:
-        """Return when nobody is at work, shielded and bounded."""
+        """Return when no task is at work any more, shielded and bounded."""
         self.cancel()
         job, tasks = self.job, self._tasks()
         try:

@@ -1,8 +1,8 @@
 """A request that the provider refused for its size is made smaller, step by step.
 
-Failures answered: attempts spent on compactions that removed nothing (OpenClaw #150447), histories
-compacted over a limit that no history is short enough for (OpenClaw #130096), and errors that say
-nothing to do.
+Failures answered: attempts are spent on compactions that remove nothing (OpenClaw #150447). A
+history is compacted for a limit that no history could meet (OpenClaw #130096). Errors do not say
+what to do.
 
 An episode goes from the first refusal to the next answer. It has an end: a limited number of
 compactions, one truncation of results, one removal of media.
@@ -86,9 +86,9 @@ class Rescue:
         if overflow.kind is OverflowKind.HOPELESS or overflow.kind in _NOT_OF_SIZE:
             return self._why(overflow)
         if len(self._history.edits) > self._sent_edits and self._sent_again < max(1, self._most):
-            self._sent_again += 1  # a limit, lest two that wait for each other go on for ever
+            self._sent_again += 1  # counted, so that it ends
             return None
-        # Where bytes are the matter, what is large goes first, and costs no call.
+        # Too many bytes: what is large goes first, and costs no call.
         if overflow.kind is OverflowKind.BYTES and (self._reduces(drop) or self._reduces(clip)):
             return None
         while not self._useless and self._compactions < self._most:
@@ -118,7 +118,7 @@ class Rescue:
         self._compactor.reports.reduced(reduction)
         return True
 
-    # --- what a person is told
+    # --- the words for a person
 
     def _why(self, overflow: Overflow) -> str:
         used = f"{overflow.used_tokens:,} tokens" if overflow.used_tokens else None

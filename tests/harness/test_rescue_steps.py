@@ -1,6 +1,4 @@
-"""Which steps a refusal is answered by, in which order, and what a person is told where nothing
-helps.
-"""
+"""The steps after a refusal, in their order, and the words for a person where nothing helps."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class Job:
 
 
 class Compacting:
-    """Stands for a compactor: it says what it was asked to do, and fails as it is told."""
+    """Stands for a compactor: it lists what it was asked to do, and fails as scripted."""
 
     job = None
 

@@ -1,8 +1,8 @@
 """Facts that have too little room are made smaller in fixed steps, and the text says what is left
 out.
 
-The result depends on nothing but the facts and the room. Facts that were made smaller before give
-the same result as if it were the first time.
+The result depends only on the facts and the room. Facts that were made smaller before give the same
+result as the original facts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from monitor.compaction.pinned.text import left_out_piece, pieces, user_piece, w
 from monitor.compaction.records import CompactionDetails
 
 SHORTEST_CHARS: Final = 60
-"""One line: what is left of each old user message where hundreds of them do not fit otherwise."""
+"""One line: the length of each old user message where hundreds of them do not fit otherwise."""
 SHORT_CHARS: Final = 200
-"""User messages are shortened to this length before anything else is, and below it last of all."""
+"""User messages are shortened to this length before anything else, and below it last of all."""
 EMITTED_CHARS: Final = 400
 """A declared output is shortened to this; the caller has the whole value."""
 LADDER: Final = (*(SHORT_CHARS << step for step in reversed(range(24))), SHORTEST_CHARS)

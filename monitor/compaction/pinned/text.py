@@ -1,9 +1,9 @@
 """The text that stands for what was compacted: it is written from a summary and its facts, and read
 back.
 
-A text of one line stands on a line of its own. Any other text is framed by its length, so nothing
-in it can end its frame. Each heading begins with the monitor's mark. Where a text of others has the
-mark, a backslash stands before it, so that a model takes no quotation for a heading.
+A text of one line stands on its own line. Any other text has its length before it, so nothing in it
+can pass for its end. Each heading begins with the monitor's mark. Where another author's text has
+the mark, a backslash stands before it, so that a model takes no quotation for a heading.
 
 A field (`synthetic`) says that the monitor wrote a message. Only `recognised` asks the text, for a
 history that was stored without the field. The same facts give the same bytes.
@@ -26,8 +26,8 @@ from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO
 
 FORM: Final = 2
-"""The number of the newest form of the text. Form 1 had headings without a mark, and quoted others
-unescaped; it can still be read.
+"""The number of the newest form of the text. Form 1 had headings without a mark, and did not escape
+quoted texts. It can still be read.
 """
 HEADER: Final = (
     f"{VETO} What came before this point, in short. (Form {FORM}: only headings that begin with {VETO} are the"
