@@ -17,11 +17,11 @@ from itertools import pairwise, zip_longest
 from typing import Final, TypeAlias
 
 from monitor._util.arguments import arguments_in
-from monitor._util.tokens import weigh
 from monitor.chunks import ToolCall
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.identifiers import MOST_CHARS, MOST_LISTED, identifiers, named_in, names_of, note_of
 from monitor.compaction.pinned import is_own, text_of_user
+from monitor.compaction.pinned.text import weight
 from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.templates import CLEAREST, NOTHING, heading_of, section_key
 from monitor.messages import AssistantMessage, Text
@@ -67,13 +67,13 @@ def extracted(task: SummaryTask) -> str:
     """The summary that `Extractive` gives."""
     sections = task.template.sections
     bodies = _entries_by_section(task)
-    room = 8 * task.max_tokens - _weight(task.template.skeleton())
+    room = 8 * task.max_tokens - weight(task.template.skeleton())
     names = _fitting_names(_names(task), room // NAMES_SHARE)
-    room -= _weight(f"- {_NAMES}{', '.join(names)}\n") if names else 0
+    room -= weight(f"- {_NAMES}{', '.join(names)}\n") if names else 0
     for entry, spared in _by_claim(bodies, room // 2):
-        if (weight := _weight(f"- {entry.text}\n")) <= room - spared:
+        if (heavy := weight(f"- {entry.text}\n")) <= room - spared:
             entry.chosen = True
-            room -= weight
+            room -= heavy
     chosen = {section: [entry.text for entry in bodies[section] if entry.chosen] for section in sections}
     text = "\n".join(entry for texts in chosen.values() for entry in texts)
     if unsaid := [name for name in names if name not in text]:
@@ -352,7 +352,7 @@ def _known_names(previous: str) -> Iterator[str]:
 def _fitting_names(names: Iterable[str], room: int) -> list[str]:
     fitting: list[str] = []
     for name in names:
-        room -= _weight(f"{name}, ")
+        room -= weight(f"{name}, ")
         if room < 0 or len(fitting) == MOST_NAMES:
             break
         fitting.append(name)
@@ -360,10 +360,6 @@ def _fitting_names(names: Iterable[str], room: int) -> list[str]:
 
 
 # --- sections
-
-
-def _weight(text: str) -> int:
-    return sum(weigh(text))
 
 
 _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]|\d{1,3}[.)])\s+")

@@ -165,7 +165,11 @@ def _lines(message: Message, number: str, detail: _Detail) -> Iterator[str]:
     if said or not calls:
         yield f"{number} {speaker}:" if said else f"{number} {speaker}: (nothing)"
     for part in said:
-        yield _attached(part) if isinstance(part, Media) else quoted_lines(_short(part.text, detail.text))
+        yield (
+            _attached(part)
+            if isinstance(part, Media)
+            else quoted_lines(part.text if detail.text is None else clip(part.text, detail.text, ending=0.5))
+        )
     if isinstance(message, UserMessage):
         return
     numbers: dict[str, int] = {}
@@ -178,10 +182,6 @@ def _lines(message: Message, number: str, detail: _Detail) -> Iterator[str]:
         came = "was not carried out" if result.vetoed else "failed" if result.is_error else "returned"
         yield f"{number} {whose}, {_name(result.name)}, {came}:"
         yield quoted_lines(clip(result.text, detail.result, ending=None if detail is _WHOLE else 0.3))
-
-
-def _short(text: str, max_chars: int | None) -> str:
-    return text if max_chars is None else clip(text, max_chars, ending=0.5)
 
 
 def _attached(media: Media) -> str:
