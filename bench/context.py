@@ -32,6 +32,7 @@ from rich.table import Table
 
 from bench import _report
 from monitor.chunks import ToolCall, ToolResult, UsageReport
+from monitor.compaction import KeepShare, KeepTokens
 from monitor.context import (
     ClipResults,
     ContextMeter,
@@ -40,8 +41,6 @@ from monitor.context import (
     PruneArguments,
     PruneResults,
     RawMessage,
-    cut_by_share,
-    cut_by_tokens,
     propose_edit,
     read,
     repair,
@@ -171,8 +170,8 @@ def _jobs(load: Load) -> dict[str, Job]:
         "repair": lambda: repair(load.raw),
         "repair of what is in order": lambda: repair(load.messages),
         "estimate": lambda: ContextMeter(History(load.messages)).count(),
-        "cut": lambda: cut_by_share(load.messages),
-        "cut, newest 20,000 tokens": lambda: cut_by_tokens(load.messages, KEPT_TOKENS),
+        "cut": lambda: KeepShare(0.3).cut(load.messages),
+        "cut, newest 20,000 tokens": lambda: KeepTokens(KEPT_TOKENS).cut(load.messages, usable_tokens=1_000_000),
         "reduce": lambda: propose_edit(history, *reducers),
         "say and validate": lambda: validate("openai-chat", to_messages(load.messages)),
     }

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 import monitor
 from monitor.cli._app import app
-from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.preset import PRESETS
 from monitor.context import Window
+from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.settings import POLICIES, detector_types
 from scripts.snippets import PAGES, Snippet, snippets
 from tests.adapters.google.sdk import sdk_warnings

@@ -44,5 +44,7 @@ def check_part(name: str, part: object, method: str) -> None:
     """Raise `ConfigError` for a class in place of an object, and for an object without `method`."""
     if isinstance(part, type):
         raise ConfigError(f"{name} takes objects, and {part.__name__} is a class: write {part.__name__}()")
+    if isinstance(part, str) and method == "stream":
+        raise ConfigError(f"{name}: {part!r} is a name; write monitor.model({part!r})")
     if not callable(getattr(part, method, None)):
         raise ConfigError(f"{name}: {part!r} has no {method}()")

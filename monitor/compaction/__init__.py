@@ -1,5 +1,5 @@
-"""A history that stays inside the window: what a `Compaction` is made of, and what a part of one's
-own is made from.
+"""A history that stays inside the window: the parts of a `Compaction`, and what a part of your own
+is made from.
 """
 
 from monitor._util.quoting import foreign as foreign
@@ -12,11 +12,6 @@ from monitor.compaction.extractive import Extractive as Extractive
 from monitor.compaction.hooks import BeforeCompaction as BeforeCompaction
 from monitor.compaction.hooks import CompactionAsked as CompactionAsked
 from monitor.compaction.hooks import CompactionHook as CompactionHook
-from monitor.compaction.keep import Keep as Keep
-from monitor.compaction.keep import KeepMessages as KeepMessages
-from monitor.compaction.keep import KeepNewTurns as KeepNewTurns
-from monitor.compaction.keep import KeepShare as KeepShare
-from monitor.compaction.keep import KeepTokens as KeepTokens
 from monitor.compaction.pinned import PinnedFacts as PinnedFacts
 from monitor.compaction.preset import PRESETS as PRESETS
 from monitor.compaction.records import AskTurn as AskTurn
@@ -35,6 +30,11 @@ from monitor.compaction.templates import EIGHT_SECTIONS as EIGHT_SECTIONS
 from monitor.compaction.templates import FIVE_SECTIONS as FIVE_SECTIONS
 from monitor.compaction.templates import MARKDOWN as MARKDOWN
 from monitor.compaction.templates import Template as Template
+from monitor.context.cut import Keep as Keep
+from monitor.context.cut import KeepMessages as KeepMessages
+from monitor.context.cut import KeepNewTurns as KeepNewTurns
+from monitor.context.cut import KeepShare as KeepShare
+from monitor.context.cut import KeepTokens as KeepTokens
 from monitor.reasons import CompactionFailure as CompactionFailure
 from monitor.reasons import CompactionReason as CompactionReason
 

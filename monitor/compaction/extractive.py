@@ -1,9 +1,9 @@
 """A summary without a model: what was asked, said, called and named, in short, under the sections
-that are wanted.
+of the template.
 
-It is what is left when no model answers, and costs nothing. Deterministic and linear. Each section
-tells in the order of time; where not all has room the newest is kept, and from the earlier summary
-what still has room.
+It is used when no model answers, and costs nothing. It is deterministic and takes linear time. Each
+section is in the order of time. Where there is too little room, the newest entries stay, and as
+much of the earlier summary as still fits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from itertools import pairwise, zip_longest
 from typing import Final, TypeAlias
 
 from monitor._util.arguments import arguments_in
-from monitor._util.tokens import weigh
 from monitor.chunks import ToolCall
 from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
 from monitor.compaction.identifiers import MOST_CHARS, MOST_LISTED, identifiers, named_in, names_of, note_of
 from monitor.compaction.pinned import is_own, text_of_user
+from monitor.compaction.pinned.text import weight
 from monitor.compaction.records import AskTurn, CompactionDetails
 from monitor.compaction.templates import CLEAREST, NOTHING, heading_of, section_key
 from monitor.messages import AssistantMessage, Text
@@ -30,13 +30,13 @@ NAME: Final = "extractive"
 ENTRY_CHARS: Final = 240
 ARGUMENT_CHARS: Final = 80
 MOST_ENTRIES: Final = 60
-"""Of each kind, from one task: more than a summary has room for."""
+"""The most entries of each kind from one task: more than a summary has room for."""
 MOST_STATEMENTS: Final = 15
-"""So many of what the model said last come before all else but the request and the newest
-failure.
+"""The most statements of the model, the newest, that get room before all else but the request and
+the newest failure.
 """
 NAMES_SHARE: Final = 4
-"""A quarter of the room is for names: what nothing else in the text can be guessed from."""
+"""A quarter of the room is for names: nobody can guess them from the rest of the text."""
 MOST_NAMES: Final = 200
 _NAMES: Final = "Names: "
 _TIMES: Final = re.compile(r"(called .*) \(([0-9]{1,9}) times\)")
@@ -55,8 +55,8 @@ class Extractive:
         progress: Callable[[Progress], None],
         checkpoint: Checkpoint | None = None,
     ) -> Summary:
-        """At once, of at most `task.max_tokens` (estimated), or of empty sections where there is
-        room for no more.
+        """See `Summarizer`. The summary has at most `task.max_tokens`, estimated, or empty sections
+        where there is no room for more.
         """
         text = extracted(task)
         progress(Progress(done_messages=len(task.messages), of_messages=len(task.messages)))
@@ -67,13 +67,13 @@ def extracted(task: SummaryTask) -> str:
     """The summary that `Extractive` gives."""
     sections = task.template.sections
     bodies = _entries_by_section(task)
-    room = 8 * task.max_tokens - _weight(task.template.skeleton())
+    room = 8 * task.max_tokens - weight(task.template.skeleton())
     names = _fitting_names(_names(task), room // NAMES_SHARE)
-    room -= _weight(f"- {_NAMES}{', '.join(names)}\n") if names else 0
+    room -= weight(f"- {_NAMES}{', '.join(names)}\n") if names else 0
     for entry, spared in _by_claim(bodies, room // 2):
-        if (weight := _weight(f"- {entry.text}\n")) <= room - spared:
+        if (heavy := weight(f"- {entry.text}\n")) <= room - spared:
             entry.chosen = True
-            room -= weight
+            room -= heavy
     chosen = {section: [entry.text for entry in bodies[section] if entry.chosen] for section in sections}
     text = "\n".join(entry for texts in chosen.values() for entry in texts)
     if unsaid := [name for name in names if name not in text]:
@@ -89,8 +89,8 @@ class _Entry:
 
     text: str
     first: bool
-    """It has room before the others: the first and the newest request, the newest failure, the
-    newest statements.
+    """The entry gets room before the others: the first and the newest request, the newest failure,
+    the newest statements.
     """
     chosen: bool = False
 
@@ -112,7 +112,7 @@ def _by_claim(bodies: Mapping[str, Sequence[_Entry]], half: int) -> Iterator[tup
 
 
 _NEVER_SPARED: Final = 2
-"""So many of each section that come first may take all the room; older ones leave half of it."""
+"""The number of first entries of each section that may take all the room; the others leave half."""
 
 
 # --- what there is to say
@@ -131,18 +131,15 @@ _KINDS_OF_SECTIONS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] =
     (("problem",), ("calls",)),
     (("knowledge", "context", "concept", "identifier"), ("key_lines", "names")),
 )
-"""What belongs into a section, by a part of its title. What finds none goes into the last."""
+"""The kinds of entries in a section, by a part of its title. Other kinds go into the last one."""
 
 
 _SAID_ELSEWHERE: Final = frozenset({"users", "current"})
-"""Only for sections that ask for them: the goal, what was said and called say it as well."""
+"""Kinds that only a section of their own shows: other kinds say the same."""
 
 
 def _section_for(kind: str, sections: Sequence[str]) -> str:
-    for section in sections:
-        if kind in _kinds_of(section):
-            return section
-    return sections[-1]
+    return next((section for section in sections if kind in _kinds_of(section)), sections[-1])
 
 
 def _kinds_of(section: str) -> tuple[str, ...]:
@@ -151,8 +148,8 @@ def _kinds_of(section: str) -> tuple[str, ...]:
 
 
 def _entries_by_section(task: SummaryTask) -> dict[str, list[_Entry]]:
-    """Entries of the earlier summary, then the new ones, in the order of time. An entry
-    that only repeats what is pinned is left out.
+    """The entries of the earlier summary, then the new ones, in the order of time. An entry that
+    only repeats a pinned text is left out.
     """
     sections = task.template.sections
     texts = _read(task.previous or "", sections)
@@ -186,7 +183,7 @@ def _is_pinned(entry: str, pinned: AbstractSet[str]) -> bool:
 
 
 def _once(entries: Iterable[str]) -> list[str]:
-    """Each entry once, where it stands last; the same call, as often as it was made in all."""
+    """Each entry once, at its last place. An entry for a call says how often the call was made."""
     times: dict[str, int] = {}
     for entry in entries:
         repeated = _TIMES.fullmatch(entry)
@@ -199,7 +196,7 @@ def _once(entries: Iterable[str]) -> list[str]:
 
 
 _Material: TypeAlias = list[tuple[str, str]]
-"""Kinds, as in `_KINDS_OF_SECTIONS`, and what there is of them, in the order of time."""
+"""Kinds, as in `_KINDS_OF_SECTIONS`, each with a text, in the order of time."""
 
 
 def _of_kind(material: _Material, kind: str) -> list[str]:
@@ -276,8 +273,8 @@ def _of_assistant(message: AssistantMessage) -> Iterator[tuple[str, str]]:
 
 
 def _without_headings(text: str) -> str:
-    """A heading says nothing without what stands below it. A line in bold, or of two words, may be
-    all that was said.
+    """`text` without its headings, which say nothing by themselves. A line in bold, or of two
+    words, stays: it may be all that was said.
     """
     lines = text.splitlines()
     return "\n".join(
@@ -298,7 +295,7 @@ def _sentences(text: str, most: int) -> list[str]:
 
 
 def _called(call: ToolCall) -> str:
-    """The call and the first argument that says something."""
+    """The call, and its first argument that is a text."""
     try:
         values = arguments_in(call.arguments).values()
     except ValueError:  # the model wrote no JSON
@@ -308,8 +305,8 @@ def _called(call: ToolCall) -> str:
 
 
 def _line(text: str, chars: int) -> str:
-    """`text` on one line: the words that have room. No name is cut in two: the first word is whole
-    up to `MOST_CHARS`.
+    """`text` on one line: as many of its words as have room. No name is cut in two: the first word
+    is whole up to `MOST_CHARS`.
     """
     beginning = text[: 4 * chars + MOST_CHARS]
     words = beginning.split()
@@ -330,12 +327,12 @@ def _entry(text: str) -> str:
 
 
 def _names(task: SummaryTask) -> list[str]:
-    """The task's own, those of its messages, and those that the earlier summary knew, in this
-    order. Not those that are pinned.
+    """The names that the task asks for, those in its messages, and those in the earlier summary, in
+    this order; without those that are pinned.
 
-    Where something is pinned, those of the messages have been looked for already.
+    Where something is pinned, the task has the names of its messages already.
     """
-    # no line of it can pass for a heading
+    # a name with a line break could pass for a heading
     own = [name for name in task.identifiers if name and name == " ".join(name.split())]
     if not task.pinned:
         found = names_of([named_in(message) for message in task.messages if not is_own(message)])
@@ -345,7 +342,7 @@ def _names(task: SummaryTask) -> list[str]:
 
 
 def _known_names(previous: str) -> Iterator[str]:
-    """Those of the line of names, in its order; then all others."""
+    """The names in the line of names of `previous`, in order; then all others in it."""
     for line in previous.splitlines():
         if line.startswith(f"- {_NAMES}"):
             yield from line.removeprefix(f"- {_NAMES}").split(", ")
@@ -355,7 +352,7 @@ def _known_names(previous: str) -> Iterator[str]:
 def _fitting_names(names: Iterable[str], room: int) -> list[str]:
     fitting: list[str] = []
     for name in names:
-        room -= _weight(f"{name}, ")
+        room -= weight(f"{name}, ")
         if room < 0 or len(fitting) == MOST_NAMES:
             break
         fitting.append(name)
@@ -365,16 +362,12 @@ def _fitting_names(names: Iterable[str], room: int) -> list[str]:
 # --- sections
 
 
-def _weight(text: str) -> int:
-    return sum(weigh(text))
-
-
 _BULLET: Final = re.compile(r"\s*(?:[-*\u2022]|\d{1,3}[.)])\s+")
 
 
 def _read(summary: str, sections: Sequence[str]) -> dict[str, list[str]]:
-    """The entries of an earlier summary by section, whoever wrote it. What stands in none of them
-    is for the last.
+    """The entries of an earlier summary by section, also of one that a model wrote. Lines outside
+    of the sections are entries of the last one.
     """
     known = {section_key(section): section for section in sections}
     entries: dict[str, list[str]] = {section: [] for section in sections}
@@ -395,5 +388,5 @@ def _read(summary: str, sections: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _is_mark(text: str) -> bool:
-    """It frames a summary and says nothing: a fence, a rule, a tag."""
+    """Whether `text` only frames a summary: a fence, a rule, a tag."""
     return text in {"```", "---"} or (text.startswith("<") and text.endswith(">") and text.find("<", 1) < 0)

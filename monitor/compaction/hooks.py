@@ -1,13 +1,11 @@
-"""The program's say in a compaction: before it, after it, and in whether the model is told to go
-on.
-"""
+"""Hooks of the program: before a compaction, after it, and on whether the model goes on."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.errors import ConfigError, describe
@@ -30,26 +28,33 @@ class CompactionAsked:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BeforeCompaction:
-    """What a hook wants. What it leaves out stays as it is."""
+    """The answer of a hook. A field that is `None` changes nothing."""
 
     cancel: str | None = None
-    """Why there is to be no compaction now."""
+    """The reason for having no compaction now."""
     context: str | None = None
-    """Further hints for the summariser."""
+    """A further hint for the summariser."""
     prompt: str | None = None
-    """Instead of the template's instructions."""
+    """A prompt in the place of the template's instructions."""
     messages: Sequence[Message] | None = None
-    """To be summarised instead of those that were told. The history is not concerned: it is only
-    what the summariser reads.
+    """Messages in the place of `CompactionAsked.messages`. Only the summariser reads them: the
+    history stays as it is.
     """
     note: str | None = None
-    """What stands beside the summary word for word, this time."""
+    """A text that stands beside this summary word for word."""
 
     def __post_init__(self) -> None:
         for name in ("cancel", "context", "prompt", "note"):
             said = getattr(self, name)
             if said is not None and not isinstance(said, str):
                 raise ConfigError(f"BeforeCompaction.{name} is a text, not {said!r}")
+        if self.messages is None:
+            return
+        if not self.messages:
+            raise ConfigError("a hook leaves nothing to summarise; to have no compaction, it answers with cancel=")
+        for message in self.messages:
+            if not isinstance(message, Message):
+                raise ConfigError(f"a hook's messages are UserMessage and AssistantMessage, not {message!r}")
 
 
 Before: TypeAlias = Callable[[CompactionAsked], Awaitable[BeforeCompaction | None] | BeforeCompaction | None]
@@ -59,13 +64,13 @@ Autocontinue: TypeAlias = Callable[[CompactionResult], bool | Awaitable[bool]]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionHook:
-    """Functions, or coroutine functions, that are called around a compaction; one that raises is
-    passed over, with a warning.
+    """Functions, or coroutine functions, that are called around a compaction. A function that
+    raises changes nothing but adds a warning.
 
-    `before` may add to what the summariser is told, replace it, or cancel. `after` is told of a
-    compaction that is part of the history. `autocontinue` answers `False` to have no message that
-    tells the model to go on. Several hooks are called in order; of several prompts, or lists of
-    messages, the last counts.
+    `before` may add to what the summariser reads, replace it, or cancel the compaction. `after`
+    receives the result once it is part of the history. `autocontinue` returns `False` if no message
+    shall ask the model to go on. Several hooks are called in order. Of several prompts, or lists of
+    messages, the last one counts.
     """
 
     before: Before | None = None
@@ -74,7 +79,7 @@ class CompactionHook:
 
     def __post_init__(self) -> None:
         if self.before is None and self.after is None and self.autocontinue is None:
-            raise ConfigError("a CompactionHook has before=, after= or autocontinue=")
+            raise ConfigError("a CompactionHook needs before=, after= or autocontinue=")
         for given in (self.before, self.after, self.autocontinue):
             if given is not None and not callable(given):
                 raise ConfigError(f"a hook is a function, not {given!r}")
@@ -82,7 +87,7 @@ class CompactionHook:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Wishes:
-    """What all hooks together want."""
+    """The answers of all hooks together."""
 
     hints: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -92,8 +97,8 @@ class Wishes:
 
 
 async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) -> Wishes:
-    """What the hooks want, in order; each one receives what the earlier hooks made of the messages.
-    Raises `CompactionError` for a veto.
+    """Ask the hooks in order. Each hook receives the messages as the earlier hooks left them.
+    Raises `CompactionError` for a hook that cancels.
     """
     hints: list[str] = []
     notes: list[str] = []
@@ -101,70 +106,50 @@ async def ask_before(hooks: Sequence[CompactionHook], asked: CompactionAsked) ->
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
     for hook in hooks:
-        if hook.before is None:
-            continue
-        try:
-            wanted = hook.before(asked)
-            if inspect.isawaitable(wanted):
-                wanted = await wanted
-            if wanted is not None and not isinstance(wanted, BeforeCompaction):
-                raise ConfigError(f"a hook answers with a BeforeCompaction or None, not {wanted!r}")
-            changed = None if wanted is None or wanted.messages is None else _checked(wanted.messages)
-        except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
-            warnings.append(f"a hook before the compaction raised {describe(error)}")
-            continue
+        wanted = await _answer(hook.before, asked, "before the compaction", warnings)
         if wanted is None:
+            continue
+        if not isinstance(wanted, BeforeCompaction):
+            warnings.append(f"a hook answers with a BeforeCompaction or None, not {wanted!r}")
             continue
         if wanted.cancel is not None:
             raise CompactionError(CompactionFailure.CANCELLED, f"a hook cancelled it: {wanted.cancel}")
         hints += [wanted.context] if wanted.context else []
         notes += [wanted.note] if wanted.note else []
         prompt = wanted.prompt or prompt
-        if changed is not None:
-            messages = changed
-            asked = CompactionAsked(reason=asked.reason, messages=changed, previous=asked.previous, tokens=asked.tokens)
+        if wanted.messages is not None:
+            messages = tuple(wanted.messages)
+            asked = replace(asked, messages=messages)
     return Wishes(hints=tuple(hints), notes=tuple(notes), prompt=prompt, messages=messages, warnings=tuple(warnings))
 
 
 async def tell_after(hooks: Sequence[CompactionHook], result: CompactionResult) -> list[str]:
-    """Tell the hooks of a compaction that is part of the history. The answers are warnings."""
+    """Tell the hooks of a compaction that is part of the history. Returns warnings."""
     warnings: list[str] = []
     for hook in hooks:
-        if hook.after is not None:
-            try:
-                told = hook.after(result)
-                if inspect.isawaitable(told):
-                    await told
-            except Exception as error:  # noqa: BLE001 - the caller's code
-                warnings.append(f"a hook after the compaction raised {describe(error)}")
+        await _answer(hook.after, result, "after the compaction", warnings)
     return warnings
 
 
-async def may_continue(
-    hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str] | None = None
-) -> bool:
+async def may_continue(hooks: Sequence[CompactionHook], result: CompactionResult, warnings: list[str]) -> bool:
     """Whether no hook objects to telling the model to go on. A hook that raises does not object;
     its error is added to `warnings`.
     """
     for hook in hooks:
-        if hook.autocontinue is not None:
-            try:
-                answer = hook.autocontinue(result)
-                if inspect.isawaitable(answer):
-                    answer = await answer
-            except Exception as error:  # noqa: BLE001 - the caller's code
-                if warnings is not None:
-                    warnings.append(f"a hook that is asked whether to go on raised {describe(error)}")
-                continue
-            if answer is False:
-                return False
+        if await _answer(hook.autocontinue, result, "that is asked whether to go on", warnings) is False:
+            return False
     return True
 
 
-def _checked(messages: Sequence[Message]) -> tuple[Message, ...]:
-    if not messages:
-        raise ConfigError("a hook leaves nothing to summarise; to have no compaction, it answers with cancel=")
-    for message in messages:
-        if not isinstance(message, Message):
-            raise ConfigError(f"a hook's messages are UserMessage and AssistantMessage, not {message!r}")
-    return tuple(messages)
+async def _answer(function: Callable[[Any], Any] | None, about: object, which: str, warnings: list[str]) -> Any:
+    """What a hook's `function` answers; `None` where there is none, or where it raises: then its
+    error is added to `warnings`.
+    """
+    if function is None:
+        return None
+    try:
+        answer = function(about)
+        return await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:  # noqa: BLE001 - the caller's code: a compaction does not fail for it
+        warnings.append(f"a hook {which} raised {describe(error)}")
+        return None

@@ -1,8 +1,8 @@
-"""Names that a summary must not reword: addresses, paths, numbers, hashes; and what became of files
-and calls.
+"""Names that a summary must not reword (addresses, paths, numbers, hashes), and what became of
+files and calls.
 
-Failure answered: "the config file in the usual place", where the path had been in a message that is
-gone.
+Failure answered: a summary says "the config file in the usual place", and the message with the path
+is gone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from monitor.messages import AssistantMessage, Message, Text
 from monitor.verdicts import VETO
 
 MOST_CHARS: Final = 200
-"""A longer name is none that anybody writes out; half of it would be wrong."""
+"""The longest name. Nobody writes out a longer one, and half of a name is wrong."""
 RESULT_CHARS: Final = 2_000
-"""So much of the beginning of a text, and half of it of its end, is looked through."""
+"""The characters at the beginning of a text that are searched for names; half as many at its
+end.
+"""
 NOTE_CHARS: Final = 240
 MOST_NOTES: Final = 8
-"""OpenClaw keeps as many failures, as long."""
+"""The most notes. OpenClaw keeps as many failures, of the same length."""
 MOST_FILES: Final = 100
 MOST_ARTIFACTS: Final = 50
 ARTIFACTS_PER_CALL: Final = 3
@@ -74,10 +76,10 @@ def identifiers(text: str) -> list[str]:
     kinds: dict[str, int] = {}
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if token.isalpha() and len(token) < LEAST_HASH_CHARS and not token.isupper():
-            continue  # a word as any other
+            continue  # an ordinary word
         whole, _, part = token.partition(".")
         if whole.isdigit() and len(whole) < LEAST_DIGITS and (not part or part.isdigit()):
-            continue  # a number as any other
+            continue  # an ordinary number
         word = token.lstrip(":!?").rstrip(_BEHIND) if "://" not in token else token.rstrip(".,;:!?)]}")
         if len(word) <= MOST_CHARS and word not in kinds and (kind := _kind(word)) is not None:
             kinds[word] = kind
@@ -96,18 +98,18 @@ def _kind(word: str) -> int | None:
 
 
 MOST_LISTED: Final = 12
-"""Of the names that results gave, so many of one pass. OpenClaw's number, of the newest ten
+"""The most names that one pass takes over from results. OpenClaw's number, for its newest ten
 messages.
 """
 MOST_SAID: Final = 12
-"""Of one text that somebody wrote."""
+"""The most names of one text that a user or a model wrote."""
 LISTING: Final = 20
-"""A result with more families of names is a listing: none of its names is worth more than the
-others.
+"""A result with names of more families than this is a listing: its names are worth nothing.
 """
 OF_A_FAMILY: Final = 12
-"""Names that differ only in their numbers have so many places together, and in one pass two."""
+"""The most names of one family: names that differ only in their numbers."""
 FEW: Final = 2
+"""The most names of one family from the results of one pass."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -115,13 +117,13 @@ class Named:
     """The names in one message, by where they stand."""
 
     said: tuple[str, ...] = ()
-    """In what the model or the user wrote."""
+    """Names in what the model or the user wrote."""
     asked: tuple[str, ...] = ()
-    """In arguments of calls."""
+    """Names in arguments of calls."""
     answered: tuple[str, ...] = ()
-    """In results."""
+    """Names in results."""
     listed: tuple[str, ...] = ()
-    """Of those in arguments and results that are no listings, three of each family."""
+    """Names in arguments and results that are not listings, three of each family."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,16 +131,16 @@ class Names:
     """The names of many messages by their worth, the newest first."""
 
     used: tuple[str, ...]
-    """What somebody wrote, and what is an argument in one message and in a result of another: it
-    was found, then used.
+    """Names that a user or the model wrote, and names that a result of one message and an argument
+    of another have: they were found, then used.
     """
     listed: tuple[str, ...]
-    """What only a call or only a result has, of the rarest families and the most specific kinds."""
+    """Names that only calls or only results have, of the rarest families and kinds."""
 
 
 def named_in(message: Message) -> Named:
-    """The names in a message. Of a long text only both ends are looked through: a listing is full
-    of names that nobody needs.
+    """The names in a message. Of a long text only both ends are searched: a listing is full of
+    names that nobody needs.
     """
     said = [
         name for part in message.content if isinstance(part, Text) for name in identifiers(_ends(part.text))[:MOST_SAID]
@@ -158,16 +160,15 @@ def named_in(message: Message) -> Named:
 
 
 def _telling(names: Sequence[str]) -> list[str]:
-    """A few of each family, enough to see that there are many; nothing, where there are too many
-    families.
-    """
-    few, families = _few_of_each(names, FEW + 1)
-    return few if families <= LISTING else []
+    """A few names of each family; no name where there are more than `LISTING` families."""
+    ranked = _ranked(names)
+    families = sum(nth == 1 for nth, _, _ in ranked)
+    return [name for nth, _, name in ranked if nth <= FEW + 1] if families <= LISTING else []
 
 
 def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
-    """What of the names of some messages is worth to be kept. `known`: what results gave before
-    these messages. Linear.
+    """The names of some messages that are worth keeping. `known`: names in results before these
+    messages. Linear.
     """
     asked: dict[str, set[int]] = {}
     for at, one in enumerate(named):
@@ -179,13 +180,13 @@ def names_of(named: Sequence[Named], known: Container[str] = ()) -> Names:
         used.update(dict.fromkeys(named[at].said))
         used.update(dict.fromkeys(name for name in named[at].asked if name in found or name in known))
     listed = [name for one in reversed(named) for name in one.listed if name not in used]
-    return Names(tuple(_few_of_each(used, OF_A_FAMILY)[0]), tuple(_rarest(list(dict.fromkeys(listed)))))
+    return Names(tuple(_few_of_each(used, OF_A_FAMILY)), tuple(_rarest(list(dict.fromkeys(listed)))))
 
 
 def _rarest(names: Sequence[str]) -> list[str]:
     """The names of the rarest families and the most specific kinds, the newest first."""
     sizes = Counter(map(family, names))
-    few, _ = _few_of_each(names, FEW)
+    few = _few_of_each(names, FEW)
     first = sorted(
         few, key=lambda name: (sizes[family(name)] > FEW, _QUOTED_KIND if (kind := _kind(name)) is None else kind)
     )
@@ -193,32 +194,31 @@ def _rarest(names: Sequence[str]) -> list[str]:
     return [name for name in few if name in places]
 
 
-def _few_of_each(names: Iterable[str], most: int) -> tuple[list[str], int]:
-    """The first `most` names of each family, and the number of families."""
+def _few_of_each(names: Iterable[str], most: int) -> list[str]:
+    return [name for nth, _, name in _ranked(names) if nth <= most]
+
+
+def _ranked(names: Iterable[str]) -> list[tuple[int, int, str]]:
+    """Each name with its number in its family, from 1, and its place among all."""
     sizes: Counter[str] = Counter()
-    few: list[str] = []
-    for name in names:
+    ranked: list[tuple[int, int, str]] = []
+    for at, name in enumerate(names):
         sizes[of := family(name)] += 1
-        if sizes[of] <= most:
-            few.append(name)
-    return few, len(sizes)
+        ranked.append((sizes[of], at, name))
+    return ranked
 
 
 def remembered(new: Iterable[str], old: Iterable[str], *, most: int, said: Callable[[str], bool]) -> tuple[str, ...]:
-    """The new names and those that were known before, each once, `most` at most. Not what is `said`
-    anyhow.
+    """At most `most` of the `new` and the `old` names, each once. A name for which `said` is true
+    is left out: another place says it.
 
-    Where there are too many, the newest of each family stay before the second of any, so that no
-    family drives out all others.
+    Where there are too many, the newest name of each family stays before the second of any. So no
+    family takes the places of all others.
     """
-    places: list[tuple[int, int, str]] = []
-    sizes: Counter[str] = Counter()
-    for at, name in enumerate(name for name in dict.fromkeys((*new, *old)) if not said(name)):
-        sizes[of := family(name)] += 1
-        if sizes[of] <= OF_A_FAMILY:
-            places.append((sizes[of], at, name))
-    chosen = frozenset(name for _, _, name in sorted(places)[:most])
-    return tuple(name for _, _, name in places if name in chosen)
+    ranked = _ranked(name for name in dict.fromkeys((*new, *old)) if not said(name))
+    places = [place for place in ranked if place[0] <= OF_A_FAMILY]
+    chosen = frozenset(sorted(places)[:most])
+    return tuple(place[2] for place in places if place in chosen)
 
 
 def family(name: str) -> str:
@@ -272,104 +272,25 @@ def _ends(text: str) -> str:
 # --- files and calls
 
 
-_READS: Final = frozenset(
-    {
-        "cat",
-        "get",
-        "glob",
-        "grep",
-        "head",
-        "list",
-        "load",
-        "ls",
-        "open",
-        "read",
-        "search",
-        "show",
-        "tail",
-        "tree",
-        "view",
-    }
+_READS: Final = re.compile("cat|get|glob|grep|head|list|load|ls|open|read|search|show|tail|tree|view")
+_CHANGES: Final = re.compile(
+    "add|append|apply|copy|create|delete|edit|insert|mkdir|modify|move|mv|patch|put|remove|rename|replace|rm|save|store"
+    "|touch|update|write"
 )
-_CHANGES: Final = frozenset(
-    {
-        "add",
-        "append",
-        "apply",
-        "copy",
-        "create",
-        "delete",
-        "edit",
-        "insert",
-        "mkdir",
-        "modify",
-        "move",
-        "mv",
-        "patch",
-        "put",
-        "remove",
-        "rename",
-        "replace",
-        "rm",
-        "save",
-        "store",
-        "touch",
-        "update",
-        "write",
-    }
-)
-_MAKES: Final = _CHANGES | {
-    "build",
-    "commit",
-    "deploy",
-    "export",
-    "generate",
-    "make",
-    "open",
-    "post",
-    "publish",
-    "push",
-    "render",
-    "send",
-    "submit",
-    "upload",
-}
-_PATH_KEYS: Final = frozenset(
-    {
-        "absolute_path",
-        "destination",
-        "destination_path",
-        "dir_path",
-        "directory",
-        "file",
-        "file_name",
-        "file_path",
-        "file_paths",
-        "filename",
-        "filepath",
-        "files",
-        "new_path",
-        "notebook_path",
-        "old_path",
-        "path",
-        "paths",
-        "relative_path",
-        "source",
-        "source_path",
-        "target_file",
-        "target_path",
-    }
-)
+_MAKES: Final = re.compile("build|commit|deploy|export|generate|make|open|post|publish|push|render|send|submit|upload")
+"""Words in the names of tools that make something; those that change something make it as well."""
+_PATH_WORDS: Final = frozenset({"directory", "file", "filename", "filepath", "files", "path", "paths"})
+"""The last word of an argument whose value is a path: `file_path`, `target_file`."""
+_PATH_KEYS: Final = frozenset({"destination", "file_name", "source"})
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 def files_of(messages: Iterable[Message]) -> CompactionDetails:
     """Files that were read and changed, things that were made, and calls that failed or were
-    refused, by the names of tools and arguments.
+    refused, oldest first. The names of tools and arguments tell.
 
-    A call that failed, was refused or has no result has read and changed nothing. Oldest first.
+    A call that failed, was refused or has no result has read and changed nothing.
     """
-    details = CompactionDetails()
     read: list[str] = []
     changed: list[str] = []
     made: list[str] = []
@@ -386,21 +307,22 @@ def files_of(messages: Iterable[Message]) -> CompactionDetails:
                 notes.append(note_of(result))
                 continue
             words, paths = _words(part), _paths(part)
-            if words & _CHANGES:
+            changes = _does(_CHANGES, words)
+            if changes:
                 changed += paths
-            elif words & _READS:
+            elif _does(_READS, words):
                 read += paths
-            if words & _MAKES and not paths:
+            if (changes or _does(_MAKES, words)) and not paths:
                 made += [name for name in identifiers(_ends(result.text)) if "://" in name][:ARTIFACTS_PER_CALL]
     new = CompactionDetails(
         files_read=tuple(read), files_modified=tuple(changed), artifacts=tuple(made), tool_notes=tuple(notes)
     )
-    return merged(details, new)
+    return merged(CompactionDetails(), new)
 
 
 def merged(old: CompactionDetails, new: CompactionDetails) -> CompactionDetails:
-    """Both, each entry once, the newest last; the oldest go where there are too many. A file that
-    was changed is not said to be read.
+    """`old` and `new` together, each entry once, the newest last. Where there are too many, the
+    oldest go. A file that was changed is not listed as read.
     """
     modified = _newest((*old.files_modified, *new.files_modified), MOST_FILES)
     known = frozenset(modified)
@@ -429,14 +351,22 @@ def _newest(entries: Iterable[str], most: int) -> tuple[str, ...]:
     return tuple(newest_first)[:most][::-1]
 
 
-def _words(call: ToolCall) -> frozenset[str]:
-    """The words of what is done: an argument `command: view` says it better than the name of an
-    editor that can do all.
+def _words(call: ToolCall) -> list[str]:
+    """The words for what a call does. An argument `command: view` says more than the name of an
+    editor that can do everything.
     """
     command = _arguments(call).get("command")
-    if isinstance(command, str) and command in _READS | _CHANGES:
-        return frozenset({command})
-    return frozenset(word.lower() for word in _WORDS.findall(call.name[:MOST_CHARS]))
+    if isinstance(command, str) and (_does(_READS, [command]) or _does(_CHANGES, [command])):
+        return [command]
+    return _split(call.name)
+
+
+def _split(name: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(name[:MOST_CHARS])]
+
+
+def _does(what: re.Pattern[str], words: Iterable[str]) -> bool:
+    return any(map(what.fullmatch, words))
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
@@ -449,7 +379,7 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
 def _paths(call: ToolCall) -> list[str]:
     found: list[str] = []
     for key, value in _arguments(call).items():
-        if key.lower() in _PATH_KEYS:
+        if key.lower() in _PATH_KEYS or not _PATH_WORDS.isdisjoint(_split(key)[-1:]):
             values = value if isinstance(value, list) else [value]
             found += [path for path in values if isinstance(path, str) and 0 < len(path) <= MOST_CHARS]
     return found

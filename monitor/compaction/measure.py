@@ -1,7 +1,7 @@
-"""How large the next request is, in the tokens of its provider, and how its room is shared out.
+"""How large the next request is, in the tokens of its provider, and who gets how much of its room.
 
-A message is estimated once. The provider may count more than is estimated: every size is scaled, so
-that the whole request comes to what is known of it. The room below the target is shared between the
+A message is estimated once. The provider may count more than the estimate, so every size is scaled:
+the whole request then has the size that is known of it. The room below the target is shared by the
 summary, what is pinned beside it, and the messages that are kept.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio.lowlevel
 
@@ -26,6 +26,8 @@ from monitor.messages import Message
 from monitor.models import ToolSpec
 from monitor.reasons import PRESSING, CompactionReason
 
+T = TypeVar("T")
+
 PINNED_SHARE: Final = 1 / 2
 """The most that the pinned facts get of the room beside instructions and tools."""
 SUMMARY_SHARE: Final = 1 / 6
@@ -33,13 +35,13 @@ SUMMARY_SHARE: Final = 1 / 6
 quarter of the room at least is left for the messages that are kept.
 """
 LEAST_TOKENS: Final = 400
-"""The least for a summary, and for the pinned facts: a shorter text says nothing."""
+"""The least tokens for a summary, and for the pinned facts: a shorter text says nothing."""
 FRAME_TOKENS: Final = 50
-"""For the marks around the new messages, and for the acknowledgement."""
+"""Tokens for the marks around the new messages, and for the acknowledgement."""
 LEAST_GAIN: Final = 0.05
 """The least share of the request that a compaction must save. Ours."""
 AT_ONCE: Final = 1_000
-"""Messages that are measured before the event loop has its turn: some 30 ms."""
+"""Messages that are measured before other tasks may run: about 30 ms."""
 _ROUNDING: Final = 1e-6
 """Tolerance for floats: a sum that was divided and multiplied by the scale stays the same count."""
 
@@ -71,8 +73,8 @@ class Situation:
     originals_before: Callable[[int], int] = int
     """Maps a number of messages at the beginning to the number of originals behind them."""
     read: int = 0
-    """The number of messages at the beginning that the model has answered to, as far as that is
-    known. By default the messages tell.
+    """The number of originals that the model has answered to, as far as that is known. By default
+    the messages tell.
     """
     original: Message | None = None
     """The newest turn before its results were clipped; `None`: they were not."""
@@ -88,6 +90,19 @@ class Situation:
         return self.reason in PRESSING
 
 
+def once(of: Callable[[Message], T]) -> Callable[[Message], T]:
+    """`of`, with a memory: each object is looked at once."""
+    known: dict[int, tuple[Message, T]] = {}
+
+    def remembered(message: Message) -> T:
+        found = known.get(id(message))
+        if found is None:  # the message is kept, so that its id stays its own
+            found = known[id(message)] = (message, of(message))
+        return found[1]
+
+    return remembered
+
+
 class Sizes:
     """The sizes of one compaction. `weigh` must be called before anything but `raw` is asked, and
     `pin` before `room`.
@@ -96,7 +111,8 @@ class Sizes:
     def __init__(self, preset: Preset, situation: Situation) -> None:
         self._preset = preset
         self._now = situation
-        self._known: dict[int, tuple[Message, int]] = {}
+        self.raw = once(message_tokens)
+        """The estimated tokens of a message."""
         self._raw_fixed = (size_of_text(situation.instructions or "") + size_of_tools(situation.tools)).tokens
         self._scale: float
         self.fixed: int
@@ -109,8 +125,8 @@ class Sizes:
         """The most that the pinned facts may have, estimated."""
 
     async def weigh(self) -> None:
-        """Measure every message. The event loop has its turn now and then: there may be thousands
-        of messages.
+        """Measure every message. Other tasks run in between: there may be thousands of
+        messages.
         """
         now = self._now
         for number, message in enumerate(now.messages, 1):
@@ -134,13 +150,6 @@ class Sizes:
         return max(now.scale, now.tokens / max(1, raw))
 
     # --- in one unit or the other
-
-    def raw(self, message: Message) -> int:
-        """The estimated tokens of `message`. Each object is measured once."""
-        known = self._known.get(id(message))
-        if known is None:
-            known = self._known[id(message)] = (message, message_tokens(message))
-        return known[1]
 
     def tokens(self, message: Message) -> int:
         """The tokens of `message`, as the provider would count them."""

@@ -4,18 +4,18 @@ before anything is summarised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, get_args
 
-from monitor._util.checks import is_finite
+from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.compaction.base import Summarizer
 from monitor.compaction.hooks import CompactionHook
-from monitor.compaction.keep import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.records import CompactionStore
 from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN, Template
 from monitor.compaction.watermarks import LOW_WATER
 from monitor.context import trigger
+from monitor.context.cut import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.media import DropMedia
 from monitor.context.prune import PruneArguments, PruneResults
 from monitor.context.reduction import Reducer, check_number
@@ -25,16 +25,16 @@ from monitor.errors import ConfigError
 from monitor.models import Model
 
 SUMMARY_TOKENS = 4_096
-"""As much may a summary have. Source: opencode."""
+"""The most tokens of a summary. Source: opencode."""
 TIMEOUT_S = 180.0
-"""For a compaction, all its calls together. Source: OpenClaw."""
+"""Seconds for all calls of one compaction together. Source: OpenClaw."""
 
 Continues: TypeAlias = Literal["always", "when_needed", "never"]
 
 
 class Options(TypedDict, total=False):
-    """What may be given to a preset, for editors and type checkers: the fields of `Preset`, which
-    says what they are.
+    """The options of a preset, for editors and type checkers: the fields of `Preset`, which
+    explains them.
     """
 
     name: str
@@ -64,18 +64,19 @@ class Preset:
     """How a history is kept inside the window. Take a preset, and change what you like:
     `Compaction.pi(timeout_s=60)`.
 
-    `headroom` is the high-water mark; a compaction there must get the whole next request below
-    `low_water` of it. `steps` are tried before anything is summarised: if they alone get there,
-    nothing is. `keep`: what stays beside the summary. `after_turn` runs in the background after
-    each turn. `model`: one for the summary, with its `window` where no table knows it, and its
-    `settings`; else the run's. `summarizer`: another way altogether, such as `Extractive()`.
+    `headroom` sets the high-water mark. A compaction there must get the whole next request below
+    the share `low_water` of that mark. `steps` are tried before anything is summarised: if they
+    alone get there, nothing is summarised. `keep` says what stays beside the summary. `after_turn`
+    runs in the background after each turn. `model` writes the summary, with `settings`, and with
+    `window` if the table of known models does not have it; by default the run's model does.
+    `summarizer` makes the summary in another way, such as `Extractive()`.
 
-    `background`: at the high-water mark the summary is made beside the run, which waits only when
-    it comes to the ceiling, halfway between that mark and the window. `attempts`: so many
-    compactions for one request that the provider refuses. `continues`: whether the model is told to
-    go on afterwards; `when_needed`: where nothing is left for it to go on with. `on_live_prefix`:
-    the summary is asked for at the end of the conversation as it stands, which the provider has
-    cached.
+    `background`: at the high-water mark the summary is made beside the run. The run waits at the
+    ceiling, halfway between that mark and the end of the window. `attempts`: the most compactions
+    for one request that the provider refuses. `continues`: whether the model is asked to go on
+    afterwards; with `when_needed`, only where no message is left that it could answer.
+    `on_live_prefix`: the summary is asked for at the end of the conversation as it stands, because
+    the provider has that conversation in its cache.
     """
 
     name: str = "default"
@@ -96,7 +97,7 @@ class Preset:
     continues: Continues = "when_needed"
     on_live_prefix: bool = False
     rules: str | None = None
-    """Word for word beside every summary: what the operator wants kept in mind, notes of the
+    """A text that stands word for word beside every summary: rules of the operator, notes of the
     project.
     """
     hooks: Sequence[CompactionHook] = ()
@@ -107,7 +108,7 @@ class Preset:
             raise ConfigError(f"headroom takes a monitor.context.Headroom, not {self.headroom!r}")
         if not (is_finite(self.low_water) and 0 < self.low_water < 1):
             raise ConfigError(
-                f"low_water is {self.low_water!r}; it is a share of the high-water mark, above 0 and below 1"
+                f"low_water is {self.low_water!r}; it must be a share of the high-water mark, above 0 and below 1"
             )
         if not isinstance(self.template, Template):
             raise ConfigError(f"template takes a Template, not {self.template!r}")
@@ -119,22 +120,25 @@ class Preset:
             raise ConfigError(
                 f"continues is one of {', '.join(map(repr, get_args(Continues)))}, not {self.continues!r}"
             )
-        if self.model is not None and not _can(self.model, "stream"):
-            raise ConfigError(f"model takes a model such as monitor.model('google:...'), not {self.model!r}")
-        if self.summarizer is not None and not _can(self.summarizer, "summarize"):
-            raise ConfigError(f"summarizer takes one such as monitor.compaction.Extractive(), not {self.summarizer!r}")
-        if not _can(self.keep, "cut"):
-            raise ConfigError(f"keep takes a rule such as monitor.compaction.keep.KeepMessages(5), not {self.keep!r}")
-        if self.store is not None and not _can(self.store, "add"):
-            raise ConfigError(f"store takes a CompactionStore, not {self.store!r}")
+        check_part("keep", self.keep, "cut")
+        for name, part, does in (
+            ("model", self.model, "stream"),
+            ("summarizer", self.summarizer, "summarize"),
+            ("store", self.store, "add"),
+        ):
+            if part is not None:
+                check_part(name, part, does)
         for name in ("steps", "after_turn"):
-            object.__setattr__(self, name, _each(name, getattr(self, name), lambda one: _can(one, "reduce")))
-        object.__setattr__(self, "hooks", _each("hooks", self.hooks, lambda one: isinstance(one, CompactionHook)))
+            object.__setattr__(self, name, tuple(check_parts(name, getattr(self, name), "reduce")))
+        for hook in check_parts("hooks", self.hooks, "__post_init__"):
+            if not isinstance(hook, CompactionHook):
+                raise ConfigError(f"hooks takes CompactionHooks, not {hook!r}")
+        object.__setattr__(self, "hooks", tuple(self.hooks))
 
     @classmethod
     def default(cls, **options: Unpack[Options]) -> Self:
-        """Ours: old long arguments and media go first; then a checkpoint with the newest 20,000
-        tokens kept, in the background.
+        """This library's own: old long arguments and media go first. Then a checkpoint is made
+        in the background, with the newest 20,000 tokens kept.
         """
         return cls(**options)
 
@@ -173,7 +177,7 @@ class Preset:
     @classmethod
     def opencode(cls, **options: Unpack[Options]) -> Self:
         """At the window less a reserve of 20,000 tokens; up to two user turns stay, 8,000 tokens at
-        most; then it is told to go on.
+        most. Then the model is asked to go on.
         """
         preset = cls(
             name="opencode",
@@ -221,15 +225,3 @@ class Preset:
 
 PRESETS = ("default", "gemini_cli", "claude_code", "opencode", "openclaw", "pi")
 """By name; each is a class method."""
-
-
-def _can(one: object, does: str) -> bool:
-    return not isinstance(one, type) and callable(getattr(one, does, None))
-
-
-def _each(name: str, given: object, is_one: Callable[[object], bool]) -> tuple[Any, ...]:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ConfigError(f"{name} takes a list, not {given!r}")
-    if wrong := [one for one in given if not is_one(one)]:
-        raise ConfigError(f"{name} cannot take {wrong[0]!r}")
-    return tuple(given)

@@ -1,8 +1,8 @@
 """One compaction, from the history as it stands to an edit that would make it smaller.
 
-Nothing is changed here. The steps, in order:
+Nothing is changed here. The steps are, in this order:
 
-1. Reducers take out what can go without a summary. If that is enough, nothing is summarised.
+1. Reducers take out what needs no summary. If that is enough, nothing is summarised.
 2. The history is cut, and the hooks are asked. Results that the model has not read stay behind the
    cut: they get room before anything older is kept.
 3. What stands before the cut is summarised, in one attempt after the other (`rungs.py`).
@@ -13,16 +13,17 @@ Nothing is changed here. The steps, in order:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import anyio.lowlevel
 
-from monitor.compaction.base import Checkpoint, Progress, Summary, SummaryTask
+from monitor.compaction.base import Checkpoint, Progress, Summarizer, Summary, SummaryTask, ask_for_summary
 from monitor.compaction.hooks import CompactionAsked, Wishes, ask_before
-from monitor.compaction.identifiers import Named, merged, named_in
-from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes
+from monitor.compaction.identifiers import merged, named_in
+from monitor.compaction.measure import FRAME_TOKENS, Situation, Sizes, once
 from monitor.compaction.pinned import (
     CONTINUE,
     CONTINUE_WITHOUT_MEDIA,
@@ -54,15 +55,15 @@ from monitor.context.turns import COMPACTION, unread_from
 from monitor.context.unread import NAME as SHARE
 from monitor.context.unread import Sparing
 from monitor.errors import describe
-from monitor.messages import AssistantMessage, Message, Text, UserMessage
+from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import Model
 from monitor.reasons import CompactionFailure, CompactionReason
 
 MOST_REQUIRED: Final = 12
 """The most names that a summary is asked to contain. OpenClaw's number."""
 NAMED_AT_ONCE: Final = 50
-"""Messages that are searched for names before the event loop has its turn: 10 ms, if their results
-are long.
+"""Messages that are searched for names before other tasks may run: 10 ms, if their results are
+long.
 """
 LEFT_OUT: Final = (
     "(What was said and done before this point did not fit and could not be summarised. What follows was recorded as it"
@@ -86,16 +87,6 @@ class Proposal:
     media_removed: bool = False
 
 
-@dataclass(slots=True, frozen=True)
-class _Beside:
-    """What is known without a model of the messages before a cut."""
-
-    facts: PinnedFacts
-    identifiers: tuple[str, ...]
-    pinned: str
-    """The facts as text, without a summary."""
-
-
 async def propose(
     preset: Preset,
     situation: Situation,
@@ -110,12 +101,18 @@ async def propose(
 
     Raises `CompactionError`, and what a cancellation raises.
     """
-    return await _Pipeline(preset, situation, model=model, ask=ask, progress=progress, checkpoint=checkpoint).propose()
+    pipeline = _Pipeline(
+        preset,
+        situation,
+        None if model is None else preset.model or model,
+        partial(ask_for_summary, ask=ask, progress=progress, checkpoint=checkpoint),
+    )
+    return await pipeline.propose()
 
 
 def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReason) -> UserMessage | None:
-    """The message that tells the model to go on after an automatic compaction; `None`: it needs no
-    message.
+    """The message that asks the model to go on after an automatic compaction; `None`: it needs
+    none.
     """
     result = proposal.result
     if (
@@ -131,33 +128,25 @@ def continue_message(preset: Preset, proposal: Proposal, reason: CompactionReaso
     return UserMessage((Text(CONTINUE_WITHOUT_MEDIA if overflow else CONTINUE),), synthetic=True)
 
 
+_Ask: TypeAlias = Callable[[Summarizer, SummaryTask], Awaitable[Summary]]
+
+
 class _Pipeline:
     """The state of one compaction."""
 
-    def __init__(
-        self,
-        preset: Preset,
-        situation: Situation,
-        *,
-        model: Model | None,
-        ask: AskTurn,
-        progress: Callable[[Progress], None],
-        checkpoint: Checkpoint | None,
-    ) -> None:
+    def __init__(self, preset: Preset, situation: Situation, model: Model | None, ask: _Ask) -> None:
         self._preset = preset
         self._now = situation
-        self._model = None if model is None else preset.model or model
         self._ask = ask
-        self._progress = progress
-        self._checkpoint = checkpoint
         self._head = max(situation.head, head_of_messages(situation.messages))
         unread = unread_from(situation.messages, head=self._head)
-        self._unread = unread if unread is not None and unread >= situation.read else None
+        is_unread = unread is not None and situation.originals_before(unread + 1) > situation.read
+        self._unread = unread if is_unread else None
         """The index of the turn whose results the model has not read, if any."""
         self._size = Sizes(preset, situation)
-        self._ladder = Ladder(preset, situation, self._size, model=self._model, head=self._head, unread=self._unread)
-        self._names: dict[int, tuple[Message, Named]] = {}
-        self._besides: dict[int, _Beside] = {}
+        self._ladder = Ladder(preset, situation, self._size, model=model, head=self._head, unread=self._unread)
+        self._named = once(named_in)
+        self._besides: dict[int, tuple[PinnedFacts, str]] = {}
         self._warnings: list[str] = []
         self._wishes = Wishes()
         self._earlier = self._read_earlier()
@@ -239,19 +228,24 @@ class _Pipeline:
     def _reduction(self, smaller: Messages, names: Sequence[str]) -> Proposal:
         """The proposal without a summary: `smaller`, as the steps called `names` have made it."""
         edit = _reducing(self._now, smaller)
-        result = CompactionResult(
-            messages=smaller,
+        result = self._result(smaller, smaller[self._head :], by="+".join(dict.fromkeys(names)))
+        reread = sum(map(self._size.tokens, smaller[edit.start :]))
+        return Proposal(edits=(edit,), result=replace(result, reread_tokens=reread))
+
+    def _result(self, messages: Messages, kept: Messages, *, by: str) -> CompactionResult:
+        tokens_after = self._size.request(messages)
+        return CompactionResult(
+            messages=messages,
             record=None,
             tokens_before=self._size.before,
-            tokens_after=self._size.request(smaller),
+            tokens_after=tokens_after,
             reported=self._now.reported,
-            summarised_by="+".join(dict.fromkeys(names)),
-            kept_messages=len(smaller) - self._head,
-            kept_tokens=sum(map(self._size.tokens, smaller[self._head :])),
-            reread_tokens=sum(map(self._size.tokens, smaller[edit.start :])),
+            summarised_by=by,
+            kept_messages=len(kept),
+            kept_tokens=sum(map(self._size.tokens, kept)),
+            reread_tokens=tokens_after - self._size.fixed,
             warnings=tuple(self._warnings),
         )
-        return Proposal(edits=(edit,), result=result)
 
     # --- what was not read yet
 
@@ -284,54 +278,41 @@ class _Pipeline:
         """The proposal of `rung`. Raises `CompactionError` if the attempt fails."""
         now, cut = self._now, rung.cut
         covered, tail = now.messages[self._head : cut.index], self._ladder.tail(messages, rung)
-        beside = self._beside(cut.index)
+        facts, pinned = self._beside(cut.index)
         await anyio.lowlevel.checkpoint()
-        if rung.last:
-            summary, text = self._cut_short(
-                beside.facts, tail, unread=self._unread is not None and cut.index > self._unread
-            )
+        if rung.summarizer is None:
+            said, text = self._cut_short(facts, tail, unread=self._unread is not None and cut.index > self._unread)
+            summary = Summary(text=said, by=CUT)
         else:
             # Without any summary the request must be small enough already: else no model is asked.
-            self._check(self._size.request(self._shown(beside.pinned, tail) + tail))
-            summary = await self._summary(rung, covered, beside)
-            text = compose(summary.text, beside.facts, max_tokens=self._size.pinned_tokens)
+            self._check(self._size.request(self._shown(pinned, tail) + tail))
+            summary = await self._ask(rung.summarizer, self._task(rung, covered, facts, pinned))
+            text = compose(summary.text, facts, max_tokens=self._size.pinned_tokens)
         shown = self._shown(text, tail)
-        after = (*shown, *tail)
-        tokens_after = self._size.request(after)
-        self._check(tokens_after, last=rung.last, newest=tail)
-        if repair(after, form=now.form)[1] and not repair(now.messages, form=now.form)[1]:
-            raise CompactionError(
-                CompactionFailure.INVALID, "what it would put in place is nothing that the provider takes"
-            )
+        result = self._result((*shown, *tail), tail, by=summary.by)
+        self._check(result.tokens_after, last=rung.summarizer is None, newest=tail)
+        if repair(result.messages, form=now.form)[1] and not repair(now.messages, form=now.form)[1]:
+            raise CompactionError(CompactionFailure.INVALID, "the provider would refuse the history that it makes")
         edits = [HistoryEdit(now.version, 0, cut.index, shown, COMPACTION, f"summarised by {summary.by}")]
         if any(new is not old for new, old in zip(tail, now.messages[cut.index :], strict=True)):
             edits.append(_reducing(now, (*now.messages[: cut.index], *tail)))
-        media_removed = any(map(has_media, covered))
-        replays = now.reason is CompactionReason.OVERFLOW and bool(tail) and isinstance(tail[-1], UserMessage)
-        result = CompactionResult(
-            messages=after,
-            record=CompactionRecord(
-                summary=summary.text,
-                shown=shown,
-                first_kept=now.originals_before(cut.index),
-                tokens_before=self._size.before,
-                tokens_after=tokens_after,
-                preset=self._preset.name,
-                reason=now.reason,
-                summarised_by=summary.by,
-                details=beside.facts.details,
-            ),
-            tokens_before=self._size.before,
-            tokens_after=tokens_after,
-            reported=now.reported,
+        record = CompactionRecord(
+            summary=summary.text,
+            shown=shown,
+            first_kept=now.originals_before(cut.index),
+            tokens_before=result.tokens_before,
+            tokens_after=result.tokens_after,
+            preset=self._preset.name,
+            reason=now.reason,
             summarised_by=summary.by,
-            replayed=len(after) - 1 if replays else None,
-            kept_messages=len(tail),
-            kept_tokens=sum(map(self._size.tokens, tail)),
-            reread_tokens=tokens_after - self._size.fixed,
-            warnings=tuple(self._warnings),
+            details=facts.details,
         )
-        return Proposal(edits=tuple(edits), result=result, media_removed=media_removed)
+        replays = now.reason is CompactionReason.OVERFLOW and bool(tail) and isinstance(tail[-1], UserMessage)
+        return Proposal(
+            edits=tuple(edits),
+            result=replace(result, record=record, replayed=len(result.messages) - 1 if replays else None),
+            media_removed=any(map(has_media, covered)),
+        )
 
     def _shown(self, text: str, tail: Messages) -> Messages:
         """The messages that stand before `tail`: `text`, and the acknowledgement where a user's
@@ -346,65 +327,38 @@ class _Pipeline:
             return (begins,)
         return begins, acknowledgement()
 
-    async def _summary(self, rung: Rung, covered: Messages, beside: _Beside) -> Summary:
-        """Ask the summarizer of `rung`. Whatever it raises becomes a `CompactionError`."""
-        assert rung.summarizer is not None  # noqa: S101 - only the last rung has none
-        task = SummaryTask(
+    def _task(self, rung: Rung, covered: Messages, facts: PinnedFacts, pinned: str) -> SummaryTask:
+        return SummaryTask(
             messages=self._wishes.messages if self._wishes.messages is not None else covered,
             previous=self._earlier[0] if self._earlier else None,
             template=self._preset.template,
-            pinned=beside.pinned,
-            identifiers=beside.identifiers,
-            details=beside.facts.details,
+            pinned=pinned,
+            identifiers=facts.identifiers[:MOST_REQUIRED],
+            details=facts.details,
             max_tokens=rung.summary_tokens,
             split_turn=rung.cut.turn_start is not None,
             hints=self._wishes.hints,
             prompt=self._wishes.prompt,
         )
-        try:
-            summary: object = await rung.summarizer.summarize(
-                task, self._ask, progress=self._progress, checkpoint=self._checkpoint
-            )
-        except CompactionError:
-            raise
-        except TimeoutError as error:
-            raise CompactionError(CompactionFailure.TIMEOUT, str(error) or "it took too long") from error
-        except Exception as error:
-            raise CompactionError(
-                CompactionFailure.CRASHED, f"{rung.summarizer.name} raised {describe(error)}"
-            ) from error
-        if not isinstance(summary, Summary) or not isinstance(summary.text, str):
-            raise CompactionError(
-                CompactionFailure.INVALID, f"{rung.summarizer.name} gave {summary!r:.200}, which is no Summary"
-            )
-        if not summary.text.strip():
-            raise CompactionError(CompactionFailure.EMPTY, f"{rung.summarizer.name} wrote nothing")
-        return summary
 
-    def _cut_short(self, facts: PinnedFacts, tail: Messages, *, unread: bool) -> tuple[Summary, str]:
+    def _cut_short(self, facts: PinnedFacts, tail: Messages, *, unread: bool) -> tuple[str, str]:
         """The summary and the text of a rung where nobody summarises: the earlier summary, as far
         as there is room, and a sentence on what is missing.
 
         `unread`: results that the model has not read are missing, too.
         """
-        said = LEFT_OUT
-        end = (
-            min(self._size.target, self._size.before)
-            if self._size.request(tail) < self._size.target
-            else self._now.window.tokens or self._size.before
-        )
-        free = self._size.estimated(end - 1 - self._size.request(tail)) - FRAME_TOKENS - size_of_text(said).tokens
-        room = min(self._size.summary_tokens, free // 3)
-        if self._earlier and LEFT_OUT not in self._earlier[0]:
-            texts = (f"{shortened(self._earlier[0], chars)}\n\n{LEFT_OUT}" for chars in LADDER)
-            said = next((text for text in texts if size_of_text(text).tokens <= room), said)
-        elif self._earlier:
-            texts = (shortened(self._earlier[0], chars) for chars in LADDER)
-            said = next((text for text in texts if LEFT_OUT in text and size_of_text(text).tokens <= room), said)
+        size, kept = self._size, self._size.request(tail)
+        end = min(size.target, size.before) if kept < size.target else self._now.window.tokens or size.before
+        free = size.estimated(end - 1 - kept) - FRAME_TOKENS
+        least = size_of_text(LEFT_OUT).tokens
+        room = min(size.summary_tokens, (free - least) // 3)
+        earlier = [shortened(self._earlier[0], chars) for chars in LADDER] if self._earlier else []
+        texts = (text if LEFT_OUT in text else f"{text}\n\n{LEFT_OUT}" for text in earlier)
+        said = next((text for text in texts if size_of_text(text).tokens <= room), LEFT_OUT)
         if unread:
             said = f"{said}\n{UNREAD_LEFT_OUT.format(self._names_of_unread())}"
-        pinned = min(self._size.pinned_tokens, free - size_of_text(said).tokens + size_of_text(LEFT_OUT).tokens)
-        return Summary(text=said, by=CUT), compose(said, facts, max_tokens=max(0, pinned))
+        pinned = max(0, min(size.pinned_tokens, free - size_of_text(said).tokens))
+        return said, compose(said, facts, max_tokens=pinned)
 
     # --- what stands beside the summary
 
@@ -418,21 +372,12 @@ class _Pipeline:
         text = compose("", self._facts(covered), max_tokens=self._size.most_pinned)
         self._size.pin(size_of_text(text).tokens)
 
-    def _named(self, message: Message) -> Named:
-        """The names in `message`. Each object is searched once."""
-        known = self._names.get(id(message))
-        if known is None:
-            known = self._names[id(message)] = (message, named_in(message))
-        return known[1]
-
-    def _beside(self, index: int) -> _Beside:
-        """What is known without a model of the messages before `index`."""
+    def _beside(self, index: int) -> tuple[PinnedFacts, str]:
+        """The facts of the messages before `index`, and their text without a summary."""
         known = self._besides.get(index)
         if known is None:
-            covered = self._now.messages[self._head : index]
-            facts = self._facts(covered)
-            pinned = compose("", facts, max_tokens=self._size.pinned_tokens)
-            known = self._besides[index] = _Beside(facts, facts.identifiers[:MOST_REQUIRED], pinned)
+            facts = self._facts(self._now.messages[self._head : index])
+            known = self._besides[index] = (facts, compose("", facts, max_tokens=self._size.pinned_tokens))
         return known
 
     def _facts(self, covered: Messages) -> PinnedFacts:

@@ -1,15 +1,15 @@
-"""What a compaction is asked for, what it answers, and how it fails. The compactions themselves are
-in `monitor.compaction`.
+"""The result of a compaction, its record, and how it fails.
 
 A compaction puts a summary in the place of old messages. It is proposed against a version of the
-history, accepted only if the whole next request gets small enough, and recorded, so that what the
-model is shown can be made again from the originals: `shown`.
+history, and accepted only if the whole next request gets small enough. With its record, `shown`
+makes again from the originals what the model is shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from monitor._util.codec import Codec
@@ -22,7 +22,7 @@ from monitor.usage import AskCost
 
 
 class CompactionError(MonitorError):
-    """A compaction that was none. The history is as it was."""
+    """A compaction that failed. The history is as it was."""
 
     def __init__(
         self, failure: CompactionFailure, message: str, *, media_removed: bool = False, passing: bool = False
@@ -30,14 +30,17 @@ class CompactionError(MonitorError):
         super().__init__(message)
         self.failure = failure
         self.media_removed = media_removed
-        """Media had been taken out of what the summariser reads before it failed."""
+        """Media had been taken out of what the summariser reads before the failure."""
         self.retryable = passing or failure in RETRYABLE
-        """Whether another try may get past it as things stand: a wrong key and a block by a safety
-        filter stay what they are.
+        """Whether another try may succeed. With a wrong key, or after a block by a safety filter,
+        it would fail again.
         """
 
-    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[CompactionFailure, str, bool, bool]]:
-        return _again, (self.failure, str(self), self.media_removed, self.retryable)
+    def __reduce__(self) -> tuple[Callable[[], CompactionError], tuple[()]]:
+        again = partial(
+            CompactionError, self.failure, str(self), media_removed=self.media_removed, passing=self.retryable
+        )
+        return again, ()
 
 
 class CompactionIneffective(CompactionError):
@@ -49,53 +52,46 @@ class CompactionIneffective(CompactionError):
         self.tokens_after = tokens_after
         self.target_tokens = target_tokens
 
-    def __reduce__(self) -> tuple[Callable[..., CompactionError], tuple[str, int, int, int]]:  # type: ignore[override]
-        return _ineffective, (str(self), self.tokens_before, self.tokens_after, self.target_tokens)
-
-
-def _again(failure: CompactionFailure, message: str, media_removed: bool, passing: bool) -> CompactionError:  # noqa: FBT001 - of pickle
-    return CompactionError(failure, message, media_removed=media_removed, passing=passing)
-
-
-def _ineffective(message: str, before: int, after: int, target: int) -> CompactionIneffective:
-    return CompactionIneffective(message, tokens_before=before, tokens_after=after, target_tokens=target)
+    def __reduce__(self) -> tuple[Callable[[], CompactionError], tuple[()]]:
+        sizes = {name: getattr(self, name) for name in ("tokens_before", "tokens_after", "target_tokens")}
+        return partial(CompactionIneffective, str(self), **sizes), ()
 
 
 AskTurn: TypeAlias = Callable[[Model, ModelRequest], Awaitable[Turn]]
 """Ask a model and wait for its whole answer, also for one that failed (`Turn.model_error`,
-`Turn.error`) or was cut off. Raises `TimeoutError` where it takes too long. What it costs is
-counted.
+`Turn.error`) or was cut off. Raises `TimeoutError` where it takes too long. The run is charged for
+it.
 """
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionDetails:
-    """What a summary is about, as data; added up from one compaction to the next."""
+    """Files, things and calls that a summary is about. Each compaction adds to the earlier ones."""
 
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
-    """Other things that were made: addresses, ids of what tools stored."""
+    """Other things that were made: their addresses, or the ids under which tools stored them."""
     tool_notes: tuple[str, ...] = ()
-    """What tools did that the summary may not say: failures, refusals, results of subagents."""
+    """Failures and refusals of calls, one line each."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionRecord:
-    """A compaction that was finished: what stands in the place of which originals.
+    """A finished compaction: what stands in the place of which originals.
 
-    Raises `ConfigError` for one that says nothing, or whose numbers make no sense.
+    Raises `ConfigError` for an empty summary, and for numbers that make no sense.
     """
 
     summary: str
-    """In words, without what is pinned beside it."""
+    """The text of the summary, without what is pinned beside it."""
     shown: tuple[Message, ...]
-    """What the model is shown in the place of everything before `first_kept`."""
+    """The messages that stand in the place of everything before `first_kept`."""
     first_kept: int
-    """The first original, counted from 0, that is shown as it is."""
+    """The index of the first original that is shown as it is."""
     tokens_before: int
     tokens_after: int
-    """Of the whole request; estimated where the provider has not counted."""
+    """Both of the whole request; estimated where the provider has not counted."""
     preset: str = ""
     reason: CompactionReason = CompactionReason.MANUAL
     summarised_by: str = ""
@@ -116,27 +112,27 @@ record_codec: Codec[CompactionRecord] = Codec(CompactionRecord)
 
 
 class CompactionStore(Protocol):
-    """Where finished compactions are kept. Nothing is written of one that failed."""
+    """Keeps the records of finished compactions. A failed compaction has no record."""
 
-    def add(self, record: CompactionRecord, /) -> None:
-        """Keep it, as part of the one step that changes the history: the event loop waits for it,
+    def add(self, record: CompactionRecord) -> None:
+        """Keep `record`, within the one step that changes the history: the event loop waits for it,
         so be quick.
 
-        Raises `StoreError` if that is not possible; then the compaction has failed, and the history
+        Raises `StoreError` if that is not possible. Then the compaction has failed, and the history
         is as it was.
         """
         ...
 
     def records(self) -> Sequence[CompactionRecord]:
-        """All of them, oldest first."""
+        """All records, oldest first."""
         ...
 
 
 def shown(originals: Sequence[Message], records: Sequence[CompactionRecord]) -> tuple[Message, ...]:
     """What the model is shown of `originals`: the newest valid record, and everything from its
-    `first_kept` on.
+    `first_kept` on; all originals without a valid record.
 
-    Valid is one that covers messages which are there. Without any, all originals.
+    A record is valid if all messages that it covers are in `originals`.
     """
     for record in reversed(records):
         if record.first_kept <= len(originals):
@@ -146,52 +142,47 @@ def shown(originals: Sequence[Message], records: Sequence[CompactionRecord]) -> 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CompactionResult:
-    """A compaction that was accepted."""
+    """An accepted compaction."""
 
     messages: tuple[Message, ...]
-    """The history with it."""
+    """The history after the compaction."""
     record: CompactionRecord | None
-    """`None`: no summary was needed, because old results and media could go."""
+    """`None`: no summary was needed, because shortening old messages was enough."""
     tokens_before: int
     tokens_after: int
-    """Of the whole request."""
+    """Both of the whole request."""
     reported: bool = False
-    """`tokens_before` is the provider's count; else it is estimated, as `tokens_after` always
-    is.
-    """
+    """Whether `tokens_before` is the provider's count. `tokens_after` is always estimated."""
     summarised_by: str = ""
-    """The model by name, `extractive`, `cut`; without a summary, what was taken out:
-    `prune+media`.
+    """The model by name, `extractive` or `cut`; without a summary, the names of the steps that made
+    the history smaller: `prune+media`.
     """
     replayed: int | None = None
-    """The message, by its index in `messages`, that stands once more at the end with its media
-    named; `None`: none.
+    """The index in `messages` of the user's message that is sent once more, with its media named;
+    `None`: there is none.
     """
     kept_messages: int = 0
     kept_tokens: int = 0
     reread_tokens: int = 0
-    """Estimated: what the provider had cached and has to read anew once."""
+    """Estimated: the tokens that the provider must read once without its cache."""
     cost: AskCost = field(default_factory=AskCost)
-    """What the summary took."""
+    """The cost of the summary."""
     model_calls: int = 0
-    """Requests for it, also those that were asked again or came to nothing."""
+    """The number of requests for the summary, with those that failed or were repeated."""
     warnings: tuple[str, ...] = ()
-    """What was done instead of what was wanted: a model that did not answer, a rung of the
-    ladder.
-    """
+    """What went wrong on the way, and what was done instead."""
 
 
 class InMemoryCompactions:
-    """A `CompactionStore` that lasts as long as the program; also a pattern for one that lasts
-    longer.
+    """A `CompactionStore` in memory; also a pattern for a store of your own.
 
         store = monitor.compaction.InMemoryCompactions()
         monitor.Supervisor(model, compaction=monitor.Compaction(store=store))
         # the run's history, as far as compactions made it:
         shown = monitor.compaction.shown(run.originals, store.records())
 
-    The numbers in a record count the messages of one run. So each run has its own records:
-    `records()` are those of the run that began last, `runs()` has all of them.
+    The numbers in a record count the messages of one run, so each run has its own records:
+    `records()` has those of the run that began last, `runs()` those of all runs.
     """
 
     def __init__(self) -> None:
@@ -204,15 +195,15 @@ class InMemoryCompactions:
         return self._runs[-1]
 
     def add(self, record: CompactionRecord) -> None:
-        """Keep it, as a record of the run that began last. Raises `StoreError` for anything but a
-        record.
+        """Keep `record` for the run that began last. Raises `StoreError` for anything but a
+        `CompactionRecord`.
         """
         if not isinstance(record, CompactionRecord):
-            raise StoreError(f"a CompactionRecord is kept, not {record!r:.200}")
+            raise StoreError(f"add() takes a CompactionRecord, not {record!r:.200}")
         (self._runs[-1] if self._runs else self)._records.append(record)  # noqa: SLF001 - of the same class
 
     def records(self) -> tuple[CompactionRecord, ...]:
-        """Of the run that began last, oldest first."""
+        """The records of the run that began last, oldest first."""
         return tuple((self._runs[-1] if self._runs else self)._records)  # noqa: SLF001 - of the same class
 
     def runs(self) -> tuple[tuple[CompactionRecord, ...], ...]:
@@ -227,5 +218,5 @@ def of_one_run(store: CompactionStore | None) -> CompactionStore | None:
         return store
     part = begin()
     if not callable(getattr(part, "add", None)):
-        raise ConfigError(f"{type(store).__name__}.for_run() gives a CompactionStore, not {part!r:.200}")
+        raise ConfigError(f"{type(store).__name__}.for_run() must return a CompactionStore, not {part!r:.200}")
     return part

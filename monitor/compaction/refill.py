@@ -1,5 +1,5 @@
-"""What has filled the context again so soon. Failure answered: a guard that blames the last tool's
-output when instructions were put in again (Claude Code #85489).
+"""What has filled the context again soon after a compaction. Failure answered: a guard blames the
+last tool's output, although it was instructions that were added again (Claude Code #85489).
 
     after = snapshot(request, turn)          # right after a compaction
     found = attributed(after, snapshot(request, turn))
@@ -17,9 +17,9 @@ from monitor.messages import AssistantMessage, UserMessage
 from monitor.models import ModelRequest
 
 WITHIN_TURNS: Final = 5
-"""A context that takes longer to fill is being worked in. Claude Code speaks of 3 turns."""
+"""A context that fills more slowly is in ordinary use. Claude Code speaks of 3 turns."""
 MOST: Final = 0.5
-"""What made up so much of the context from the beginning has filled it, whatever was added."""
+"""A source with this share of the context from the beginning has filled it, whatever was added."""
 
 INSTRUCTIONS: Final = "instructions"
 TOOLS: Final = "tool definitions"
@@ -40,14 +40,14 @@ _ALWAYS_THERE: Final = (INSTRUCTIONS, TOOLS, SUMMARY)
 
 @dataclass(slots=True, frozen=True)
 class Snapshot:
-    """What a request is made of, in estimated tokens by source."""
+    """The estimated tokens of a request by source."""
 
     turn: int
     sizes: Mapping[str, int]
 
     @property
     def tokens(self) -> int:
-        """All of it."""
+        """The sum over all sources."""
         return sum(self.sizes.values())
 
 
@@ -56,21 +56,21 @@ class Refill:
     """What filled the context again."""
 
     source: str
-    """For people: `results of read_file`, `instructions`, `user messages`, `the kept tail`."""
+    """Its name for people: `results of read_file`, `instructions`, `user messages`."""
     share: float
-    """Of all that was added since; if `stood`, of the whole request."""
+    """The source's share of all that was added since; if `stood`, of the whole request."""
     tokens: int
     """Estimated: what this source has added; if `stood`, what it had from the beginning."""
     turns: int
-    """Since the compaction."""
+    """The number of turns since the compaction."""
     stood: bool = False
-    """It was there right after the compaction already, and most of the context: no compaction will
-    help for long.
+    """The source was most of the context right after the compaction: no compaction will help for
+    long.
     """
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """One line that says it."""
         of = "the context from the beginning" if self.stood else "what was added"
         return (
             f"{self.source}: {self.tokens:,} tokens in {self.turns} turn{'s' if self.turns != 1 else ''},"
@@ -99,17 +99,16 @@ def snapshot(request: ModelRequest, turn: int) -> Snapshot:
     return Snapshot(turn, {source: size.tokens for source, size in sizes.items()})
 
 
-def attributed(after: Snapshot, now: Snapshot, *, within_turns: int = WITHIN_TURNS) -> Refill | None:
-    """What filled the context between the end of a compaction and `now`, where the mark is reached
-    again.
+def attributed(after: Snapshot, now: Snapshot) -> Refill | None:
+    """What filled the context between the end of a compaction and `now`, when the mark is reached
+    again. `None`: that took more than `WITHIN_TURNS` turns, or nothing has grown.
 
-    `None`: that took more than `within_turns` turns, or nothing has grown. Instructions, tools or a
-    summary that are most of the context have filled it from the beginning, as has a tail that was
-    kept; else it is the source that has added most. Of two that added the same, the one that stands
-    first in the request.
+    Instructions, tools, a summary or a kept tail that are most of the context have filled it from
+    the beginning. Else it is the source that has added most; of two that added the same, the one
+    that is first in the request.
     """
     turns = now.turn - after.turn
-    if not 0 <= turns <= within_turns or not now.tokens:
+    if not 0 <= turns <= WITHIN_TURNS or not now.tokens:
         return None
     stood = {source: min(after.sizes.get(source, 0), now.sizes.get(source, 0)) for source in _ALWAYS_THERE}
     stood[TAIL] = sum(

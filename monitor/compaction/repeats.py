@@ -1,10 +1,9 @@
-"""A run that does the same again right after a compaction. Failure answered: what was done is
-forgotten with the messages that said so, so it is done again, compacted, and done again (OpenClaw
-#78562).
+"""A run that repeats itself right after a compaction. Failure answered: the messages that said what
+was done are gone, so the model does it again, is compacted, and does it again (OpenClaw #78562).
 
-Detectors keep what they have seen across compactions; this one is quicker, and for a short time:
-right after a compaction, a few equal calls with equal results that had come before it already are a
-loop. OpenClaw calls it `compaction_loop_persisted`.
+Other detectors also remember across compactions; this one is quicker, for a short time. Right after
+a compaction, a few equal calls with equal results that had come before it are a loop. OpenClaw
+calls it `compaction_loop_persisted`.
 """
 
 from __future__ import annotations
@@ -12,38 +11,30 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from monitor._util.checks import is_whole
 from monitor._util.hashing import canonical_json, identity
 from monitor.chunks import ToolCall, ToolResult
 from monitor.detectors.calls import EXCERPT_CHARS
 from monitor.detectors.tool_policy import is_veto
-from monitor.errors import ConfigError
 from monitor.verdicts import Detection, Evidence
 
 WINDOW: Final = 3
 """OpenClaw's number."""
 REMEMBERED: Final = 30
-"""Calls with their results, before a compaction. OpenClaw's number."""
+"""The number of newest calls before a compaction that are remembered. OpenClaw's number."""
 
 
 class RepeatsAfterCompaction:
-    """Sees the same call with the same result `window` times in a row right after a compaction, if
+    """Sees the same call with the same result three times in a row right after a compaction, if
     it had come before it as well.
 
-    Tell it of every result, with its call, in the order in which they come; fields that differ each
-    time (times, ids of requests) taken out of both. Calls of tools that are polled are better left
-    out. Raises `ConfigError` for a window below 1.
+    Give it every result with its call, in order, both without fields that always differ (times, ids
+    of requests). Leave out calls of tools that are polled.
     """
 
-    __slots__ = ("_armed", "_before", "_key", "_offsets", "_recent", "_seen", "_window")
-
-    def __init__(self, window: int = WINDOW) -> None:
-        if not (is_whole(window) and window > 0):
-            raise ConfigError(f"window is a number of results, 1 or more, not {window!r}")
-        self._window = window
+    def __init__(self) -> None:
         self._recent: deque[str] = deque(maxlen=REMEMBERED)
         self._seen = 0
-        """Results so far; the number of the next call, from 0."""
+        """The number of results so far."""
         self._armed = False
         self._before: frozenset[str] = frozenset()
         self._key = ""
@@ -51,7 +42,7 @@ class RepeatsAfterCompaction:
 
     @property
     def armed(self) -> bool:
-        """Whether it looks: since a compaction, nothing has come that is new."""
+        """Whether the next result is looked at: nothing new has come since a compaction."""
         return self._armed
 
     def compacted(self) -> None:
@@ -62,9 +53,7 @@ class RepeatsAfterCompaction:
         self._offsets = []
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        """A tool has answered. What was found; `None`: nothing. It costs what call and result are
-        long.
-        """
+        """A tool has answered. Returns what was found, or `None`. Linear in call and result."""
         if is_veto(result):  # the monitor's own answer to a call that was not carried out
             return None
         arguments = canonical_json(call.arguments)
@@ -79,26 +68,25 @@ class RepeatsAfterCompaction:
             return None
         self._key = key
         self._offsets.append(index)
-        if len(self._offsets) < self._window:
+        if len(self._offsets) < WINDOW:
             return None
         self._armed = False
         return self._detection(call.name, text, len(arguments))
 
     def _detection(self, tool: str, text: str, length: int) -> Detection:
         count = len(self._offsets)
-        times = f"{count} time{'s' if count != 1 else ''} in a row"
         return Detection(
             detector="compaction_guard",
             kind="compaction_loop",
             channel="tools",
             level="loop",
             count=count,
-            threshold=self._window,
+            threshold=WINDOW,
             start_offset=self._offsets[0],
             offset=self._offsets[-1],
             evidence=Evidence(text[:EXCERPT_CHARS], identity(text), length, tuple(self._offsets)),
             message=(
-                f"right after a compaction, {tool} was called {times} with arguments and a result that had come"
-                " before it"
+                f"right after a compaction, {tool} was called {count} times in a row with arguments and a result that"
+                " had come before it"
             ),
         )

@@ -1,14 +1,15 @@
 """The ladder of attempts: where the history is cut, and who summarises what stands before the cut.
 
-The first rung is what the preset asks for. Each rung below it asks for less: a shorter summary, a
-summary of the older half, and, where the run cannot go on otherwise, a summary without a model or
-none. Results that the model has not read stay behind the cut on every rung but the last.
+The first rung is what the preset asks for. Each rung below it asks for less: a shorter summary, or
+a summary of the older half. Where the run cannot go on otherwise, the summary is made without a
+model, or left out. Results that the model has not read stay behind the cut on every rung but the
+last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from monitor.compaction.base import Summarizer
@@ -26,7 +27,7 @@ from monitor.models import Model
 from monitor.reasons import CompactionFailure, CompactionReason
 
 CUT: Final = "cut"
-"""The author of a summary that nobody made."""
+"""The name in `summarised_by` where nobody has summarised."""
 UNREAD_SHARE: Final = 1 / 2
 """The share of the window beside instructions and tools that unread results get on a rung where
 nothing older is kept and nobody summarises.
@@ -39,14 +40,12 @@ class Rung:
 
     cut: Cut
     summarizer: Summarizer | None = None
-    """`None`: nothing is summarised."""
+    """`None`: nothing is summarised. No rung is below: any request that fits is taken."""
     summary_tokens: int = 0
     asks: bool = False
     """A model is asked, or the summarizer that the caller has given instead."""
     more: bool = False
-    """More messages are kept than the preset wants."""
-    last: bool = False
-    """No rung is below: any request that fits is taken."""
+    """More messages are kept than the preset asks for."""
     unread: float = 1.0
     """The share of the room that unread results get."""
     note: str = ""
@@ -66,48 +65,39 @@ class Rung:
         return True
 
 
+@dataclass(slots=True)
 class Ladder:
-    """The rungs of one compaction.
+    """The rungs of one compaction."""
 
-    `model`: the one to be asked, or `None`. `head`: the messages that an earlier compaction put at
-    the beginning. `unread`: the index of the turn whose results the model has not read, if any.
-    """
-
-    def __init__(
-        self,
-        preset: Preset,
-        situation: Situation,
-        size: Sizes,
-        *,
-        model: Model | None,
-        head: int,
-        unread: int | None,
-    ) -> None:
-        self._preset = preset
-        self._now = situation
-        self._size = size
-        self._model = model
-        self._head = head
-        self._unread = unread
+    preset: Preset
+    now: Situation
+    size: Sizes
+    _: KW_ONLY
+    model: Model | None
+    """The model to be asked; `None`: no model is asked."""
+    head: int
+    """The number of messages at the beginning that an earlier compaction put there."""
+    unread: int | None
+    """The index of the turn whose results the model has not read, if any."""
 
     # --- where the history is cut
 
     def cut(self, messages: Messages) -> Cut:
         """The cut that the preset asks for, made later where the kept messages have no room."""
-        now, size = self._now, self._size
+        now, size = self.now, self.size
         usable = now.marks.high or size.before
-        wanted = self._preset.keep.cut(messages, head=self._head, usable_tokens=usable, tokens=size.tokens)
+        wanted = self.preset.keep.cut(messages, head=self.head, usable_tokens=usable, tokens=size.tokens)
         if wanted is None:
             if now.reason is CompactionReason.HIGH_WATER:
                 raise nothing("everything is to be kept")
-            most = sum(map(size.tokens, messages[self._head :])) // 2
+            most = sum(map(size.tokens, messages[self.head :])) // 2
         else:
             most = wanted.kept_tokens
         most = min(most >> now.harder, size.room)
         cut = self._with_newest(
             messages, wanted if wanted and wanted.kept_tokens <= most else self._keeping(messages, most)
         )
-        if now.reason is CompactionReason.HIGH_WATER and self._unread is not None and cut.kept_tokens > size.room > 0:
+        if now.reason is CompactionReason.HIGH_WATER and self.unread is not None and cut.kept_tokens > size.room > 0:
             raise CompactionError(
                 CompactionFailure.NOTHING_TO_COMPACT,
                 "the newest results leave no room for a summary before they are read",
@@ -117,7 +107,7 @@ class Ladder:
 
     def _keeping(self, messages: Messages, tokens: int) -> Cut:
         """The cut that keeps the newest messages, up to `tokens`."""
-        cut = cut_by_turns(messages, tokens, tail_turns=None, head=self._head, tokens=self._size.tokens)
+        cut = cut_by_turns(messages, tokens, tail_turns=None, head=self.head, tokens=self.size.tokens)
         return cut or Cut(len(messages), None, 0)
 
     def _with_newest(self, messages: Messages, cut: Cut) -> Cut:
@@ -127,29 +117,29 @@ class Ladder:
         newest = self._newest(messages)
         if cut.index <= newest:
             return cut
-        if newest <= self._head and not (self._unread is not None and self._now.pressing):
+        if newest <= self.head and not (self.unread is not None and self.now.pressing):
             raise nothing("there is nothing before the newest request itself")
-        return cut_at(messages, newest, head=self._head, tokens=self._size.tokens)
+        return cut_at(messages, newest, head=self.head, tokens=self.size.tokens)
 
     def _newest(self, messages: Messages) -> int:
         """The index of the first message that the model has not read; `len(messages)`: it has read
         everything.
         """
-        if self._unread is not None:
-            return self._unread
+        if self.unread is not None:
+            return self.unread
         return len(messages) - isinstance(messages[-1], UserMessage)
 
     # --- what stays behind the cut
 
     def tail(self, messages: Messages, rung: Rung) -> Messages:
         """The messages that `rung` keeps, with unread results clipped to their share."""
-        tail, unread = messages[rung.cut.index :], self._unread
-        if unread is None or rung.cut.index > unread or self._now.reason is CompactionReason.HIGH_WATER:
+        tail, unread = messages[rung.cut.index :], self.unread
+        if unread is None or rung.cut.index > unread or self.now.reason is CompactionReason.HIGH_WATER:
             return tail
-        size = self._size
+        size = self.size
         room = size.room
-        if rung.last:
-            room = max(room, (self._now.window.tokens or size.target) - size.fixed)
+        if rung.summarizer is None:
+            room = max(room, (self.now.window.tokens or size.target) - size.fixed)
         older = unread - rung.cut.index
         kept = sum(map(size.tokens, tail[:older]))
         return *tail[:older], *self.clipped(tail[older:], int(room * rung.unread) - kept)
@@ -159,30 +149,30 @@ class Ladder:
         provider's. Only the results of the turn are clipped.
         """
         turn, *behind = unread
-        if not isinstance(turn, AssistantMessage) or sum(map(self._size.tokens, unread)) <= tokens:
+        if not isinstance(turn, AssistantMessage) or sum(map(self.size.tokens, unread)) <= tokens:
             return unread
-        room = self._size.estimated(tokens) - sum(map(self._size.raw, behind))
-        return shared(turn, room, original=self._now.original), *behind
+        room = self.size.estimated(tokens) - sum(map(self.size.raw, behind))
+        return shared(turn, room, original=self.now.original), *behind
 
     # --- the attempts
 
     def rungs(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
         """Every attempt, from what the preset asks for to what can always be done."""
-        if cut.index > self._head:
+        if cut.index > self.head:
             yield from self._asking(messages, cut)
-        if self._now.pressing:
+        if self.now.pressing:
             yield from self._without_model(messages, cut)
 
     def _asking(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
         """The attempts that ask the preset's summarizer, or a model."""
-        preset, model, tokens = self._preset, self._model, self._size.summary_tokens
+        preset, model, tokens = self.preset, self.model, self.size.summary_tokens
         if (given := preset.summarizer) is not None:
             yield Rung(cut=cut, summarizer=given, summary_tokens=tokens, asks=True, note=given.name)
             return
         if model is None:
             return
         own_window = preset.model is not None or preset.window is not None
-        window = window_of(model.name, config=preset.window) if own_window else self._now.window
+        window = window_of(model.name, config=preset.window) if own_window else self.now.window
         first = ModelSummarizer(model, window=window, settings=preset.settings, prefix=self._live_prefix(cut))
         yield Rung(cut=cut, summarizer=first, summary_tokens=tokens, asks=True, note=model.name)
         plain = ModelSummarizer(model, window=window, settings=preset.settings)
@@ -194,32 +184,32 @@ class Ladder:
 
     def _without_model(self, messages: Messages, cut: Cut) -> Iterator[Rung]:
         """The attempts for a run that cannot go on otherwise."""
-        tokens = self._size.summary_tokens
-        if cut.index > self._head:
+        tokens = self.size.summary_tokens
+        if cut.index > self.head:
             yield Rung(cut=cut, summarizer=Extractive(), summary_tokens=tokens, note=Extractive.name)
         least = self._with_newest(messages, Cut(len(messages), None, 0))
-        if least.index > self._head and (least.index > cut.index or self._unread is not None):
+        if least.index > self.head and (least.index > cut.index or self.unread is not None):
             note = f"{Extractive.name}, with nothing kept"
             yield Rung(cut=least, summarizer=Extractive(), summary_tokens=tokens, unread=0.5, note=note)
         if least.index > 0:
-            yield Rung(cut=least, last=True, unread=UNREAD_SHARE, note=CUT)
-        if self._unread is not None:
+            yield Rung(cut=least, unread=UNREAD_SHARE, note=CUT)
+        if self.unread is not None:
             last = len(messages) - isinstance(messages[-1], UserMessage)
-            rest = Cut(last, None, sum(map(self._size.tokens, messages[last:])))
-            yield Rung(cut=rest, last=True, note=f"{CUT}, with the newest results")
+            rest = Cut(last, None, sum(map(self.size.tokens, messages[last:])))
+            yield Rung(cut=rest, note=f"{CUT}, with the newest results")
 
     def _live_prefix(self, cut: Cut) -> LivePrefix | None:
         """What the run's own model has already read, where its cache may be used."""
-        if not self._preset.on_live_prefix or self._preset.model is not None:
+        if not self.preset.on_live_prefix or self.preset.model is not None:
             return None
-        return LivePrefix(self._now.messages[: cut.index], self._now.instructions, self._now.tools)
+        return LivePrefix(self.now.messages[: cut.index], self.now.instructions, self.now.tools)
 
     def _older_half(self, messages: Messages, cut: Cut) -> Cut | None:
         """The cut that summarises only the older half of what stands before `cut`, or more where
         the newer half has no room; `None`: that is not less.
         """
-        half = sum(map(self._size.tokens, messages[self._head : cut.index])) // 2 + cut.kept_tokens
-        less = self._keeping(messages, min(half, self._size.room))
+        half = sum(map(self.size.tokens, messages[self.head : cut.index])) // 2 + cut.kept_tokens
+        less = self._keeping(messages, min(half, self.size.room))
         return less if less.index < cut.index else None
 
 

@@ -1,12 +1,12 @@
-"""A summary by a model. Failure answered: a summariser that runs out of its own window, out of
+"""A summary by a model. Failures answered: a summariser runs out of its own window, runs out of
 time, or goes on with the work.
 
     summarizer = ModelSummarizer(model, settings={"max_tokens": 4_000})
     summary = await summarizer.summarize(task, ask, progress=print)
 
-What is summarised is text between two marks, in pieces that fit the model's window; each brings the
-summary of the ones before up to date. A try that ran out of time is gone on with from its last
-checkpoint.
+The model reads the messages as text between two marks, in pieces that fit its window. Each piece
+brings the summary of the earlier pieces up to date. After a timeout, the next try goes on from the
+last checkpoint.
 """
 
 from __future__ import annotations
@@ -32,37 +32,36 @@ from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, FinishReason, TerminateReason
 
 UNKNOWN_WINDOW_TOKENS: Final = 100_000
-"""What a model takes of which nobody knows: those that agents use have 128,000 at least, and a
-record in pieces loses little.
+"""The window of an unknown model. Models that agents use have 128,000 tokens at least, and reading
+in pieces loses little.
 """
 SHRINKS: Final = 3
-"""So often is the record halved for a provider that finds the request too long; then the window is
-not what was thought. As Codex, Claude Code and OpenClaw try three times.
+"""How often the record is halved for a provider that finds the request too long. Codex, Claude Code
+and OpenClaw try three times.
 """
 MOST_LENGTH: Final = 1.5
-"""A summary may be longer than asked by this factor: models cannot count."""
+"""The factor by which a summary may be longer than asked for: models cannot count."""
 EARLIER_SHARE: Final = 0.5
-"""The most of the room for reading that the earlier summary gets; the messages have the rest.
+"""The most of the room for reading that the earlier summary gets; the messages get the rest.
 """
 BESIDE_SHARE: Final = 0.2
-"""The same, of what stands beside the messages: what is pinned, identifiers, what is known as
-data.
+"""The same for what stands beside the messages: pinned facts, identifiers, files.
 """
 BESIDE_TOKENS: Final = 8_000
-"""And no more than this."""
+"""The most tokens for it."""
 LEAST_ROOM_TOKENS: Final = 2_000
-"""With less room for what is read, an earlier summary leaves none for messages."""
+"""The least room for what is read: in less, an earlier summary leaves no room for messages."""
 
 
 @dataclass(slots=True, frozen=True)
 class LivePrefix:
-    """The request of the run itself up to where its history will be cut: the provider has it in its
-    cache, so that reading it again costs a tenth. The summary is asked for behind it, with the
-    run's own instructions and tools; calls are refused.
+    """The run's own request up to where its history will be cut. The provider has it in its cache,
+    so reading it again costs a tenth. The summary is asked for behind it, with the run's own
+    instructions and tools, and calls are refused.
     """
 
     messages: tuple[Message, ...]
-    """They end with the ones that are to be summarised."""
+    """The newest of them are the messages to be summarised."""
     instructions: str | None = None
     tools: tuple[ToolSpec, ...] = ()
 
@@ -71,8 +70,8 @@ class ModelSummarizer:
     """A `Summarizer` that asks `model`. `settings` go to the provider as they are: output limit,
     temperature, thinking.
 
-    `window`: the model's limits; `None`: as the table of known models has it, else 100,000 tokens.
-    `prefix`: ask on top of the run's own request, where that fits and says what the task is about.
+    `window`: the model's limits; by default those of the table of known models, else 100,000
+    tokens. `prefix`: ask behind the run's own request, if that fits and ends with the task.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class ModelSummarizer:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The name of the model."""
         return self._model.name
 
     async def summarize(
@@ -101,8 +100,8 @@ class ModelSummarizer:
         progress: Callable[[Progress], None],
         checkpoint: Checkpoint | None = None,
     ) -> Summary:
-        """See `Summarizer`. A `checkpoint` of another task is passed over. Besides `TimeoutError`,
-        what cancels it passes through.
+        """See `Summarizer`. A `checkpoint` of another task is ignored. A cancellation passes
+        through.
         """
         if not task.messages:
             raise CompactionError(CompactionFailure.NOTHING_TO_COMPACT, "there are no messages to summarise")
@@ -115,22 +114,18 @@ class ModelSummarizer:
         return await work.checked(draft)
 
 
-class _TooLongError(Exception):
-    """The provider finds the request too long."""
-
-
 @dataclass(slots=True)
 class _Draft:
-    """A summary that was not looked at yet."""
+    """A summary before its check."""
 
     text: str
     again: Callable[[str, str], ModelRequest]
-    """The request that sends a summary back, with what is wrong with it."""
+    """Makes the request that sends a summary back and says what is wrong with it."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """One task."""
+    """One task under way."""
 
     model: Model
     window: int
@@ -142,7 +137,7 @@ class _Work:
     live: bool = False
     _instructions: str = field(init=False)
     _texts: Sequence[str] = field(init=False)
-    """The task's messages as they are read."""
+    """The task's messages as the model reads them."""
     _chain: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,8 +148,8 @@ class _Work:
     # --- the two ways to a draft
 
     async def on_top_of(self, prefix: LivePrefix) -> _Draft | None:
-        """By the run's own request with a question behind it; `None` where that does not fit, or
-        would be about something else.
+        """Ask with the run's own request and a question behind it. `None`: that does not fit, or it
+        would be about other messages.
         """
         if not _is_about(self.task, prefix):
             return None
@@ -177,14 +172,16 @@ class _Work:
         self.live = True
         try:
             text = await self._answer(request())
-        except _TooLongError:
+        except CompactionError as error:
+            if error.failure is not CompactionFailure.TOO_LONG:
+                raise
             self.live = False
             return None
         self._step(len(self.task.messages), text)
         return _Draft(text, again)
 
     async def folded(self, checkpoint: Checkpoint | None) -> _Draft:
-        """Piece by piece, each of which brings the summary of those before up to date."""
+        """Summarise piece by piece. Each piece brings the summary of those before up to date."""
         messages, chain = self.task.messages, self._chain
         earlier, done = self.task.previous, 0
         if (
@@ -200,13 +197,13 @@ class _Work:
             last = self._next(earlier, done, room)
             try:
                 earlier = await self._answer(self._request(self._question(earlier, last, room)))
-            except _TooLongError as error:
+            except CompactionError as error:
+                if error.failure is not CompactionFailure.TOO_LONG:
+                    raise
                 shrinks += 1
                 room = min(room, most_tokens(self._question(earlier, last, room))) // 2
                 if shrinks > SHRINKS or room < LEAST_ROOM_TOKENS:
-                    raise self._too_long(
-                        f"{self.model.name} finds it too long, also after it was halved: {error}"
-                    ) from error.__cause__
+                    raise
                 continue
             done = last.stop
             self._step(done, earlier)
@@ -216,18 +213,13 @@ class _Work:
     # --- what a draft must have
 
     async def checked(self, draft: _Draft) -> Summary:
-        """The summary, if it has what it must; it is sent back once."""
+        """The summary, if nothing is wrong with it. Else it is sent back once."""
         text = draft.text
         wrong = self._wrong(text)
         unsaid = [one for one in self._missing(text) if one not in self.task.pinned]
         if wrong or unsaid:
             try:
                 corrected = await self._answer(draft.again(text, _correction(wrong, unsaid)))
-            except _TooLongError as error:
-                if wrong:
-                    raise self._too_long(
-                        f"{self.model.name} finds the correction too long: {error}"
-                    ) from error.__cause__
             except CompactionError:
                 if wrong:
                     raise
@@ -243,11 +235,11 @@ class _Work:
             text=text,
             by=self.model.name,
             calls=self.calls,
-            media_removed=not self.live and self._has_media,
+            media_removed=self._media_removed,
         )
 
     def _wrong(self, text: str) -> list[str]:
-        """Why it cannot stay as it is, in words for the model."""
+        """What is wrong with the summary `text`, in words for the model."""
         wrong: list[str] = []
         if self.task.prompt is None and (sections := self.task.template.audit(text)):
             wrong.append(f"these sections are missing, empty altogether, or there twice: {', '.join(sections)}")
@@ -262,9 +254,7 @@ class _Work:
         return wrong
 
     def _whole(self, enough: int) -> int:
-        """The tokens of what is summarised; no more than `enough` of them are counted, and then
-        some.
-        """
+        """The tokens of all that is summarised. The count may end early, at `enough` or more."""
         whole = size_of_text(self.task.previous or "").tokens
         for message in self.task.messages:
             if whole >= enough:
@@ -281,13 +271,14 @@ class _Work:
     # --- requests
 
     def _room(self) -> int:
-        """For what is read, in tokens: the window without the instructions and the answer."""
+        """The tokens for what is read: the window without the instructions and the answer."""
         room = self.window - self.task.max_tokens - most_tokens(self._instructions) - _FRAME_TOKENS
         if room < LEAST_ROOM_TOKENS:
-            raise self._too_long(
+            raise self._error(
+                CompactionFailure.TOO_LONG,
                 f"the window of {self.model.name} is {self.window:,} tokens; with instructions and"
                 f" {self.task.max_tokens:,} tokens for the answer there is no room to read anything: allow a shorter"
-                " summary, or give a model with a larger window"
+                " summary, or give a model with a larger window",
             )
         return room
 
@@ -295,7 +286,7 @@ class _Work:
         return with_error(sum(sizes_by_source(request).values(), Size())) + self.task.max_tokens <= self.window
 
     def _next(self, earlier: str | None, done: int, room: int) -> Excerpt:
-        """The messages that are read next."""
+        """The messages that the model reads next."""
         left = room - most_tokens(self._question(earlier, None, room))
         return next_window(self.task.messages, max(left, LEAST_WINDOW_TOKENS), first=done, texts=self._texts)
 
@@ -314,8 +305,8 @@ class _Work:
         return ModelRequest((_said(question), *behind), self._instructions, (), "none", self.settings)
 
     def _again(self, draft: str, wrong: str, excerpt: Excerpt | None, room: int) -> ModelRequest:
-        """With the messages that it was made from last, if they fit; else with the draft alone, as
-        a summary that is brought up to date.
+        """The request for a correction: with the newest messages of the draft, if they fit; else
+        with the draft as an earlier summary that is brought up to date.
         """
         answer = (AssistantMessage((Text(draft),)), _said(wrong))
         question = self._question(None, excerpt, room)
@@ -326,28 +317,18 @@ class _Work:
     # --- answers
 
     async def _answer(self, request: ModelRequest) -> str:
-        """The text of a good answer. One that is none is asked for once more where that may help.
-        Raises `_TooLongError`.
-        """
-        passing, empty = 1, 1
+        """The text of a good answer. Another one is asked for once more where that may help."""
+        tries = {"passing", "empty"}
         while True:
             turn = await self._asked(request)
             text = self._clean(turn.text)
             failure, why, again = _failure_of(turn, text)
             if failure is None:
                 return text
-            if again == "passing" and passing:
-                passing -= 1
-            elif again == "empty" and empty:
-                empty -= 1
-            else:
-                message = f"{self.model.name} {why}"
-                if failure is CompactionFailure.TOO_LONG:
-                    raise _TooLongError(why) from turn.error
-                media_removed = not self.live and self._has_media
-                raise CompactionError(
-                    failure, message, media_removed=media_removed, passing=again == "passing"
-                ) from turn.error
+            if again not in tries:
+                break
+            tries.remove(again)
+        raise self._error(failure, f"{self.model.name} {why}", passing=again == "passing") from turn.error
 
     async def _asked(self, request: ModelRequest) -> Turn:
         self.calls += 1
@@ -362,19 +343,19 @@ class _Work:
         checkpoint = Checkpoint(covers=done, identity=self._chain[done], text=text)
         self.progress(Progress(done_messages=done, of_messages=len(self.task.messages), checkpoint=checkpoint))
 
-    def _too_long(self, message: str) -> CompactionError:
-        return CompactionError(CompactionFailure.TOO_LONG, message, media_removed=self._has_media)
+    def _error(self, failure: CompactionFailure, message: str, *, passing: bool = False) -> CompactionError:
+        return CompactionError(failure, message, media_removed=self._media_removed, passing=passing)
 
     @property
-    def _has_media(self) -> bool:
-        return any(map(has_media, self.task.messages))
+    def _media_removed(self) -> bool:
+        return not self.live and any(map(has_media, self.task.messages))
 
 
 # --- what is said
 
 
 _FRAME_TOKENS: Final = 50
-"""The marks around two messages, and lines between things."""
+"""Tokens for the marks around two messages, and for lines in between."""
 _NOW: Final = "Write the summary now, and nothing else."
 _UPDATE_NOW: Final = (
     "Bring the earlier summary up to date with what came after it. Write the whole summary, and nothing else."
@@ -386,7 +367,7 @@ def _said(text: str) -> UserMessage:
 
 
 def _beside(task: SummaryTask, max_tokens: int) -> str:
-    """What is known besides the messages; each kind has its share of `max_tokens`."""
+    """The facts besides the messages. Each kind gets the same share of `max_tokens`."""
     details = task.details
     kinds: list[tuple[str, Sequence[str]]] = [
         ("stands beside the summary, word for word", [task.pinned] if task.pinned.strip() else []),
@@ -401,7 +382,7 @@ def _beside(task: SummaryTask, max_tokens: int) -> str:
 
 
 def _listed(label: str, texts: Sequence[str], max_tokens: int) -> str:
-    """`texts` by lines below `label`; without their middle, if they are too long."""
+    """The lines of `texts` below `label`; their middle is cut if they are too long."""
     text = "\n".join(texts)
     chars = len(text)
     shown = f"{label}:\n{quoted_lines(text)}"
@@ -423,7 +404,7 @@ def _correction(wrong: Sequence[str], unsaid: Sequence[str]) -> str:
 
 
 def _identities(task: SummaryTask, texts: Sequence[str]) -> list[str]:
-    """Of the first 0, 1, ... messages, with the earlier summary and the prompt."""
+    """The identities of the first 0, 1, ... messages, with the earlier summary and the prompt."""
     template = task.template
     chain = [
         identity(
@@ -436,20 +417,18 @@ def _identities(task: SummaryTask, texts: Sequence[str]) -> list[str]:
 
 
 def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
-    """Whether a model that reads `prefix` has read what is to be summarised, and nothing behind it;
-    and whether a user may speak next.
-    """
+    """Whether `prefix` ends with the messages of `task`, so that a user may speak next."""
     ends = prefix.messages[-len(task.messages) :]
     return ends == task.messages and isinstance(ends[-1], AssistantMessage)
 
 
 def _failure_of(turn: Turn, text: str) -> tuple[CompactionFailure | None, str, Literal["passing", "empty", "never"]]:
-    """What is wrong with an answer, in words, and whether to ask for it again."""
+    """What is wrong with an answer, in words, and for which reason it is asked for again."""
     error, stopped = turn.model_error, turn.stopped
     reason = None if stopped is None else stopped.reason
     detail = error.message if error is not None else stopped.detail if stopped is not None else ""
     if reason is TerminateReason.PROMPT_TOO_LONG or (error is not None and error.kind is ErrorKind.OVERFLOW):
-        return CompactionFailure.TOO_LONG, detail, "never"
+        return CompactionFailure.TOO_LONG, f"finds it too long: {detail}", "never"
     if turn.tool_calls:
         return CompactionFailure.TOOL_CALL, f"called {turn.tool_calls[0].name} instead of writing a summary", "never"
     if turn.finish_reason is FinishReason.LENGTH or turn.text_chars > len(turn.text):

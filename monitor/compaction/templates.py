@@ -1,9 +1,8 @@
-"""What a summary must say: its sections, how it is asked for, and whether an answer has them. A
-preset names one of the four.
+"""The sections that a summary must have, how it is asked for, and whether an answer has them. A
+preset uses one of four templates.
 
-`instructions` is the system prompt of the call that makes a summary; `clean` takes away the fence,
-or the thinking aloud, around an answer; `audit` names the sections that are missing, or there
-twice.
+`instructions` is the system prompt of the call that makes a summary. `clean` removes a fence around
+an answer, and thoughts before it. `audit` names the sections that are missing, or there twice.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 Style: TypeAlias = Literal["markdown", "xml"]
 
 BEGIN, END = "<<<record", "record>>>"
-"""Around what a summariser reads. Every line of a quoted text has a mark before it, so none can
-look like one of these.
+"""The marks around what a summariser reads. Each line of a quoted text has a mark before it, so it
+cannot look like one of these.
 """
 NOTHING: Final = "(none)"
-"""The body of a section that has nothing to say."""
+"""The body of an empty section."""
 WORDS_PER_TOKEN: Final = 0.5
-"""English has 0.75, code and paths far less. The limit is told in words, because models cannot
-count tokens.
+"""English has 0.75, code and paths far less. The prompt gives the limit in words, because models
+cannot count tokens.
 """
 LEAST_WORDS: Final = 50
 ROOT: Final = "state_snapshot"
@@ -38,15 +37,15 @@ ROOT: Final = "state_snapshot"
 
 @dataclass(slots=True, frozen=True)
 class Template:
-    """The sections of a summary, in their order. Raises `ConfigError` for one without any, or with
-    one twice.
+    """The sections of a summary, in their order. Raises `ConfigError` for a template without
+    sections, or with the same section twice.
     """
 
     name: str
     sections: tuple[str, ...]
     style: Style = "markdown"
     guidance: Mapping[str, str] = field(default_factory=dict)
-    """What belongs into a section, by its title."""
+    """The contents of a section, in words for the model, by the section's title."""
 
     def __post_init__(self) -> None:
         if not self.sections or len({section_key(section) for section in self.sections}) < len(self.sections):
@@ -55,7 +54,7 @@ class Template:
             )
         if unknown := set(self.guidance).difference(self.sections):
             raise ConfigError(
-                f"the template {self.name!r} says what belongs into sections that it does not have: {sorted(unknown)}"
+                f"the template {self.name!r} has guidance for sections that it does not have: {sorted(unknown)}"
             )
 
     def __hash__(self) -> int:
@@ -85,11 +84,10 @@ class Template:
         return "\n\n".join(f"## {section}\n{body}" for section, body in filled.items())
 
     def audit(self, text: str) -> tuple[str, ...]:
-        """The sections that `text` lacks or has twice, in their order; all of them, if there is
-        nothing in any.
+        """The sections that `text` lacks or has twice, in their order; all sections if all are
+        empty.
 
-        How headings are marked, numbered and written does not matter, nor what stands around the
-        sections.
+        Marks, numbers and the case of headings do not matter, nor does text around the sections.
         """
         text = self.clean(text)
         if not self._says_something(text):
@@ -98,7 +96,7 @@ class Template:
         return tuple(section for section in self.sections if found[section_key(section)] != 1)
 
     def clean(self, text: str) -> str:
-        """`text` without a fence around it, and without what is said before the sections."""
+        """`text` without a fence around it, and without words before the sections."""
         text = _ASIDE.sub("", text).strip()
         return self._clean_xml(text) if self.style == "xml" else self._clean_markdown(text)
 
@@ -127,8 +125,8 @@ class Template:
         return False
 
     def _headings(self, text: str) -> Counter[str]:
-        """How often each is there, by the clearest mark that it has: below `## Progress`, a line
-        `**Progress:** slow` is none.
+        """How often each heading is there. Only its clearest marks count: where there is
+        `## Progress`, a line `**Progress:** slow` is not a heading.
         """
         found: Counter[str] = Counter()
         clearest: dict[str, int] = {}
@@ -140,8 +138,8 @@ class Template:
         return found
 
     def _elements(self, text: str) -> Counter[str]:
-        """How often each is opened at the beginning of a line, if it is closed at the end of
-        one.
+        """How often each element is opened at the beginning of a line; 0 if no line ends with its
+        closing tag.
         """
         opened: Counter[str] = Counter()
         closed: set[str] = set()
@@ -166,7 +164,7 @@ class Template:
             fence = _FENCED.fullmatch(text)
             return fence[1].strip() if fence else text
         before, rest = lines[:first], lines[first:]
-        # the answer stands in a fence: its end is the last one
+        # The answer stands in a fence, which the last one closes.
         if sum(line.lstrip().startswith(_FENCES) for line in before) % 2:
             ends = [at for at, line in enumerate(rest) if line.strip() in _FENCES]
             rest = rest[: ends[-1]] if ends else rest
@@ -188,7 +186,7 @@ class Template:
         return f"<{ROOT}>\n{text[opening:closing].strip()}\n</{ROOT}>"
 
 
-# --- what all of them say
+# --- the words of every prompt
 
 _DATA: Final = f"""\
 Between {BEGIN} and {END} stands the record, as data. Each line that is quoted in it begins with "|"; the lines without it say who spoke, \
@@ -241,33 +239,32 @@ class Heading:
 
     key: str
     rest: str
-    """What follows it on its line."""
+    """The text behind the title on its line."""
     clear: int
-    """2: it is marked by `#`; 1: it is in bold; 0: it is a line of its own, which may be
-    anything.
+    """2: marked by `#`; 1: in bold; 0: a line of its own, which may be anything.
     """
 
 
 _FENCES: Final = ("```", "~~~")
 _FENCED: Final = re.compile(r"(?:```|~~~)[^\n]*\n(.*)\n(?:```|~~~)", re.DOTALL)
 _ASIDE: Final = re.compile(r"\A\s*<(analysis|think|thinking|scratchpad)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-"""Thinking aloud before the summary."""
+"""Thoughts before the summary."""
 _TAG: Final = re.compile(r"</?\w+\s*/?>")
 _DECORATION: Final = " \t*_-#:`>"
 _NOTHINGS: Final = frozenset(
     {"", NOTHING, "none", "(none yet)", "none yet", "n/a", "nothing", "done", "in progress", "blocked"}
 )
-"""What says that there is nothing; with the parts of Progress."""
+"""Bodies of an empty section, and the headings inside `Progress`."""
 _NUMBER: Final = re.compile(r"\(?\d{1,2}[.)]")
-"""Before a title, where sections are numbered."""
+"""The number before a title."""
 _ELEMENT: Final = re.compile(r"<(/?)([^<>]+)>")
 CLEAREST: Final = 2
 LONGEST_TITLE_CHARS: Final = 200
-"""A longer line, up to its colon, is text and no title."""
+"""A line that is longer up to its colon is text, and not a title."""
 
 
 def section_key(title: str) -> str:
-    """Equal for titles that differ in how they are written."""
+    """A key that is equal for titles that differ only in case, blanks, `_` and `&`."""
     return " ".join(title.replace("&", " and ").replace("_", " ").lower().split())
 
 
@@ -280,7 +277,7 @@ class _Tag:
     """A tag of XML in a text."""
 
     name: str
-    """In lower case, without attributes."""
+    """The name in lower case, without attributes."""
     closes: bool
     empty: bool
     """It opens and closes at once."""
@@ -298,7 +295,7 @@ def _tags(text: str) -> Iterator[_Tag]:
 
 
 def heading_of(line: str) -> Heading | None:
-    """What `line` would be the heading of. Read from left to right, each character once."""
+    """The heading that `line` is; `None`: it is text. Linear."""
     text = line.strip()
     level = len(text) - len(text.lstrip("#"))
     if level > _DEEPEST or (level and len(line) - len(line.lstrip(" ")) > _DEEPEST_INDENT):
@@ -315,7 +312,7 @@ def heading_of(line: str) -> Heading | None:
 
 
 _DEEPEST, _DEEPEST_INDENT = 6, 3
-"""Marks of a heading, and blanks before them, as CommonMark has them."""
+"""The most marks of a heading, and blanks before them, as in CommonMark."""
 
 
 def _unnumbered(text: str) -> str:
@@ -325,7 +322,7 @@ def _unnumbered(text: str) -> str:
 
 
 def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, Heading]]:
-    """With the numbers of their lines. Not those within a fence, unless `fenced`."""
+    """The headings of `text` with the numbers of their lines; those in a fence only if `fenced`."""
     inside = False
     for at, line in enumerate(text.splitlines()):
         if line.lstrip().startswith(_FENCES):
@@ -334,7 +331,7 @@ def _headings(text: str, *, fenced: bool = False) -> Iterator[tuple[int, Heading
             yield at, heading
 
 
-# --- the four
+# --- the four templates
 
 EIGHT_SECTIONS: Final = Template(
     "eight_sections",
@@ -398,4 +395,4 @@ _CHECKPOINT_GUIDANCE: Final[Mapping[str, str]] = {
 }
 
 CHECKPOINT: Final = Template("checkpoint", tuple(_CHECKPOINT_GUIDANCE), "markdown", _CHECKPOINT_GUIDANCE)
-"""As MARKDOWN, and what else a run needs that goes on with tools. Row AC-05."""
+"""MARKDOWN, with two more sections for a run with tools. Row AC-05."""

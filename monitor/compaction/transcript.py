@@ -1,5 +1,5 @@
-"""Messages as data for a summariser: who said what, which calls with which results, in as many
-characters as its window holds.
+"""Messages as data for a summariser: who said what, which calls had which results, within the
+summariser's window.
 
     [1] user:
     | Find out when the shop opens.
@@ -10,9 +10,9 @@ characters as its window holds.
     [2] call 1, "search", returned:
     | Monday to Friday, 9 to 5
 
-Lines of what anybody said have a mark before them (`monitor._util.quoting.quoted_lines`), so no
-text can pose as another speaker. Media are named, thinking is left out: pi found that with it the
-request for a summary was longer than what it summarised.
+Each quoted line has a mark before it (`monitor._util.quoting.quoted_lines`), so no text can pass
+for another speaker. Media are named. Thinking is left out: pi found that with it, the request for a
+summary was longer than what it summarised.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Media, Message, Reasoning, UserMessage
 
 ARGUMENT_CHARS: Final = 500
-"""Of each argument of a call: a path is whole, of a file that is written one sees what it is."""
+"""The most of each argument of a call: a path is whole, a file's contents show their beginning."""
 CALL_CHARS: Final = 2_000
-"""Of all arguments of a call together; as much as of a result."""
+"""The most of all arguments of a call together; as much as of a result."""
 NAME_CHARS: Final = 200
-"""Of a tool's name, or of what names an attachment."""
+"""The most of a tool's name, or of the name of an attachment."""
 LEAST_WINDOW_TOKENS: Final = 500
-"""A window holds at least so much; in less, nothing can be said of a message but that it is
-there.
+"""The least window: in less, a message could not even be named.
 """
 
 
@@ -53,31 +52,31 @@ class Excerpt(NamedTuple):
 
 
 def most_tokens(text: str) -> int:
-    """As many tokens has `text` at most, in 19 of 20 cases: the estimate and its error. Of two
-    texts together, no more than their sum.
+    """The most tokens that `text` has in 19 of 20 cases: the estimate and its error. Two texts
+    together have no more than the sum.
     """
     return with_error(size_of_text(text))
 
 
 def with_error(size: Size) -> int:
-    """The tokens of something that was estimated, if it is as far off as 19 in 20 are at most."""
+    """The tokens of an estimate and its error: in 19 of 20 cases it is not further off."""
     return math.ceil((size.plain * (1 + ERROR) + (size.other + size.media) * (1 + WIDE_ERROR)) / 8)
 
 
 def blocks(messages: Iterable[Message]) -> list[str]:
-    """Each of `messages` as text, however long it gets."""
+    """Each of `messages` as text, without a limit of its length."""
     return [_block(message, at, _WHOLE) for at, message in enumerate(messages)]
 
 
 def next_window(
     messages: Sequence[Message], max_tokens: int, *, first: int = 0, texts: Sequence[str] | None = None
 ) -> Excerpt:
-    """As many whole `messages` from the one number `first` on as have at most `max_tokens` (by
-    `most_tokens`); one at least.
+    """As many whole `messages`, from index `first` on, as have at most `max_tokens` (by
+    `most_tokens`); at least one.
 
     A message that is longer alone is reduced until it fits: its results, then its arguments, then
     the middle of what is said; a note says how much was left out. The same messages always give the
-    same text. `texts`: what `blocks` made of `messages`, where it was asked before. Raises
+    same text. `texts`: what `blocks` has made of `messages`, to save time. Raises
     `ConfigError` below `LEAST_WINDOW_TOKENS`, and where there is no message left.
     """
     if max_tokens < LEAST_WINDOW_TOKENS or first >= len(messages):
@@ -101,13 +100,13 @@ def next_window(
 
 @dataclass(slots=True, frozen=True)
 class _Detail:
-    """How much is shown of a message, in characters."""
+    """The most characters that are shown of each part of a message."""
 
     result: int = SUMMARY_RESULT_CHARS
     argument: int = ARGUMENT_CHARS
     call: int = CALL_CHARS
     text: int | None = None
-    """`None`: all."""
+    """`None`: no limit."""
 
 
 _WHOLE: Final = _Detail()
@@ -119,11 +118,11 @@ _LESS: Final = (
     _Detail(100, 50, 200),
     *(_Detail(100, 50, 200, 256_000 >> halvings) for halvings in range(11)),
 )
-"""What is tried, one after the other, for a message that is too long."""
+"""The details that are tried in order for a message that is too long."""
 
 
 def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tuple[str, int]:
-    """`message` as text, and its tokens with the end of its last line. `whole`: all of it, where
+    """`message` as text, and its tokens with the end of its last line. `whole`: its full text, if
     that is known.
     """
     text = ""
@@ -137,9 +136,7 @@ def _fitted(message: Message, at: int, max_tokens: int, whole: str | None) -> tu
 
 
 def _middle_out(lines: Sequence[str], at: int, max_tokens: int) -> str:
-    """As many of its first and of its last lines as fit, and a note of how many are left out
-    between them.
-    """
+    """As many of the first and of the last lines as fit, and a note that counts the others."""
     sizes = [most_tokens(line + "\n") for line in lines]
     begin, end = 0, len(lines)
     room = max_tokens - most_tokens(_left_out(at, len(lines), len(lines)) + "\n")
@@ -169,7 +166,11 @@ def _lines(message: Message, number: str, detail: _Detail) -> Iterator[str]:
     if said or not calls:
         yield f"{number} {speaker}:" if said else f"{number} {speaker}: (nothing)"
     for part in said:
-        yield _attached(part) if isinstance(part, Media) else quoted_lines(_short(part.text, detail.text))
+        yield (
+            _attached(part)
+            if isinstance(part, Media)
+            else quoted_lines(part.text if detail.text is None else clip(part.text, detail.text, ending=0.5))
+        )
     if isinstance(message, UserMessage):
         return
     numbers: dict[str, int] = {}
@@ -184,10 +185,6 @@ def _lines(message: Message, number: str, detail: _Detail) -> Iterator[str]:
         yield quoted_lines(clip(result.text, detail.result, ending=None if detail is _WHOLE else 0.3))
 
 
-def _short(text: str, max_chars: int | None) -> str:
-    return text if max_chars is None else clip(text, max_chars, ending=0.5)
-
-
 def _attached(media: Media) -> str:
     text = printable(placeholder(media).text)
     return text if len(text) <= NAME_CHARS else f"{text[:NAME_CHARS]}...]"
@@ -198,7 +195,7 @@ def _name(name: str) -> str:
 
 
 def _arguments(arguments: object, detail: _Detail) -> str:
-    """As JSON on one line."""
+    """`arguments` as JSON on one line."""
     if isinstance(arguments, Mapping):
         arguments = {key: _argument(value, detail.argument) for key, value in arguments.items()}
     text = json.dumps(arguments) if isinstance(arguments, str) else canonical_json(arguments)

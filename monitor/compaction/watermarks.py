@@ -1,6 +1,6 @@
-"""How full is too full, and how empty is empty enough. Failure answered: compactions that leave the
-context nearly full, so that the next turn compacts again (Codex #35032), for ever (Claude Code
-#24179: 211 of them).
+"""From which size on a context is compacted, and how small it must get. Failure answered:
+compactions leave the context nearly full, so the next turn compacts again (Codex #35032), without
+an end (Claude Code #24179: 211 times).
 
     marks = Marks(window, preset.headroom, low_water=0.6)
     state = Hysteresis(marks)
@@ -22,56 +22,52 @@ from monitor.errors import ConfigError
 from monitor.reasons import PRESSING, SKIPPED, CompactionFailure, CompactionReason
 
 LOW_WATER: Final = 0.6
-"""Share of the high-water mark. Ours: from there a run fills two fifths of it again before the next
-compaction.
+"""Share of the high-water mark. Our own number: a run then adds two fifths of the mark before the
+next compaction.
 """
 WARNING: Final = 0.9
 """Share of the high-water mark at which `ContextNearlyFull` is emitted."""
 BY_HAND: Final = 0.95
-"""What is left at most of what was there, when somebody asks for a compaction of a context that is
-not full.
-"""
+"""The most that may be left of a context that is not full, when somebody asks for a compaction."""
 UNKNOWN_WINDOW: Final = 0.6
-"""What is left at most of a request that was refused, where nobody says how much would be taken."""
+"""The most that may be left of a refused request, if the provider's limit is not known."""
 GROWTH: Final = 0.05
 """Share of the window by which the context grows before a compaction that failed is tried again."""
 GROWTH_AFTER_NOTHING: Final = 0.25
-"""The same, after one that had nothing to compact, where nothing else has changed."""
+"""The same after a compaction that found nothing to compact, if nothing else has changed."""
 FAILED: Final = 2
-"""Points for a compaction that failed, or for which something else had to do instead of a
-summary.
-"""
+"""Points for a compaction that failed, or that was made without the summary that was wanted."""
 INEFFECTIVE: Final = 3
-"""Points for one that did not get far enough."""
+"""Points for a compaction that did not make the request small enough."""
 MOST_IN_VAIN: Final = 6
-"""Points in a row; then none is tried by itself: three that failed, as in Claude Code, or two that
-did not get far enough.
+"""The points in a row from which on no compaction is tried at the mark: three that failed, as in
+Claude Code, or two that did not make the request small enough.
 """
 ASKED_AGAIN: Final = 5
-"""From then on, the model is asked for each so manieth compaction that has to be."""
+"""From then on, the model is asked only for one in this many compactions that cannot wait."""
 
 
 @dataclass(slots=True, frozen=True)
 class Marks:
-    """The marks of one window, in tokens of the whole request. `None` where the window is not
-    known: then only a refusal tells.
+    """The marks of one window, in tokens of the whole request; `None` if the window is not known:
+    then only a refusal says that a request is too long.
 
     `low_water`: the share of the high-water mark that a compaction must get below. Raises
-    `ConfigError` for one that is not between 0 and 1.
+    `ConfigError` for a share that is not between 0 and 1.
     """
 
     window: Window
     headroom: Headroom
     low_water: float = LOW_WATER
     high: int | None = field(init=False, compare=False, repr=False)
-    """From here on the context is compacted, beside the run."""
+    """From this number of tokens on, the context is compacted beside the run."""
     low: int | None = field(init=False, compare=False, repr=False)
-    """What a compaction at the high-water mark gets below."""
+    """A compaction at the high-water mark must get below this."""
     warn: int | None = field(init=False, compare=False, repr=False)
     """From this number of tokens on, `ContextNearlyFull` is emitted."""
     ceiling: int | None = field(init=False, compare=False, repr=False)
-    """From here on the run waits for its compaction: halfway between the high-water mark and the
-    end of the window.
+    """From this number of tokens on, the run waits for its compaction: halfway between the
+    high-water mark and the end of the window.
     """
 
     def __post_init__(self) -> None:
@@ -87,22 +83,13 @@ class Marks:
         for name, tokens in marks.items():  # once: they are asked for several times a turn
             object.__setattr__(self, name, tokens)
 
-    def growth(self, *, nothing: bool = False) -> int:
-        """By how much the context grows before a compaction that failed is tried again; `nothing`:
-        it had nothing to compact.
-
-        0: the window is not known.
-        """
-        return math.ceil((self.window.tokens or 0) * (GROWTH_AFTER_NOTHING if nothing else GROWTH))
-
     def target(self, reason: CompactionReason, tokens_before: int) -> int:
-        """What the next request must be below, counted as `tokens_before` is, for a compaction to
-        be accepted.
+        """The size that the next request must be below for a compaction to be accepted, counted as
+        `tokens_before` is.
 
-        At the high-water mark that is the low one. By hand, any context may be made a little
-        smaller. Where the run cannot go on without, or where a context that is too full is made
-        smaller by hand, whatever is smaller and not above the high-water mark will do: a stricter
-        target has kept agents from recovering (atomic #1575).
+        At the high-water mark it is the low-water mark. By hand, a little smaller is enough. Where
+        the run cannot go on otherwise, and by hand above the high-water mark, any smaller request
+        up to that mark is enough: a stricter target has kept agents from recovering (atomic #1575).
         """
         high, low = self.high, self.low
         if reason in PRESSING or (reason is CompactionReason.MANUAL and high is not None and tokens_before > high):
@@ -111,26 +98,19 @@ class Marks:
             return low
         return math.floor(tokens_before * BY_HAND) + 1
 
-    def relearned(self, window: Window) -> Marks:
-        """The same marks of another window: its provider has stated its limit, or another model
-        goes on.
-        """
-        return replace(self, window=window)
-
 
 def _share(tokens: int | None, share: float) -> int | None:
     return None if tokens is None else max(1, math.floor(tokens * share + 1e-6))
 
 
 class Hysteresis:
-    """When a run compacts by itself, and when it does so no more.
+    """When a run compacts by itself, and when it no longer does.
 
-    A compaction that failed is not due again at once but when the context has grown, lest a failing
-    summariser be asked before every call; the ceiling is another matter than the high-water mark,
-    so it is due all the same. One that had nothing to compact is not due again before something
-    else has changed, or the context has grown much. Too many in a row that came to nothing, or that
-    had to do without a summary, open a breaker: the high-water mark asks no more, the ceiling does.
-    One that is accepted as it was wanted closes it.
+    A failed compaction is due again when the context has grown: else a failing summariser would be
+    asked before every call. A failure at the high-water mark does not hold back the ceiling. A
+    compaction that found nothing to compact is due again when something has changed, or when the
+    context has grown much. Too many failures in a row, or compactions without the wanted summary,
+    open a breaker: then only the ceiling compacts. A compaction with the wanted summary closes it.
     """
 
     __slots__ = ("_held", "_in_vain", "_nothing", "_warned", "marks")
@@ -139,20 +119,20 @@ class Hysteresis:
         self.marks = marks
         self._in_vain = 0
         self._held: dict[CompactionReason, int] = {}
-        """The fewest tokens since the last one for this reason failed."""
+        """By reason, the fewest tokens since the last compaction for it failed."""
         self._nothing = False
-        """The last one at the high-water mark had nothing to compact."""
+        """The last compaction at the high-water mark found nothing to compact."""
         self._warned = False
 
     @property
     def open(self) -> bool:
-        """Whether too many in a row came to nothing, or had to do without a summary."""
+        """Whether too many compactions in a row failed, or did without the wanted summary."""
         return self._in_vain >= MOST_IN_VAIN
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model is asked for one that has to be: one that has not managed for long is
-        asked now and then only.
+        """Whether a model is asked for a compaction that cannot wait. With the breaker open, it is
+        asked now and then.
         """
         return not self.open or self._in_vain // FAILED % ASKED_AGAIN == 0
 
@@ -168,23 +148,21 @@ class Hysteresis:
         return None
 
     def warn(self, tokens: int) -> bool:
-        """Whether to tell that a compaction is near: once, until one is accepted."""
+        """Whether to warn that a compaction is near: once, until a compaction is accepted."""
         if self._warned or self.marks.warn is None or tokens < self.marks.warn:
             return False
         self._warned = True
         return True
 
     def accepted(self, *, made_do: bool = False) -> None:
-        """A compaction was accepted, for whatever reason. `made_do`: something else had to do
-        instead of a summary.
-        """
+        """A compaction was accepted. `made_do`: it was made without the wanted summary."""
         self._in_vain = self._in_vain + FAILED if made_do else 0
         self._held.clear()
         self._warned = False
 
     def changed(self) -> None:
-        """What one had nothing to compact for has changed: the user has said something, or results
-        have been read.
+        """Now there may be something to compact: the user has said something, or the model has read
+        results.
         """
         if self._nothing:
             self._nothing = False
@@ -193,9 +171,8 @@ class Hysteresis:
     def failed(self, failure: CompactionFailure, reason: CompactionReason, tokens: int) -> bool:
         """A compaction failed at `tokens`. Returns whether that has opened the breaker.
 
-        One that was asked for by hand says little of the others: it may have been asked for of a
-        context with little in it. One that was not begun, or that the run or another edit has
-        overtaken, does not count, and after a `STALE` one the next is due at once.
+        A compaction by hand does not count: its context may have had little in it. Neither does one
+        that did not begin, or whose run has ended. After a `STALE` one, the next is due at once.
         """
         was_open = self.open
         if reason is CompactionReason.MANUAL or failure is CompactionFailure.STALE:
@@ -209,13 +186,12 @@ class Hysteresis:
         return self.open and not was_open
 
     def relearned(self, window: Window) -> None:
-        """The window is another one than was thought: what failed in the one before may be tried at
-        the new marks.
-        """
-        self.marks = self.marks.relearned(window)
+        """The window is another one than was thought: failures at the old marks do not count."""
+        self.marks = replace(self.marks, window=window)
         self._held.clear()
 
     def _grown(self, reason: CompactionReason, tokens: int) -> bool:
         fewest = self._held.get(reason)
         nothing = self._nothing and reason is CompactionReason.HIGH_WATER
-        return fewest is None or tokens >= fewest + self.marks.growth(nothing=nothing)
+        growth = math.ceil((self.marks.window.tokens or 0) * (GROWTH_AFTER_NOTHING if nothing else GROWTH))
+        return fewest is None or tokens >= fewest + growth

@@ -10,10 +10,7 @@ if TYPE_CHECKING:
     from monitor.context.curate import curated as curated
     from monitor.context.curate import recorded as recorded
     from monitor.context.cut import Cut as Cut
-    from monitor.context.cut import cut_by_share as cut_by_share
-    from monitor.context.cut import cut_by_tokens as cut_by_tokens
     from monitor.context.cut import cut_by_turns as cut_by_turns
-    from monitor.context.cut import tail_budget as tail_budget
     from monitor.context.forms import Form as Form
     from monitor.context.fullness import Full as Full
     from monitor.context.fullness import Fullness as Fullness
@@ -102,8 +99,6 @@ __all__ = [
     "WindowSource",
     "clip",
     "curated",
-    "cut_by_share",
-    "cut_by_tokens",
     "cut_by_turns",
     "head_of",
     "oversized_chars",
@@ -116,7 +111,6 @@ __all__ = [
     "reduced",
     "repair",
     "sizes_by_source",
-    "tail_budget",
     "user_turns",
     "validate",
     "window_of",
@@ -164,8 +158,6 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "WindowSource": "monitor.context.window",
             "clip": "monitor.context.truncate",
             "curated": "monitor.context.curate",
-            "cut_by_share": "monitor.context.cut",
-            "cut_by_tokens": "monitor.context.cut",
             "cut_by_turns": "monitor.context.cut",
             "head_of": "monitor.context.turns",
             "oversized_chars": "monitor.context.truncate",
@@ -178,7 +170,6 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "reduced": "monitor.context.reduction",
             "repair": "monitor.context.repairs",
             "sizes_by_source": "monitor.context.tokens",
-            "tail_budget": "monitor.context.cut",
             "user_turns": "monitor.context.turns",
             "validate": "monitor.context.validation",
             "window_of": "monitor.context.window",

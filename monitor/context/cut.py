@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Protocol
 
 from monitor._util.checks import is_finite, is_whole
 from monitor.chunks import ToolCall
@@ -18,11 +18,6 @@ from monitor.context.tokens import message_tokens
 from monitor.context.turns import COMPACTION, newest_turns
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message, Reasoning, UserMessage
-
-KEEP_RECENT_TOKENS: Final = 20_000
-"""Source: pi, OpenClaw."""
-SUMMARISED_SHARE: Final = 0.7
-"""Share of the size that is summarised; 30 % stay. Source: Gemini CLI."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,12 +51,6 @@ class Cut:
         return HistoryEdit(base_version, start, self.index, summary, COMPACTION, note)
 
 
-def tail_budget(usable_tokens: int, *, share: float = 0.25, least: int = 2_000, most: int = 8_000) -> int:
-    """How many tokens may stay: a share of the usable window, within bounds. Source: opencode."""
-    check_number("usable_tokens", usable_tokens, 0)
-    return max(least, min(most, int(usable_tokens * share)))
-
-
 def cut_by_turns(
     messages: Sequence[Message],
     budget_tokens: int,
@@ -93,67 +82,6 @@ def cut_by_turns(
     return _cut(messages, index, head, kept)
 
 
-def cut_by_tokens(
-    messages: Sequence[Message],
-    keep_recent_tokens: int = KEEP_RECENT_TOKENS,
-    *,
-    whole_turns: bool = False,
-    head: int = 0,
-    tokens: MessageTokens = message_tokens,
-) -> Cut | None:
-    """Keep the newest messages, up to and including the one that fills `keep_recent_tokens`.
-    `None`: all stay.
-
-    `whole_turns`: keep from the next beginning of a user turn on. If none follows, the newest turn
-    stays whole, however large it is. Source: pi.
-    """
-    check_number("keep_recent_tokens", keep_recent_tokens, 0)
-    _check_head(head, messages)
-    index, kept = len(messages), 0
-    while index > head and (kept < keep_recent_tokens or index == len(messages)):
-        index -= 1
-        kept += tokens(messages[index])
-    if kept < keep_recent_tokens:
-        return None
-    if whole_turns:
-        newest = newest_turns(messages, 1, head=head)
-        aligned = next((place for place in range(index, newest) if isinstance(messages[place], UserMessage)), newest)
-        kept = sum(map(tokens, messages[aligned:]))
-        index = aligned
-    index, kept = _allowed(messages, index, kept, tokens)
-    return None if index <= head else _cut(messages, index, head, kept)
-
-
-def cut_by_share(
-    messages: Sequence[Message],
-    share: float = SUMMARISED_SHARE,
-    *,
-    head: int = 0,
-    tokens: MessageTokens = message_tokens,
-) -> Cut | None:
-    """Summarise at least `share` of the size: cut before the first user message behind that share.
-
-    Without such a message, all is summarised if the model said the last word; else the cut is
-    before the last user message. `None`: there is nothing before it. Raises `ConfigError` for a
-    share that is not between 0 and 1. Source: Gemini CLI.
-    """
-    if not is_finite(share) or not 0 < share < 1:
-        raise ConfigError(f"share is {share!r}; it must be more than 0 and less than 1")
-    _check_head(head, messages)
-    sizes = [tokens(message) for message in messages[head:]]
-    total, before, index = sum(sizes), 0, head
-    found = False
-    for place, size in enumerate(sizes, head):
-        if isinstance(messages[place], UserMessage):
-            index, found = place, before >= total * share
-            if found:
-                break
-        before += size
-    if not found and sizes and _is_last_word(messages[-1]):
-        index = len(messages)
-    return None if index == head else _cut(messages, index, head, sum(sizes[index - head :]))
-
-
 def cut_at(messages: Sequence[Message], index: int, *, head: int = 0, tokens: MessageTokens = message_tokens) -> Cut:
     """Keep everything from `index` on, and the messages before it that must not be separated from
     it.
@@ -161,6 +89,144 @@ def cut_at(messages: Sequence[Message], index: int, *, head: int = 0, tokens: Me
     while head < index < len(messages) and _goes_on(messages[index - 1], messages[index]):
         index -= 1
     return _cut(messages, index, head, sum(map(tokens, messages[index:])))
+
+
+# --- what the presets keep
+
+
+class Keep(Protocol):
+    """Says where a history is cut."""
+
+    def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
+        """The cut; `None`: there is nothing to summarise.
+
+        `head`: the number of messages at the beginning that an earlier compaction put there.
+        `usable_tokens`: the part of the window that may be used. `tokens` measures a message.
+        """
+        ...
+
+
+@dataclass(slots=True, frozen=True)
+class KeepTokens:
+    """Keeps the newest messages, up to and including the one that fills `tokens`, or `share` of
+    what may be used of the window. Source: pi, OpenClaw; the share is ours: their number alone is
+    larger than many windows.
+
+    `whole_turns`: keeps from the next beginning of a user turn on. If none follows, the newest turn
+    stays whole, however large it is.
+    """
+
+    tokens: int = 20_000
+    share: float = 0.3
+    whole_turns: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("tokens", self.tokens, 0)
+        _check_share(self.share)
+
+    def cut(
+        self, messages: Messages, *, head: int = 0, usable_tokens: int, tokens: MessageTokens = message_tokens
+    ) -> Cut | None:
+        """See `Keep`. `None`: all stay."""
+        _check_head(head, messages)
+        most = min(self.tokens, int(usable_tokens * self.share))
+        index, kept = len(messages), 0
+        while index > head and (kept < most or index == len(messages)):
+            index -= 1
+            kept += tokens(messages[index])
+        if kept < most:
+            return None
+        if self.whole_turns:
+            newest = newest_turns(messages, 1, head=head)
+            index = next((place for place in range(index, newest) if isinstance(messages[place], UserMessage)), newest)
+            kept = sum(map(tokens, messages[index:]))
+        index, kept = _allowed(messages, index, kept, tokens)
+        return None if index <= head else _cut(messages, index, head, kept)
+
+
+@dataclass(slots=True, frozen=True)
+class KeepNewTurns:
+    """Keeps the newest user turns, as far as they fit into a share of the window, within bounds; of
+    a turn that does not fit, its end. Source: opencode.
+    """
+
+    turns: int | None = 2
+    share: float = 0.25
+    least_tokens: int = 2_000
+    most_tokens: int = 8_000
+
+    def __post_init__(self) -> None:
+        if self.turns is not None:
+            check_number("turns", self.turns, 0)
+        _check_share(self.share)
+        check_number("least_tokens", self.least_tokens, 0)
+        check_number("most_tokens", self.most_tokens, self.least_tokens)
+
+    def cut(
+        self, messages: Messages, *, head: int = 0, usable_tokens: int, tokens: MessageTokens = message_tokens
+    ) -> Cut | None:
+        """See `Keep`."""
+        budget = max(self.least_tokens, min(self.most_tokens, int(usable_tokens * self.share)))
+        return cut_by_turns(messages, budget, tail_turns=self.turns, head=head, tokens=tokens)
+
+
+@dataclass(slots=True, frozen=True)
+class KeepShare:
+    """Keeps the newest `share` of the conversation by its size at most: cuts before the first user
+    message behind the others. Source: Gemini CLI.
+
+    Without such a message, all is summarised if the model said the last word; else the cut is
+    before the last user message.
+    """
+
+    share: float = 0.3
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
+
+    def cut(
+        self, messages: Messages, *, head: int = 0, usable_tokens: int = 0, tokens: MessageTokens = message_tokens
+    ) -> Cut | None:
+        """See `Keep`. `None`: there is nothing before the cut."""
+        _check_head(head, messages)
+        sizes = [tokens(message) for message in messages[head:]]
+        before, index = 0, head
+        most, found = sum(sizes) * (1 - self.share), False
+        for place, size in enumerate(sizes, head):
+            if isinstance(messages[place], UserMessage):
+                index, found = place, before >= most
+                if found:
+                    break
+            before += size
+        if not found and sizes and _is_last_word(messages[-1]):
+            index = len(messages)
+        return None if index == head else _cut(messages, index, head, sum(sizes[index - head :]))
+
+
+@dataclass(slots=True, frozen=True)
+class KeepMessages:
+    """Keeps the newest `messages`, each with its results. Source: the article on Claude Code, which
+    keeps five.
+    """
+
+    messages: int = 5
+
+    def __post_init__(self) -> None:
+        check_number("messages", self.messages, 0)
+
+    def cut(
+        self, messages: Messages, *, head: int = 0, usable_tokens: int = 0, tokens: MessageTokens = message_tokens
+    ) -> Cut | None:
+        """See `Keep`."""
+        if len(messages) - head <= self.messages:
+            return None
+        budget = sum(map(tokens, messages[len(messages) - self.messages :]))
+        return cut_by_turns(messages, budget, tail_turns=None, head=head, tokens=tokens)
+
+
+def _check_share(share: object) -> None:
+    if not is_finite(share) or not 0 < share < 1:
+        raise ConfigError(f"share is {share!r}; it must be more than 0 and less than 1")
 
 
 def _is_last_word(message: Message) -> bool:

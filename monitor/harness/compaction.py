@@ -1,4 +1,4 @@
-"""Compaction, as it is given to a supervisor, or called by the caller's own loop."""
+"""`Compaction`: given to a supervisor, or called in a loop that the caller writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from monitor.sinks.base import EventSink, FanOut
 from monitor.usage import AskCost
 
 CLOSE_GRACE_S = 2.0
-"""As for a run: how long closing a model's stream may take, in seconds."""
+"""Seconds that closing a model's stream may take, as for a run."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class Compaction(Preset):
         """Why a request of `tokens` should be made smaller before it is sent to a model with this
         window; `None`: it need not be.
 
-        For a loop that the caller writes. `tokens` is best what the provider reported last, with an
-        estimate of what has come since. Without a window the answer is `None` whatever `tokens` is,
-        and a `UserWarning` says so.
+        For a loop that the caller writes. The best value for `tokens` is what the provider reported
+        last, with an estimate of all that has come since. Without a window the answer is always
+        `None`, and a `UserWarning` says so.
         """
         if not is_whole(tokens):
             raise ConfigError(f"tokens is a number of tokens, not {tokens!r}")
@@ -72,23 +72,23 @@ class Compaction(Preset):
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
     ) -> CompactionResult:
-        """Make `messages` smaller, for a loop that the caller writes; also what a compaction
-        returned before.
+        """Make `messages` smaller, for a loop that the caller writes. They may be the messages of
+        an earlier result.
 
-        `window`, in tokens, of the model that goes on with them; by default what the table of known
-        models has for `model`. `model` writes the summary, unless the preset has its own.
-        `instructions` and `tools` are what goes out with the messages, so that the whole request is
-        measured. `facts` stand beside the summary word for word. `reason`: `OVERFLOW` does whatever
-        is possible, also without a model; by default a failure leaves everything as it was.
+        `window`: the tokens of the model that reads them; by default those of `model` in the table
+        of known models. `model` writes the summary, unless the preset has its own. `instructions`
+        and `tools` are sent with the messages, so they are measured too. `facts` stand beside the
+        summary word for word. With `reason` `OVERFLOW`, whatever is possible is done, also without
+        a model. By default a failure changes nothing.
 
-        Raises `CompactionError`, and `ConfigError` for a call that makes no sense.
+        Raises `CompactionError`, and `ConfigError` for invalid arguments.
         """
         if reason not in set(CompactionReason):
             raise ConfigError(f"reason is one of {', '.join(CompactionReason)}, not {reason!r}")
         reason, writes = CompactionReason(reason), model or self.model
         if writes is None and self.summarizer is None and reason not in PRESSING:
             raise ConfigError(
-                "who is to summarise? Give model=, or a Compaction with model= or"
+                "compact() needs a summariser: give model=, or a Compaction with model= or"
                 " summarizer=monitor.compaction.Extractive()"
             )
         _check(model, instructions, tools, facts)
@@ -109,7 +109,7 @@ class Compaction(Preset):
             wake=lambda: None,
             form=form,
         )
-        compactor.fixed(instructions, tools)
+        compactor.when.fixed(instructions, tools)
         try:
             return await compactor.compact(reason)
         finally:
@@ -129,15 +129,15 @@ class Compaction(Preset):
         sinks: Sequence[EventSink] = (),
         clock: Clock | None = None,
     ) -> tuple[list[dict[str, Any]], CompactionResult]:
-        """`history` in a provider's own words, in any state: read, repaired, compacted, and said
-        again in the same words.
+        """Read `history` in the form of a provider, in any state, repair it, compact it, and return
+        it in the same form.
 
-        For a loop that the caller writes, where its guard says `Compact`, or its provider refuses a
+        For a loop that the caller writes, when its guard says `Compact`, or its provider refuses a
         request. `form`: `openai-chat`, `openai-responses`, `anthropic`, `gemini`. System and
-        developer messages at its head stay there, as they are. The other arguments are those of
-        `compact`; by default whatever is possible is done, also without a model.
+        developer messages at the head stay unchanged. The other arguments are those of `compact`.
+        By default whatever is possible is done, also without a model.
 
-        Raises what `compact` raises, and `AdapterError` for a part that is none.
+        Raises what `compact` raises, and `AdapterError` for a part that the form does not have.
         """
         given = list(history)
         raw = list(read(form, given))
@@ -170,15 +170,13 @@ def _plain(message: Any) -> dict[str, Any]:
 
 
 DEFAULT: Final = Compaction()
-"""Of a supervisor that nobody has told how: known by being this object, so that what was asked for
-can be told from it.
+"""The compaction of a supervisor without `compaction=`. It is recognised as this one object: only a
+compaction that was asked for gives warnings.
 """
 
 
 def _check(model: object, instructions: object, tools: Sequence[object], facts: object) -> None:
-    """Wrong calls that would show themselves later, in other words."""
-    if isinstance(model, str):
-        raise ConfigError(f"model: {model!r} is a name; write monitor.model({model!r})")
+    """Refuse arguments that would fail later, with a message that is harder to understand."""
     if model is not None:
         check_part("model", model, "stream")
     if instructions is not None and not isinstance(instructions, str):
@@ -206,4 +204,4 @@ class _Alone:
         return now - self._began
 
     def charge_compaction(self, cost: AskCost, now: float) -> None:
-        """The result says it."""
+        """Nothing: the result has the cost."""

@@ -5,33 +5,30 @@ and made smaller after a refusal.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from monitor._util.codec import to_plain
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction import refusal
 from monitor.compaction.pinned import PinnedFacts
 from monitor.compaction.preset import Preset
 from monitor.compaction.records import CompactionError, CompactionResult
-from monitor.compaction.refusal import GiveUp, Recovery, RecoveryStep
 from monitor.context.forms import Form
 from monitor.context.fullness import Full, Fullness
-from monitor.context.history import Committed, History
-from monitor.context.media import DropMedia, has_media
-from monitor.context.overflow import TOO_LONG, Overflow, OverflowKind, read_failure
-from monitor.context.reduction import Reducer, propose_edit
+from monitor.context.history import History
+from monitor.context.overflow import Overflow
 from monitor.context.tokens import total_tokens
-from monitor.context.truncate import ClipResults
 from monitor.context.window import NEVER_FULL, Window
 from monitor.errors import ConfigError
 from monitor.events import ContextFull, Event, WindowWarning
 from monitor.goal.goal import Goal
 from monitor.harness.compaction import DEFAULT
-from monitor.harness.compactor import Compactor, Surroundings
+from monitor.harness.compactor import Compactor
 from monitor.harness.job import OVER, Job
+from monitor.harness.reports import Surroundings
+from monitor.harness.rescue import Rescue, overflow_of
 from monitor.harness.streams.clock import Clock
-from monitor.models import ErrorKind, Model, ModelError, ToolSpec
+from monitor.models import Model, ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
 from monitor.verdicts import Detection, Stop
@@ -50,98 +47,6 @@ def frontier(goal: Goal) -> PinnedFacts:
     )
 
 
-def overflow_of(error: ModelError | None) -> Overflow | None:
-    """What a failed call says of its request's size; `None`: the call failed for another reason."""
-    if error is None:
-        return None
-    found = read_failure(error.message, status=error.status, code=error.code)
-    if found is not None and (
-        found.kind in TOO_LONG or found.kind in {OverflowKind.HOPELESS, OverflowKind.OUTPUT_TRUNCATED}
-    ):
-        return found
-    return Overflow(OverflowKind.OVERFLOW, "any") if error.kind is ErrorKind.OVERFLOW else None
-
-
-class Rescue:
-    """Makes the request of one run smaller after a provider has refused it for its size."""
-
-    def __init__(self, compactor: Compactor, history: History) -> None:
-        self._compactor = compactor
-        self._history = history
-        self._recovery = Recovery(compactor.preset.attempts)
-        self._sent_edits = 0
-
-    def sent(self) -> None:
-        """The history as it stands was sent to the model."""
-        self._sent_edits = len(self._history.edits)
-
-    def went_well(self) -> None:
-        """A call was answered."""
-        self._recovery.went_well()
-
-    def make_smaller(self, overflow: Overflow) -> Generator[Job, None, GiveUp | None]:
-        """The newest request was refused. Yields each compaction that the run has to wait for. If
-        the compaction is not over afterwards, the run is.
-
-        Returns `None` if the request may be sent again, or the run is over.
-        """
-        compactor = self._compactor
-        if overflow.window_tokens is not None:
-            compactor.learned(overflow.window_tokens)
-        if (under_way := compactor.job) is not None:
-            yield under_way
-            if not under_way.over:
-                return None
-        step = self._first(overflow, shortened=len(self._history.edits) > self._sent_edits)
-        while not isinstance(step, GiveUp):
-            match step:
-                case refusal.CompactAgain(harder=harder):
-                    failure = yield from self._compact(_reason(overflow), harder)
-                    if failure is None:
-                        return None
-                    step = self._recovery.compaction_failed(failure)
-                case refusal.Truncate() if not self._reduce(self._oversized):
-                    step = self._first(overflow)
-                case refusal.ReplayWithoutMedia() if not self._reduce(DropMedia(0)):
-                    step = self._first(overflow)
-                case _:
-                    return None
-        return step
-
-    def _first(self, overflow: Overflow, *, shortened: bool = False) -> RecoveryStep:
-        messages = self._history.messages
-        return self._recovery.on_overflow(
-            overflow,
-            oversized=self._oversized.helps(messages),
-            media=any(map(has_media, messages)),
-            shortened=shortened,
-        )
-
-    def _compact(self, reason: CompactionReason, harder: int) -> Generator[Job, None, CompactionFailure | None]:
-        """How the compaction failed; `None`: it succeeded, or the run is over."""
-        job = self._compactor.start(reason, harder=harder)
-        if job is None:
-            return None
-        yield job
-        return job.outcome.failure if isinstance(job.outcome, CompactionError) else None
-
-    @property
-    def _oversized(self) -> ClipResults:
-        return ClipResults.oversized(self._compactor.window.tokens)
-
-    def _reduce(self, reducer: Reducer) -> bool:
-        reduction = propose_edit(self._history, reducer)
-        if reduction is None or not isinstance(self._history.commit(reduction.edit), Committed):
-            return False
-        self._compactor.tell_reduced(reduction)
-        return True
-
-
-def _reason(overflow: Overflow) -> CompactionReason:
-    said = overflow.kind not in {OverflowKind.SILENT, OverflowKind.OUTPUT_TRUNCATED}
-    return CompactionReason.OVERFLOW if said else CompactionReason.SILENT_OVERFLOW
-
-
 MOST_COMPACTIONS = 3
 """At most this many compactions are made before one request."""
 
@@ -150,10 +55,11 @@ Fixed: TypeAlias = tuple[str | None, Sequence[ToolSpec]]
 
 
 class RunContext:
-    """Measures the context of one run, and reports a full one. Changes nothing: the run has no
-    compaction.
+    """Measures the context of one run, and reports a full one. With a compactor, it keeps the
+    context inside the window: compacts it in time, and after a refusal.
 
-    `fixed`: what the next request carries besides the history.
+    `fixed`: what the next request carries besides the history. `warning`: emitted as a
+    `WindowWarning` before the first request.
     """
 
     def __init__(
@@ -164,12 +70,18 @@ class RunContext:
         emit: Callable[[Event], None],
         fixed: Callable[[], Fixed],
         clock: Clock,
+        compactor: Compactor | None = None,
+        warning: str | None = None,
     ) -> None:
         self._fullness = fullness
         self._run = run
         self._emit = emit
         self._fixed = fixed
         self._clock = clock
+        self._compactor = compactor
+        self._rescue = Rescue(compactor) if compactor is not None else None
+        self._warning = warning
+        self._cut_off: Overflow | None = None
 
     # --- a request, and its answer
 
@@ -180,11 +92,38 @@ class RunContext:
         afterwards, the run is. Yields a `Stop` if the request would surely be refused and no
         compaction helps.
         """
-        return iter(())
+        compactor = self._compactor
+        if compactor is None:
+            return
+        if self._warning is not None:
+            self._emit(WindowWarning(self._at(), None, self._warning))
+            self._warning = None
+        failed: CompactionError | None = None
+        for _ in range(MOST_COMPACTIONS):
+            instructions, tools = self._fixed()
+            self._fullness.fixed(instructions, tools)
+            reason = compactor.due(instructions, tools)
+            if reason is None:
+                break
+            waits = compactor.when.waits_for(reason)
+            job = compactor.start(reason, waited_for=waits)
+            if job is None or not waits:
+                return
+            yield job
+            if not job.over:
+                return
+            failed = job.outcome if isinstance(job.outcome, CompactionError) else None
+        # Nothing is due any more, or the compactions did not make enough room.
+        why = compactor.when.surely_too_long
+        if why is not None:
+            detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
+            yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.when.window.tokens)
 
     def before_call(self) -> None:
         """The history as it stands is sent to the model."""
         self._report(self._fullness.before_call(*self._fixed()))
+        if self._rescue is not None:
+            self._rescue.sent()
 
     def after_call(self, turn: Turn, *, several: bool) -> bool:
         """The answer has come. `several`: the provider's count is of several attempts.
@@ -192,23 +131,34 @@ class RunContext:
         True: the window had no room for the answer, so it does not count, and `recover` makes room
         for another.
         """
-        self._measured(turn, several=several)
+        full = self._fullness.after_turn(turn) if not several else None
+        self._report(full)
+        self._cut_off = None
+        if self._compactor is None or self._rescue is None:
+            return False
+        if full is not None and full.overflow is not None:
+            if turn.stopped is not None and not turn.tool_calls:
+                self._cut_off = Overflow(full.overflow, "any", full.tokens or None, self._fullness.window.tokens)
+                return True
+            self._compactor.when.pressed = CompactionReason.SILENT_OVERFLOW
+        elif turn.stopped is None:
+            self._rescue.went_well()
+            self._compactor.when.answered()
+            if turn.tool_calls and not several:
+                self._compactor.stream_finished(total_tokens(turn.usage) or 0)
         return False
 
     def refusal(self, turn: Turn) -> Overflow | None:
         """What the failed call says of its request's size; `None`: nothing that `recover` could
         answer.
         """
-        return None
+        return (overflow_of(turn.model_error) or self._cut_off) if self._rescue is not None else None
 
     def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
         """Make the refused request smaller. Yields as `make` does; afterwards it may be sent."""
-        return iter(())
-
-    def _measured(self, turn: Turn, *, several: bool) -> Full | None:
-        full = self._fullness.after_turn(turn) if not several else None
-        self._report(full)
-        return full
+        why = (yield from self._rescue.make_smaller(refusal)) if self._rescue is not None else None
+        if why is not None:
+            yield Stop(TerminateReason.PROMPT_TOO_LONG, why, "compaction")
 
     def _report(self, full: Full | None) -> None:
         if full is not None:
@@ -231,22 +181,31 @@ class RunContext:
         """Compact now, because the caller asks for it. Raises `CompactionError`, and `ConfigError`
         where compaction is off.
         """
-        raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
+        if self._compactor is None:
+            raise ConfigError("this run has no compaction: its supervisor was given compaction=None")
+        instructions, tools = self._fixed()
+        self._fullness.fixed(instructions, tools)
+        self._compactor.when.fixed(instructions, tools)
+        return await self._compactor.compact()
 
     @property
     def stale(self) -> tuple[CompactionResult, ...]:
         """Compactions that came too late: what they cover had been changed."""
-        return ()
+        return tuple(proposal.result for proposal in self._compactor.stale) if self._compactor is not None else ()
 
     def press(self, reason: CompactionReason) -> None:
         """A compaction is due before the next request, for `reason`."""
+        if self._compactor is not None:
+            self._compactor.when.pressed = reason
 
     def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
         """A tool has answered. Returns what repeats right after a compaction, if anything does."""
-        return None
+        return self._compactor.observe(call, result) if self._compactor is not None else None
 
     def turn_ended(self) -> None:
         """A turn is part of the history."""
+        if self._compactor is not None:
+            self._compactor.turn_ended()
 
     def turn_began(self) -> None:
         """A turn begins. A summary that is being made goes on beside it."""
@@ -255,126 +214,25 @@ class RunContext:
         """What the context is busy with, e.g. "a compaction was at work"; added to the detail of a
         timeout.
         """
-        return None
+        job = self._compactor.job if self._compactor is not None else None
+        return "a compaction was at work" if job is not None and job.open else None
 
     # --- the end
 
     def last_turn(self) -> None:
         """The run gets one more turn instead of its end."""
+        if self._compactor is not None:
+            self._compactor.reopen()
 
     def cancel(self) -> None:
         """The run ends: a summary that is being made is cancelled."""
+        if self._compactor is not None:
+            self._compactor.cancel()
 
     async def close(self) -> None:
         """Return when no task of the context is at work any more, shielded and bounded."""
-
-
-class CompactingContext(RunContext):
-    """Keeps the context of one run inside the window: compacts it in time, and after a refusal."""
-
-    def __init__(
-        self,
-        compactor: Compactor,
-        history: History,
-        fullness: Fullness,
-        *,
-        run: Surroundings,
-        emit: Callable[[Event], None],
-        fixed: Callable[[], Fixed],
-        clock: Clock,
-        warning: str | None,
-    ) -> None:
-        """`warning`: emitted as a `WindowWarning` before the first request."""
-        super().__init__(fullness, run=run, emit=emit, fixed=fixed, clock=clock)
-        self._compactor = compactor
-        self._rescue = Rescue(compactor, history)
-        self._cut_off: Overflow | None = None
-        self._warning = warning
-
-    def make(self) -> Iterator[Job | Stop]:
-        compactor = self._compactor
-        if self._warning is not None:
-            self._emit(WindowWarning(self._at(), None, self._warning))
-            self._warning = None
-        failed: CompactionError | None = None
-        for _ in range(MOST_COMPACTIONS):
-            instructions, tools = self._fixed()
-            self._fullness.fixed(instructions, tools)
-            reason = compactor.due(instructions, tools)
-            if reason is None:
-                break
-            waits = compactor.waits_for(reason)
-            job = compactor.start(reason, waited_for=waits)
-            if job is None or not waits:
-                return
-            yield job
-            if not job.over:
-                return
-            failed = job.outcome if isinstance(job.outcome, CompactionError) else None
-        # Nothing is due any more, or the compactions did not make enough room.
-        why = compactor.surely_too_long
-        if why is None:
-            return
-        detail = f"{why}; compaction did not help{f': {failed}' if failed is not None else ''}. {WAYS}"
-        yield Stop(TerminateReason.COMPACTION_INEFFECTIVE, detail, "compaction", limit=compactor.window.tokens)
-
-    def before_call(self) -> None:
-        super().before_call()
-        self._rescue.sent()
-
-    def after_call(self, turn: Turn, *, several: bool) -> bool:
-        self._cut_off = None
-        full = self._measured(turn, several=several)
-        if full is not None and full.overflow is not None:
-            if turn.stopped is not None and not turn.tool_calls:
-                self._cut_off = Overflow(full.overflow, "any", full.tokens or None, self._fullness.window.tokens)
-                return True
-            self._compactor.press(CompactionReason.SILENT_OVERFLOW)
-        elif turn.stopped is None:
-            self._rescue.went_well()
-            self._compactor.answered()
-            if turn.tool_calls and not several:
-                self._compactor.stream_finished(total_tokens(turn.usage) or 0)
-        return False
-
-    def refusal(self, turn: Turn) -> Overflow | None:
-        return overflow_of(turn.model_error) or self._cut_off
-
-    def recover(self, refusal: Overflow) -> Iterator[Job | Stop]:
-        given_up = yield from self._rescue.make_smaller(refusal)
-        if given_up is not None:
-            yield Stop(TerminateReason.PROMPT_TOO_LONG, given_up.text, "compaction")
-
-    async def compact(self) -> CompactionResult:
-        instructions, tools = self._fixed()
-        self._fullness.fixed(instructions, tools)
-        self._compactor.fixed(instructions, tools)
-        return await self._compactor.compact()
-
-    @property
-    def stale(self) -> tuple[CompactionResult, ...]:
-        return tuple(proposal.result for proposal in self._compactor.stale)
-
-    def press(self, reason: CompactionReason) -> None:
-        self._compactor.press(reason)
-
-    def observe(self, call: ToolCall, result: ToolResult) -> Detection | None:
-        return self._compactor.observe(call, result)
-
-    def turn_ended(self) -> None:
-        self._compactor.turn_ended()
-
-    def busy_with(self) -> str | None:
-        return "a compaction was at work" if self._compactor.busy else None
-
-    def last_turn(self) -> None:
-        self._compactor.reopen()
-
-    def cancel(self) -> None:
-        self._compactor.cancel()
-
-    async def close(self) -> None:
-        await self._compactor.close()
+        if self._compactor is not None:
+            await self._compactor.close()
 
 
 def context_of(
@@ -413,9 +271,7 @@ def context_of(
     )
     asked_for = compaction is not DEFAULT
     warning = f"the window of {model.name} is not known: {NEVER_FULL}" if asked_for and window.tokens is None else None
-    return CompactingContext(
-        compactor, history, fullness, run=run, emit=emit, fixed=fixed, clock=clock, warning=warning
-    )
+    return RunContext(fullness, run=run, emit=emit, fixed=fixed, clock=clock, compactor=compactor, warning=warning)
 
 
 WAYS = (

@@ -16,7 +16,7 @@ from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Alarm, Clock
 from monitor.models import Model
-from monitor.reasons import CompactionFailure, CompactionReason
+from monitor.reasons import CompactionFailure
 from monitor.usage import AskCost
 
 LATE_S: Final = 5.0
@@ -33,7 +33,6 @@ class Job:
         self,
         preset: Preset,
         model: Model | None,
-        reason: CompactionReason,
         situation: Situation,
         clock: Clock,
         *,
@@ -43,7 +42,7 @@ class Job:
         self.preset = preset
         self.model = model
         """`None`: no model is asked."""
-        self.reason = reason
+        self.reason = situation.reason
         self.situation = situation
         self.started_at = clock.now()
         self.waited_for = waited_for

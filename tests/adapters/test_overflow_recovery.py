@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.compaction.keep import KeepTokens
 from monitor.compaction.templates import CHECKPOINT
+from monitor.context.cut import KeepTokens
 from monitor.testing import anthropic_steps, gemini_steps, openai_steps
 from monitor.testing._server import ReceivedRequest
 from monitor.testing._steps import Reply, Script

@@ -19,8 +19,8 @@ from bench._compaction_runs import Pace, Script, measure
 from bench._compaction_script import Checker, Meter, stand_in
 from bench._compaction_unread import SHAPES, WAYS, unread
 from monitor.chunks import ToolCall, ToolResult
-from monitor.compaction.keep import KeepTokens
 from monitor.compaction.pinned import PinnedFacts
+from monitor.context.cut import KeepTokens
 from monitor.context.history import History
 from monitor.harness.compactor import Compactor
 from monitor.messages import AssistantMessage, Message, Text, UserMessage

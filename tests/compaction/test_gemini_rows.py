@@ -12,11 +12,11 @@ import pytest
 from monitor import Compaction
 from monitor.compaction import CompactionError, CompactionFailure, CompactionIneffective, CompactionReason
 from monitor.compaction.base import SummaryTask
-from monitor.compaction.keep import KeepMessages
 from monitor.compaction.pinned import PinnedFacts, compose
 from monitor.compaction.summarize import ModelSummarizer
 from monitor.compaction.templates import FIVE_SECTIONS
 from monitor.context import History, trigger
+from monitor.context.cut import KeepMessages
 from monitor.context.tokens import message_tokens
 from monitor.harness.streams.ask import ask_turn
 from monitor.messages import Message, UserMessage

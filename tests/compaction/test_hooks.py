@@ -156,9 +156,9 @@ async def test_one_hook_is_enough_to_have_no_word_to_go_on():
         CompactionHook(autocontinue=no),
         CompactionHook(autocontinue=throwing),
     )
-    assert await may_continue([], RESULT)
-    assert await may_continue([yes, CompactionHook(after=print)], RESULT)
-    assert not await may_continue([yes, veto], RESULT)
+    assert await may_continue([], RESULT, [])
+    assert await may_continue([yes, CompactionHook(after=print)], RESULT, [])
+    assert not await may_continue([yes, veto], RESULT, [])
     warnings: list[str] = []
     assert await may_continue([breaks], RESULT, warnings)
     assert warnings == ["a hook that is asked whether to go on raised OSError: no disk"]

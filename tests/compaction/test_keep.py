@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import AssistantMessage, ConfigError, Text, UserMessage
-from monitor.compaction.keep import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
+from monitor.context.cut import Keep, KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.repairs import repair
 from monitor.context.tokens import message_tokens
 from monitor.messages import Message, Reasoning

@@ -9,10 +9,10 @@ import pytest
 
 from monitor import Compaction, ConfigError, Window
 from monitor.compaction import CompactionHook, Extractive
-from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.preset import PRESETS, Options, Preset
 from monitor.compaction.templates import CHECKPOINT, EIGHT_SECTIONS, FIVE_SECTIONS, MARKDOWN
 from monitor.context import trigger
+from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.prune import PruneResults
 
 

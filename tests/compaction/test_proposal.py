@@ -24,7 +24,6 @@ from monitor.compaction import (
     measure,
 )
 from monitor.compaction.base import Summary, SummaryTask
-from monitor.compaction.keep import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.compaction.measure import FRAME_TOKENS, LEAST_TOKENS, Situation
 from monitor.compaction.pinned import CONTINUE, CONTINUE_WITHOUT_MEDIA, PinnedFacts, acknowledgement, head_of_messages
 from monitor.compaction.preset import PRESETS, Preset
@@ -33,6 +32,7 @@ from monitor.compaction.records import shown
 from monitor.compaction.rungs import CUT
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context import Headroom, History, repair, validate
+from monitor.context.cut import KeepMessages, KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.history import Committed
 from monitor.context.prune import PruneResults
 from monitor.context.reduction import propose_edit as reduce_history

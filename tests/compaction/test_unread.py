@@ -367,7 +367,7 @@ def test_no_step_takes_them_away(step: Any, reason: CompactionReason):
 async def test_nothing_that_runs_after_a_turn_takes_them_away(step: Any):
     bench = Bench(messages=(user("Read."), ran(tokens(6_000)), ran(tokens(6_000), tokens(900))), after_turn=(step,))
     bench.compactor.turn_ended()
-    pruning = bench.compactor._pruning
+    pruning = bench.compactor._pruning.task
     assert pruning is not None
     await pruning.wait()
     assert [one.text for one in unread(bench.history.messages)] == [tokens(6_000), tokens(900)]

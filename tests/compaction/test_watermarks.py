@@ -184,8 +184,10 @@ def test_one_that_had_nothing_to_compact_waits_for_a_change_or_for_much_growth()
     state.changed()
     assert state.due(60_000) is R.HIGH_WATER
     state.failed(F.NOTHING_TO_COMPACT, R.HIGH_WATER, 50_000)
-    assert Marks(Window(100_000), Headroom(0.2)).growth(nothing=True) == 25_000
     assert state.due(75_000) is R.CEILING
+    low = Hysteresis(Marks(Window(100_000), Headroom(0.1)))
+    low.failed(F.NOTHING_TO_COMPACT, R.HIGH_WATER, 10_000)
+    assert [low.due(tokens) for tokens in (34_999, 35_000)] == [None, R.HIGH_WATER]
 
 
 def test_only_nothing_to_compact_is_forgotten_for_a_change():

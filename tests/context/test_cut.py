@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from monitor import AssistantMessage, ConfigError, Text
 from monitor.chunks import ToolCall
-from monitor.context import COMPACTION, Cut, cut_by_share, cut_by_tokens, cut_by_turns, tail_budget
+from monitor.context import COMPACTION, Cut, cut_by_turns
+from monitor.context.cut import KeepNewTurns, KeepShare, KeepTokens
 from monitor.context.tokens import MESSAGE_TOKENS
 from monitor.messages import Message, Reasoning
 from tests.context.talk import IMAGE, ran, said, tokens, user
@@ -31,6 +32,15 @@ THREE = (ask(), of(900), ask(), of(900), ask(), of(900))
 """Three user turns of 1,000 tokens."""
 
 
+def cut_by_tokens(messages: Any, tokens: int = 20_000, *, whole_turns: bool = False, head: int = 0) -> Cut | None:
+    """In a window that is large enough."""
+    return KeepTokens(tokens, whole_turns=whole_turns).cut(messages, head=head, usable_tokens=1_000_000)
+
+
+def cut_by_share(messages: Any, summarised: float = 0.7, *, head: int = 0) -> Cut | None:
+    return KeepShare(1 - summarised).cut(messages, head=head)
+
+
 def at(cut: Cut | None) -> int | None:
     return cut.index if cut else None
 
@@ -43,7 +53,10 @@ def at(cut: Cut | None) -> int | None:
     ("usable", "budget"), [(0, 2_000), (8_000, 2_000), (20_000, 5_000), (32_000, 8_000), (1_000_000, 8_000)]
 )
 def test_the_budget_of_the_tail_is_a_quarter_of_what_is_usable_between_2000_and_8000(usable: int, budget: int):
-    assert tail_budget(usable) == budget
+    talk = tuple(message for _ in range(100) for message in (ask(), of(100)))
+    found = KeepNewTurns(turns=None).cut(talk, usable_tokens=usable)
+    assert found is not None
+    assert found.kept_tokens == budget
 
 
 @pytest.mark.feature("OC-05")
@@ -175,7 +188,7 @@ def test_p1_a_share_is_between_0_and_1():
     wrong: Any
     for wrong in (0, 1, -0.5, float("nan"), "0.5"):
         with pytest.raises(ConfigError, match="share is"):
-            cut_by_share(THREE, wrong)
+            KeepShare(wrong)
 
 
 def test_p2_p6_of_nothing_and_of_one_message_nothing_is_summarised():
@@ -231,7 +244,7 @@ def test_a_split_turn_needs_something_before_it():
         lambda: cut_by_tokens(THREE, -1),
         lambda: cut_by_tokens(THREE, head=7),
         lambda: cut_by_share(THREE, head=-1),
-        lambda: tail_budget(-1),
+        lambda: KeepNewTurns(least_tokens=-1),
     ],
 )
 def test_numbers_that_make_no_sense_are_errors(wrong: Any) -> None:

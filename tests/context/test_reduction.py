@@ -23,8 +23,6 @@ from monitor.context import (
     PruneArguments,
     PruneResults,
     Reducer,
-    cut_by_share,
-    cut_by_tokens,
     cut_by_turns,
     head_of,
     propose_edit,
@@ -32,6 +30,7 @@ from monitor.context import (
     repair,
     validate,
 )
+from monitor.context.cut import KeepShare, KeepTokens
 from monitor.context.tokens import IMAGE_TOKENS, MESSAGE_TOKENS, message_tokens
 from monitor.messages import AssistantMessage, Message, Reasoning
 from tests.context.dirty import histories
@@ -173,11 +172,10 @@ def cuts(history: History, data: st.DataObject) -> Cut | None:
                 head=head,
             )
         case "tokens":
-            return cut_by_tokens(
-                history.messages, data.draw(st.integers(0, 2_000)), whole_turns=data.draw(st.booleans()), head=head
-            )
+            keep = KeepTokens(data.draw(st.integers(0, 2_000)), whole_turns=data.draw(st.booleans()))
+            return keep.cut(history.messages, head=head, usable_tokens=100_000)
         case _:
-            return cut_by_share(history.messages, data.draw(st.sampled_from([0.1, 0.7])), head=head)
+            return KeepShare(data.draw(st.sampled_from([0.9, 0.3]))).cut(history.messages, head=head)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -214,7 +214,7 @@ async def test_it_is_told_as_a_compaction_that_failed_and_what_was_done_instead_
     assert (failed.failure, failed.compaction) == (CompactionFailure.CRASHED, 1)
     assert "Broken: no" in failed.detail
     assert finished.compaction == 2
-    assert any("parts of the caller's" in warning for warning in finished.warnings)
+    assert any("without parts of the caller" in warning for warning in finished.warnings)
 
 
 class FullDisk:

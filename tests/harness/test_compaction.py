@@ -24,10 +24,10 @@ from monitor.compaction import (
     PinnedFacts,
 )
 from monitor.compaction.hooks import CompactionAsked
-from monitor.compaction.keep import KeepMessages, KeepTokens
 from monitor.compaction.pinned import CONTINUE, acknowledgement, head_of_messages
 from monitor.compaction.records import shown
 from monitor.compaction.templates import CHECKPOINT
+from monitor.context.cut import KeepMessages, KeepTokens
 from monitor.context.forms import Form
 from monitor.context.validation import validate
 from monitor.errors import StoreError
@@ -102,7 +102,7 @@ async def test_the_model_of_the_call_or_of_the_preset_writes_the_summary(own: bo
 
 
 async def test_nobody_to_summarise_is_an_error_unless_it_presses():
-    with pytest.raises(ConfigError, match="who is to summarise"):
+    with pytest.raises(ConfigError, match="needs a summariser"):
         await Compaction().compact(TALK, window=20_000)
     result = await Compaction(steps=()).compact(TALK, window=14_000, reason=CompactionReason.OVERFLOW)
     assert result.summarised_by == "extractive"

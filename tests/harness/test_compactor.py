@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.compaction.keep import KeepTokens
 from monitor.compaction.pinned import ACKNOWLEDGEMENT, PinnedFacts
 from monitor.compaction.records import CompactionError, CompactionResult
 from monitor.compaction.templates import CHECKPOINT
+from monitor.context.cut import KeepTokens
 from monitor.context.history import History, HistoryEdit
 from monitor.context.tokens import ContextMeter
 from monitor.context.window import Window
@@ -152,8 +152,8 @@ async def test_a_run_s_last_turn_gets_one_without_a_model_and_none_at_the_mark()
     assert isinstance(result, CompactionResult)
     assert result.summarised_by == "extractive"
     assert bench.model.requests == []
-    assert bench.compactor._due(90_000) is None
-    assert bench.compactor._due(99_000) is CompactionReason.CEILING
+    assert bench.compactor.when.at(90_000) is None
+    assert bench.compactor.when.at(99_000) is CompactionReason.CEILING
 
 
 async def test_a_hook_that_does_not_return_is_given_up_and_the_history_is_as_before():
@@ -188,7 +188,7 @@ async def test_a_pressing_need_is_there_until_something_has_been_tried():
     assert bench.compactor.due(None, ()) is None
     job = bench.compactor.start(HIGH, waited_for=False)
     assert job is not None
-    bench.compactor.press(CompactionReason.SILENT_OVERFLOW)
+    bench.compactor.when.pressed = CompactionReason.SILENT_OVERFLOW
     assert bench.compactor.due(None, ()) is CompactionReason.SILENT_OVERFLOW
     assert bench.compactor.start(CompactionReason.SILENT_OVERFLOW) is job
     pause.release()
@@ -224,10 +224,10 @@ async def test_a_compaction_that_comes_beside_the_run_counts_no_estimate_of_noth
     bench.compactor.stream_finished(0)
     assert bench.compactor.job is None
     await bench.done(HIGH)
-    held = dict(bench.compactor._hysteresis._held)
+    held = dict(bench.compactor.when._hysteresis._held)
     assert held
     bench.compactor.stream_finished(0)
-    assert bench.compactor._hysteresis._held == held
+    assert bench.compactor.when._hysteresis._held == held
 
 
 async def test_the_result_says_how_many_requests_it_took():

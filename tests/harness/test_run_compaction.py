@@ -19,7 +19,6 @@ from monitor.compaction.hooks import CompactionAsked
 from monitor.compaction.templates import CHECKPOINT
 from monitor.context.prune import PruneResults
 from monitor.context.reduction import Messages, Reducer
-from monitor.harness.context import CompactingContext
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.models import ErrorKind, ModelError, ModelRequest
 from monitor.reasons import CompactionFailure, CompactionReason
@@ -321,8 +320,8 @@ async def test_an_unknown_window_is_compacted_when_the_provider_refuses_and_know
     assert [event.reason for event in d.of(monitor.events.CompactionStarted)] == [CompactionReason.OVERFLOW]
     assert len(d.model.work) == 8
     context = d.run._context
-    assert isinstance(context, CompactingContext)
-    assert context._fullness.window.tokens == context._compactor.window.tokens == WINDOW
+    assert context._compactor is not None
+    assert context._fullness.window.tokens == context._compactor.when.window.tokens == WINDOW
 
 
 # --- by hand
@@ -1041,8 +1040,8 @@ async def test_what_a_preset_of_opencode_takes_out_after_a_turn():
 async def pruned(d: Drive) -> None:
     """Return when nobody is looking for what may go."""
     context = d.run._context
-    if isinstance(context, CompactingContext) and context._compactor._pruning is not None:
-        await context._compactor._pruning.wait()
+    if context._compactor is not None and context._compactor._pruning.task is not None:
+        await context._compactor._pruning.task.wait()
 
 
 @pytest.mark.feature("OC-11", "OC-12")

@@ -1,13 +1,13 @@
-"""What no summary may lose stands beside it word for word: the facts, and their text.
+"""Facts that no summary may lose stand beside it word for word: the facts, and their text.
 
     text = compose(summary, gathered(messages, earlier), max_tokens=8_000)
-    summary, facts = read_back(text)         # the inverse; `None` for any other text
-    messages = recognised(messages)  # a history stored as text: which messages are the monitor's?
+    summary, facts = read_back(text)  # the inverse; `None` for any other text
+    messages = recognised(messages)   # a history stored as text: which messages are the monitor's?
 
 `facts.py` has the facts, `gather.py` collects them from messages, `fit.py` makes them smaller, and
-`text.py` writes and reads the text. Failures answered: a user's request that is gone after the
-third summary of a summary; an output that is made twice because nobody remembers it; a quotation
-that passes for an instruction.
+`text.py` writes and reads the text. Failures answered: a user's request is gone after the third
+summary of a summary; an output is made twice, because the first is forgotten; a quotation passes
+for an instruction.
 """
 
 from monitor.compaction.pinned.facts import PinnedFacts as PinnedFacts

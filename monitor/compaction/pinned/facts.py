@@ -11,8 +11,8 @@ from monitor.errors import ConfigError
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PinnedFacts:
-    """What no summary may lose. Raises `ConfigError` for a negative count, and for a `left_out`
-    without user messages.
+    """Facts that no summary may lose. Raises `ConfigError` for a negative count, and for
+    a `left_out` without user messages.
     """
 
     user_messages: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class PinnedFacts:
     def __post_init__(self) -> None:
         if self.left_out < 0 or (self.left_out and not self.user_messages):
             raise ConfigError(
-                f"left_out is {self.left_out} with {len(self.user_messages)} user messages: the first is always there"
+                f"left_out is {self.left_out} with {len(self.user_messages)} user messages; the first one always stays"
             )
         if self.outputs_left_out < 0:
             raise ConfigError(f"outputs_left_out is {self.outputs_left_out}; it is a count")

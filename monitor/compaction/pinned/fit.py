@@ -1,26 +1,27 @@
 """Facts that have too little room are made smaller in fixed steps, and the text says what is left
 out.
 
-The result depends on nothing but the facts and the room. Facts that were made smaller before give
-the same result as if it were the first time.
+The result depends only on the facts and the room. Facts that were made smaller before give the same
+result as the original facts.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from monitor.compaction.pinned.facts import PinnedFacts
 from monitor.compaction.pinned.text import left_out_piece, pieces, user_piece, weight, weights
 from monitor.compaction.records import CompactionDetails
 
 SHORTEST_CHARS: Final = 60
-"""One line: what is left of each old user message where hundreds of them do not fit otherwise."""
+"""One line: the length of each old user message where hundreds of them do not fit otherwise."""
 SHORT_CHARS: Final = 200
-"""User messages are shortened to this length before anything else is, and below it last of all."""
+"""User messages are shortened to this length before anything else, and below it last of all."""
 EMITTED_CHARS: Final = 400
 """A declared output is shortened to this; the caller has the whole value."""
 LADDER: Final = (*(SHORT_CHARS << step for step in reversed(range(24))), SHORTEST_CHARS)
@@ -103,15 +104,42 @@ def fitted(facts: PinnedFacts, *, max_tokens: int) -> PinnedFacts:
     result is larger than `max_tokens`. Fitting a result again changes nothing.
     """
     fit = _Fit(facts, 8 * max_tokens)
-    for step in _STEPS:
+    for step in _ladder(fit):
         if fit.fits:
             break
-        step(fit)
+        step()
     return fit.facts
 
 
 _FIRST, _NEWEST = 0, -1
 _NORMAL: Final = LADDER[:-1]
+
+
+_Step: TypeAlias = Callable[[], None]
+
+
+def _ladder(fit: _Fit) -> Iterator[_Step]:
+    """The steps of `fitted`: each makes one thing smaller."""
+    yield from fit.shorten_between(_NORMAL)
+    yield from fit.shorten_user(_FIRST, _NORMAL)
+    yield partial(fit.change, _with_short, EMITTED_CHARS, "emitted", "earlier_outputs")
+    for most in (64, 32, 16):
+        yield partial(fit.change, _with_newest, most)
+    yield from fit.shorten_user(_NEWEST, _NORMAL, fit.room // 2)
+    yield partial(fit.change, _with_short, SHORTEST_CHARS, "earlier_outputs")
+    yield partial(fit.change, _with_newest_outputs, fit.weight - fit.room)
+    for most in (8, 4):
+        yield partial(fit.change, _with_newest, most)
+    yield from fit.shorten_between(LADDER)
+    yield from fit.leave_out()
+    yield partial(fit.change, _with_newest, 0)
+    yield partial(fit.change, _with_short, SHORTEST_CHARS, "emitted", "earlier_outputs")
+    yield partial(fit.change, _with_bare_names)
+    for chars in _NORMAL:
+        yield partial(fit.change, _with_short, chars, "plan")
+        yield partial(fit.change, _with_short, chars, "rules")
+    yield from fit.shorten_user(_FIRST, LADDER)
+    yield from fit.shorten_user(_NEWEST, LADDER)
 
 
 class _Fit:
@@ -121,156 +149,109 @@ class _Fit:
 
     def __init__(self, facts: PinnedFacts, room: int) -> None:
         self.room = room
+        self.weight = weights(facts)
         self._given = facts
         self._users = list(facts.user_messages)
         self._of = len(self._users) + facts.left_out
         self._left_out = facts.left_out
         self._others = replace(facts, user_messages=(), left_out=0)
-        self._weight = weights(facts)
 
     @property
     def fits(self) -> bool:
-        return self._weight <= self.room
+        return self.weight <= self.room
 
     @property
     def facts(self) -> PinnedFacts:
         now = replace(self._others, user_messages=tuple(self._users), left_out=self._left_out)
         return self._given if now == self._given else now
 
-    def shorten(self, index: int, chars: int) -> None:
-        """Cut the user message at `index` to `chars`, unless everything fits already."""
-        text = self._users[index]
-        if not self.fits and (less := shortened(text, chars)) is not text:
-            number = index + 1 + (self._left_out if index else 0)
-            self._weight += weight(user_piece(number, less)) - weight(user_piece(number, text))
-            self._users[index] = less
+    def change(self, edit: Callable[..., PinnedFacts], *args: Any) -> None:
+        """Change the facts other than user messages with `edit`."""
+        changed = edit(self._others, *args)
+        self.weight += weights(changed) - weights(self._others)
+        self._others = changed
 
-    def between(self) -> list[int]:
-        """The user messages that are neither the first nor the newest, the longest first."""
-        return sorted(range(1, len(self._users) - 1), key=lambda index: (-len(self._users[index]), index))
-
-    def shorten_between(self, ladder: Sequence[int]) -> None:
-        """Cut the user messages between the first and the newest, one length of `ladder` after the
-        other.
-        """
-        for chars in ladder:
-            for index in self.between():
-                if self.fits or len(self._users[index]) <= chars:
-                    break
-                self.shorten(index, chars)
-
-    def shorten_one(self, index: int, ladder: Sequence[int], least_weight: int = 0) -> None:
+    def shorten_user(self, place: int, ladder: Sequence[int], least_weight: int = 0) -> Iterator[_Step]:
         """Cut the first (0) or the newest (-1) user message while it weighs more than
         `least_weight`.
         """
         count = len(self._users)
-        if not count or (index == _FIRST and count == 1):
+        if not count or (place == _FIRST and count == 1):
             return
-        at = index % count
         for chars in ladder:
-            if self.fits or weight(self._users[at]) <= least_weight:
+            if weight(self._users[place]) <= least_weight:
                 return
-            self.shorten(at, chars)
+            yield partial(self._shorten, place % count, chars)
 
-    def leave_out(self) -> None:
-        """Leave out the oldest user messages after the first, as many as needed."""
-        gone = 0
-        line = weight(left_out_piece(self._left_out, self._of))
-        total = self._weight
-        while total > self.room and gone < len(self._users) - 2:
-            gone += 1
-            number = self._left_out + gone + 1
-            now = weight(left_out_piece(self._left_out + gone, self._of))
-            total += now - line - weight(user_piece(number, self._users[gone]))
-            line = now
-        del self._users[1 : 1 + gone]
-        self._left_out += gone
-        self._weight = total
+    def shorten_between(self, ladder: Sequence[int]) -> Iterator[_Step]:
+        """Cut the user messages between the first and the newest, the longest first, one length of
+        `ladder` after the other.
+        """
+        for chars in ladder:
+            longer = [at for at in range(1, len(self._users) - 1) if len(self._users[at]) > chars]
+            for at in sorted(longer, key=lambda at: -len(self._users[at])):
+                yield partial(self._shorten, at, chars)
 
-    def leave_out_earlier_outputs(self) -> None:
-        """Leave out the oldest outputs of earlier runs, as many as needed."""
-        facts, before = self._others, weights(self._others)
-        outputs = list(facts.earlier_outputs.items())
+    def leave_out(self) -> Iterator[_Step]:
+        """Leave out user messages behind the first, the oldest first."""
+        while len(self._users) > 2:  # noqa: PLR2004 - the first and the newest
+            yield self._leave_out_oldest
 
-        def without(gone: int) -> PinnedFacts:
-            return replace(facts, earlier_outputs=dict(outputs[gone:]), outputs_left_out=facts.outputs_left_out + gone)
+    def _shorten(self, at: int, chars: int) -> None:
+        text = self._users[at]
+        less = self._users[at] = shortened(text, chars)
+        number = at + 1 + (self._left_out if at else 0)
+        self.weight += weight(user_piece(number, less)) - weight(user_piece(number, text))
 
-        counts = range(len(outputs) + 1)
-        gone = bisect_left(counts, True, key=lambda gone: self._weight - before + weights(without(gone)) <= self.room)  # noqa: FBT003
-        self.change(lambda _: without(min(gone, len(outputs))))
-
-    def keep_newest(self, *ladder: int) -> None:
-        """Keep only the newest entries of each list, one length of `ladder` after the other."""
-        for most in ladder:
-            self.change(lambda facts, most=most: _with_newest(facts, most))  # type: ignore[misc]
-
-    def change(self, edit: Callable[[PinnedFacts], PinnedFacts]) -> None:
-        """Change the facts other than user messages with `edit`, unless everything fits already."""
-        if not self.fits:
-            changed = edit(self._others)
-            self._weight += weights(changed) - weights(self._others)
-            self._others = changed
+    def _leave_out_oldest(self) -> None:
+        self.weight -= weight(user_piece(self._left_out + 2, self._users.pop(1)))
+        self.weight -= weight(left_out_piece(self._left_out, self._of))
+        self._left_out += 1
+        self.weight += weight(left_out_piece(self._left_out, self._of))
 
 
-def _shorten_lists(fit: _Fit) -> None:
-    fit.change(lambda facts: _with_short_outputs(facts, EMITTED_CHARS))
-    fit.keep_newest(64, 32, 16)
+# --- facts in less room
 
 
-def _shorten_earlier_outputs(fit: _Fit) -> None:
-    fit.change(lambda facts: replace(facts, earlier_outputs=_short(facts.earlier_outputs, SHORTEST_CHARS)))
-    fit.leave_out_earlier_outputs()
+def _with_short(facts: PinnedFacts, chars: int, *names: str) -> PinnedFacts:
+    """`facts` with the texts in the fields called `names` shortened."""
+    return replace(facts, **{name: _short(getattr(facts, name), chars) for name in names})
 
 
-def _shorten_all_else(fit: _Fit) -> None:
-    fit.change(lambda facts: _with_newest(facts, 0))
-    fit.change(lambda facts: _with_short_outputs(facts, SHORTEST_CHARS))
-    fit.change(lambda facts: replace(facts, notes=tuple(shortened(note, SHORT_CHARS) for note in facts.notes)))
-    fit.change(lambda facts: replace(facts, outstanding=tuple(entry.partition(": ")[0] for entry in facts.outstanding)))
-    for chars in _NORMAL:
-        fit.change(lambda facts, chars=chars: replace(facts, plan=facts.plan and shortened(facts.plan, chars)))  # type: ignore[misc]
-        fit.change(lambda facts, chars=chars: replace(facts, rules=facts.rules and shortened(facts.rules, chars)))  # type: ignore[misc]
-    fit.shorten_one(_FIRST, LADDER)
-    fit.shorten_one(_NEWEST, LADDER)
-    fit.change(lambda facts: replace(facts, notes=()))
-
-
-_STEPS: Final[tuple[Callable[[_Fit], None], ...]] = (
-    lambda fit: fit.shorten_between(_NORMAL),
-    lambda fit: fit.shorten_one(_FIRST, _NORMAL),
-    _shorten_lists,
-    lambda fit: fit.shorten_one(_NEWEST, _NORMAL, fit.room // 2),
-    _shorten_earlier_outputs,
-    lambda fit: fit.keep_newest(8, 4),
-    lambda fit: fit.shorten_between(LADDER),
-    lambda fit: fit.leave_out(),
-    _shorten_all_else,
-)
-
-
-def _with_short_outputs(facts: PinnedFacts, chars: int) -> PinnedFacts:
-    return replace(facts, emitted=_short(facts.emitted, chars), earlier_outputs=_short(facts.earlier_outputs, chars))
-
-
-def _short(outputs: Mapping[str, str], chars: int) -> dict[str, str]:
-    return {name: shortened(value, chars) for name, value in outputs.items()}
+def _short(texts: Any, chars: int) -> Any:
+    match texts:
+        case str():
+            return shortened(texts, chars)
+        case Mapping():
+            return {name: shortened(text, chars) for name, text in texts.items()}
+    return None
 
 
 def _with_newest(facts: PinnedFacts, most: int) -> PinnedFacts:
+    """`facts` with the newest entries of each list."""
     details = facts.details
+    lists = {field.name: getattr(details, field.name) for field in fields(details)}
+    newest = {name: entries[max(0, len(entries) - most) :] for name, entries in lists.items()}
     return replace(
         facts,
         identifiers=facts.identifiers[:most],
         listed=facts.listed[:most],
         notes=facts.notes[:most],
-        details=CompactionDetails(
-            files_read=_last(details.files_read, most),
-            files_modified=_last(details.files_modified, most),
-            artifacts=_last(details.artifacts, most),
-            tool_notes=_last(details.tool_notes, most),
-        ),
+        details=CompactionDetails(**newest),
     )
 
 
-def _last(entries: tuple[str, ...], most: int) -> tuple[str, ...]:
-    return entries[max(0, len(entries) - most) :]
+def _with_newest_outputs(facts: PinnedFacts, too_heavy: int) -> PinnedFacts:
+    """`facts` lighter by the weight `too_heavy`: as few of the oldest outputs of earlier runs are
+    left out as that takes; all of them, where they weigh less.
+    """
+    outputs, most = list(facts.earlier_outputs.items()), weights(facts) - too_heavy
+
+    def without(gone: int) -> PinnedFacts:
+        return replace(facts, earlier_outputs=dict(outputs[gone:]), outputs_left_out=facts.outputs_left_out + gone)
+
+    return without(bisect_left(range(len(outputs)), True, key=lambda gone: weights(without(gone)) <= most))  # noqa: FBT003
+
+
+def _with_bare_names(facts: PinnedFacts) -> PinnedFacts:
+    return replace(facts, outstanding=tuple(entry.partition(": ")[0] for entry in facts.outstanding))

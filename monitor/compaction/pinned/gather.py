@@ -32,8 +32,8 @@ def gathered(
     files, what became of calls.
 
     Without `earlier`, the facts of a composed text at the beginning of `messages` count as earlier.
-    `named` finds the names in a message; a caller that gathers more than once gives a function with
-    a memory.
+    `named` finds the names in a message. A caller that gathers more than once gives a function that
+    remembers its results.
     """
     head = head_of_messages(messages)
     if earlier is None and head:

@@ -1,9 +1,9 @@
 """The text that stands for what was compacted: it is written from a summary and its facts, and read
 back.
 
-A text of one line stands on a line of its own. Any other text is framed by its length, so nothing
-in it can end its frame. Each heading begins with the monitor's mark. Where a text of others has the
-mark, a backslash stands before it, so that a model takes no quotation for a heading.
+A text of one line stands on its own line. Any other text has its length before it, so nothing in it
+can pass for its end. Each heading begins with the monitor's mark. Where another author's text has
+the mark, a backslash stands before it, so that a model takes no quotation for a heading.
 
 A field (`synthetic`) says that the monitor wrote a message. Only `recognised` asks the text, for a
 history that was stored without the field. The same facts give the same bytes.
@@ -26,8 +26,8 @@ from monitor.messages import AssistantMessage, Media, Message, Text, UserMessage
 from monitor.verdicts import VETO
 
 FORM: Final = 2
-"""The number of the newest form of the text. Form 1 had headings without a mark, and quoted others
-unescaped; it can still be read.
+"""The number of the newest form of the text. Form 1 had headings without a mark, and did not escape
+quoted texts. It can still be read.
 """
 HEADER: Final = (
     f"{VETO} What came before this point, in short. (Form {FORM}: only headings that begin with {VETO} are the"
@@ -214,8 +214,8 @@ def _output_piece(name: str, value: str, form: _Form) -> str:
 
 
 _IS: Final = " = "
-_LENGTH: Final = re.compile(r"[0-9]+ characters:$", re.MULTILINE)
-_LENGTHS: Final = re.compile(r"[0-9]+ and [0-9]+ characters:")
+_LENGTH: Final = re.compile(r"([0-9]{1,20}) characters:$", re.MULTILINE)
+_LENGTHS: Final = re.compile(r"([0-9]{1,20}) and ([0-9]{1,20}) characters:")
 
 
 def _framed(text: str, form: _Form) -> str:
@@ -259,62 +259,74 @@ class _Reader:
         self._text = text
         self._at = 0
 
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """What `pattern` finds next. The reader goes past it."""
+        found = pattern.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
+        return found
+
+    def skipped(self, words: str) -> bool:
+        """Whether `words` come next. If so, the reader goes past them."""
+        found = self._text.startswith(words, self._at)
+        self._at += len(words) * found
+        return found
+
+    def begins(self, title: str) -> bool:
+        """Whether the heading `title` comes next. If so, the reader goes past it."""
+        return self.skipped(self.form.heading(title))
+
     def skip(self, words: str) -> None:
         if not self.skipped(words):
             raise _OtherText
 
-    def skipped(self, words: str) -> bool:
-        """Whether `words` come next. If so, the reader goes past them."""
-        found = self.has(words)
-        self._at += len(words) * found
-        return found
-
-    def has(self, words: str) -> bool:
-        return self._text.startswith(words, self._at)
-
-    def begins(self, words: str) -> bool:
-        """Whether a heading with `words` comes next. If so, the reader goes past it."""
-        return self.skipped(self.form.heading(words))
-
-    def has_length(self) -> bool:
-        return _LENGTH.match(self._text, self._at) is not None
-
-    def has_lengths(self) -> bool:
-        return _LENGTHS.match(self._text, self._at) is not None
-
     def number(self) -> int:
-        found = _DIGITS.match(self._text, self._at)
+        found = self.match(_DIGITS)
         if found is None:
             raise _OtherText
-        self._at = found.end()
         return int(found[0])
-
-    def chars(self, count: int) -> str:
-        if count > len(self._text) - self._at:
-            raise _OtherText
-        self._at += count
-        return self._text[self._at - count : self._at]
-
-    def line(self) -> str:
-        end = self._text.find("\n", self._at)
-        return self.chars(len(self._text) if end < 0 else end - self._at)
 
     def said(self, chars: int) -> str:
         """The next `chars` characters, written by others, without the escapes."""
-        return self.form.read(self.chars(chars))
+        begin, self._at = self._at, self._at + chars
+        if self._at > len(self._text):
+            raise _OtherText
+        return self.form.read(self._text[begin : self._at])
 
-    def framed(self, title: str) -> str | None:
+    def line(self) -> str:
+        """The rest of the line, as it is written."""
+        begin, end = self._at, self._text.find("\n", self._at)
+        self._at = end if end >= 0 else len(self._text)
+        return self._text[begin : self._at]
+
+    def framed(self) -> str:
+        """A text that `_framed` wrote, and the end of its line."""
+        length = self.match(_LENGTH)
+        text = self.form.read(self.line()) if length is None else self._below(_number(length[1]))
+        self.skip("\n")
+        return text
+
+    def titled(self, title: str) -> str | None:
         """The text below the heading `title`; `None`: another heading comes next."""
         if not self.begins(title):
             return None
         length = self.number()
-        self.skip(" characters:\n")
-        text = self.said(length)
+        self.skip(" characters:")
+        text = self._below(length)
         self.skip("\n")
         return text
 
+    def _below(self, chars: int) -> str:
+        self.skip("\n")
+        return self.said(chars)
+
 
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
+
+
+def _number(digits: str) -> int:
+    """The number, or a wrong one where no text is as long."""
+    return int(digits[:9])
 
 
 def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
@@ -322,24 +334,22 @@ def _parsed(text: _Reader) -> tuple[str, PinnedFacts]:
     caller composes them again and compares.
     """
     text.skip(f"{text.form.header}\n")
-    summary = text.framed(_SUMMARY)
+    summary = text.titled(_SUMMARY)
     if summary is None:
         raise _OtherText
     text.skip(f"{text.form.heading(_EXPLAINED)}\n")
     user_messages, left_out = _parsed_user_messages(text)
-    rules, plan = text.framed(_RULES), text.framed(_PLAN)
-    emitted: dict[str, str] = {}
-    earlier_outputs: dict[str, str] = {}
-    outputs_left_out = 0
-    if text.begins(_GIVEN):
-        emitted = _parsed_outputs(text, text.number())
+    rules, plan = text.titled(_RULES), text.titled(_PLAN)
+    emitted = _parsed_outputs(text, text.number()) if text.begins(_GIVEN) else {}
+    earlier_outputs, outputs_left_out = {}, 0
     if text.begins(_GIVEN_BEFORE):
         count = text.number()
         text.skip(", left out: ")
         outputs_left_out = text.number()
         earlier_outputs = _parsed_outputs(text, count)
-    lists = [_parsed_list(text, title) for title in _TITLES]
-    outstanding, identifiers, listed, read, modified, artifacts, tool_notes, notes = lists
+    outstanding, identifiers, listed, read, modified, artifacts, tool_notes, notes = (
+        _parsed_list(text, title) for title in _TITLES
+    )
     return summary, PinnedFacts(
         user_messages=user_messages,
         left_out=left_out,
@@ -360,18 +370,17 @@ def _parsed_user_messages(text: _Reader) -> tuple[tuple[str, ...], int]:
     said: list[str] = []
     left_out = 0
     if text.begins(_SAID):
-        text.number()
+        text.line()
         text.skip("\n")
-        while not text.has("\n"):
-            if text.skipped("(Messages 2 to "):
-                left_out = text.number() - 1
-                text.line()
-                text.skip("\n")
+        while (number := text.match(_NUMBER)) is not None:
+            if number[1]:
+                left_out = int(number[1]) - 1
             else:
-                text.number()
-                text.skip(". ")
-                said.append(_parsed_text(text))
+                said.append(text.framed())
     return tuple(said), left_out
+
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}\. |\(Messages 2 to ([0-9]{1,9}) [^(\n]*\n")
 
 
 def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
@@ -379,14 +388,11 @@ def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
     text.skip("\n")
     for _ in range(count):
         text.skip("- ")
-        if text.has_lengths():
-            name_length = text.number()
-            text.skip(" and ")
-            value_length = text.number()
-            text.skip(" characters: ")
-            name = text.said(name_length)
+        if (lengths := text.match(_LENGTHS)) is not None:
+            text.skip(" ")
+            name = text.said(_number(lengths[1]))
             text.skip(_IS)
-            outputs[name] = text.said(value_length)
+            outputs[name] = text.said(_number(lengths[2]))
         else:
             name, _, value = text.line().partition(_IS)
             outputs[text.form.read(name)] = text.form.read(value)
@@ -395,24 +401,10 @@ def _parsed_outputs(text: _Reader, count: int) -> dict[str, str]:
 
 
 def _parsed_list(text: _Reader, title: str) -> tuple[str, ...]:
-    if not text.begins(f"{title}: "):
-        return ()
-    count = text.number()
-    text.skip("\n")
-    return tuple(_parsed_entry(text) for _ in range(count))
-
-
-def _parsed_entry(text: _Reader) -> str:
-    text.skip("- ")
-    return _parsed_text(text)
-
-
-def _parsed_text(text: _Reader) -> str:
-    if text.has_length():
-        length = text.number()
-        text.skip(" characters:\n")
-        said = text.said(length)
-    else:
-        said = text.form.read(text.line())
-    text.skip("\n")
-    return said
+    entries: list[str] = []
+    if text.begins(f"{title}: "):
+        text.line()
+        text.skip("\n")
+        while text.skipped("- "):
+            entries.append(text.framed())
+    return tuple(entries)

@@ -1,0 +1,137 @@
+"""What the sinks hear of a run's compactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from monitor import events
+from monitor.compaction.base import Progress
+from monitor.compaction.records import CompactionError, CompactionResult
+from monitor.context.reduction import Reduction
+from monitor.events import Event
+from monitor.harness.job import Job
+from monitor.harness.streams.clock import Clock
+from monitor.usage import AskCost
+
+
+class Surroundings(Protocol):
+    """What a compactor needs of the run that it works for."""
+
+    @property
+    def turns(self) -> int:
+        """The number of turns so far."""
+        ...
+
+    def at(self, now: float) -> float:
+        """Seconds since the run began."""
+        ...
+
+    def charge_compaction(self, cost: AskCost, now: float) -> None:
+        """Charge the run for a summary that has cost `cost`."""
+        ...
+
+
+class Reports:
+    """Emits the events of one run's compactions, and numbers those that have begun."""
+
+    def __init__(self, run: Surroundings, emit: Callable[[Event], None], clock: Clock) -> None:
+        self._run = run
+        self._emit = emit
+        self._clock = clock
+        self._number = 0
+
+    def begun(self, job: Job) -> None:
+        """The first sign of work: from now on `job` has a number."""
+        if job.number:
+            return
+        self._number += 1
+        job.number = self._number
+        self._emit(
+            events.CompactionStarted(
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                reason=job.reason,
+                preset=job.preset.name,
+                tokens=job.situation.tokens,
+                background=not job.waited_for,
+                refill=job.refill,
+            )
+        )
+
+    def progressed(self, job: Job, progress: Progress) -> None:
+        """A part of the summary is done."""
+        self._emit(
+            events.CompactionProgressed(
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                done_messages=progress.done_messages,
+                of_messages=progress.of_messages,
+            )
+        )
+
+    def finished(self, job: Job, result: CompactionResult) -> None:
+        """`result` is part of the history."""
+        self._emit(
+            events.CompactionFinished(
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                reason=job.reason,
+                tokens_before=result.tokens_before,
+                tokens_after=result.tokens_after,
+                estimator="reported" if result.reported else "estimated",
+                kept_messages=result.kept_messages,
+                kept_tokens=result.kept_tokens,
+                summarised_by=result.summarised_by,
+                cost=job.cost,
+                reread_tokens=result.reread_tokens,
+                replayed=result.replayed,
+                after_s=self._clock.now() - job.started_at,
+                warnings=result.warnings,
+            )
+        )
+
+    def skipped(self, job: Job, error: CompactionError) -> None:
+        """`job` has ended before it began."""
+        at_s, turn = self._at(), self._run.turns
+        self._emit(
+            events.CompactionSkipped(at_s=at_s, turn=turn, reason=job.reason, why=error.failure, detail=str(error))
+        )
+
+    def failed(self, job: Job, error: CompactionError) -> None:
+        """The history is as it was."""
+        self._emit(
+            events.CompactionFailed(
+                at_s=self._at(),
+                turn=self._run.turns,
+                compaction=job.number,
+                failure=error.failure,
+                retryable=error.retryable,
+                detail=str(error),
+                cost=job.cost,
+                after_s=self._clock.now() - job.started_at,
+            )
+        )
+
+    def reduced(self, reduction: Reduction) -> None:
+        """A reduction is part of the history."""
+        self._emit(
+            events.HistoryReduced(
+                at_s=self._at(),
+                turn=self._run.turns,
+                kind=reduction.edit.kind,
+                saved_tokens=reduction.saved_tokens,
+                reread_tokens=reduction.reread_tokens,
+                messages=reduction.changed,
+            )
+        )
+
+    def nearly_full(self, tokens: int, limit: int) -> None:
+        """A compaction is near."""
+        self._emit(events.ContextNearlyFull(self._at(), self._run.turns, tokens, limit))
+
+    def _at(self) -> float:
+        return self._run.at(self._clock.now())
