@@ -34,10 +34,14 @@ class Response:
     _repeats: list[int]
     """By period, from 1: how many of the newest calls equal the call one period before."""
 
-    def __init__(self, max_period: int, rounds: int) -> None:
+    def __init__(self, max_period: int, rounds: int, state: Mapping[str, Any] | None = None) -> None:
+        """`state`: what `save` returned; `None`: nothing yet."""
         self._max_period = max_period
         self._rounds = rounds
-        self.load(None)
+        self._batch = state["batch"] if state else -1
+        self._newest = list(state["newest"]) if state else []
+        self._repeats = list(state["repeats"]) if state else []
+        self.calls = list(state["calls"]) if state else []
 
     def add(self, batch: int, index: int, xxhash: str) -> tuple[int, int] | None:
         """Take in the next call. The shortest period of which it completes a round that counts, and
@@ -61,13 +65,6 @@ class Response:
     def save(self) -> dict[str, Any]:
         """As JSON data."""
         return {"batch": self._batch, "newest": self._newest[:], "repeats": self._repeats[:], "calls": self.calls[:]}
-
-    def load(self, state: Mapping[str, Any] | None) -> None:
-        """The inverse; `None`: nothing yet."""
-        self._batch = state["batch"] if state else -1
-        self._newest = list(state["newest"]) if state else []
-        self._repeats = list(state["repeats"]) if state else []
-        self.calls = list(state["calls"]) if state else []
 
 
 @dataclass(slots=True)
@@ -94,8 +91,12 @@ class EqualBatches:
     _answers: dict[str, str]
     """By call, the result that it got last."""
 
-    def __init__(self) -> None:
-        self.load(None)
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        """`state`: what `save` returned; `None`: nothing yet."""
+        self._batch = _Batch(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _Batch()
+        self._calls, self._length = state["before"] if state else ("", 0)
+        self._starts = list(state["starts"]) if state else []
+        self._answers = dict(state["answers"]) if state else {}
 
     def add(self, batch: int, index: int, xxhash: str) -> list[int]:
         """Take in the next call. Where the batch so far equals the one before it: the first call of
@@ -155,10 +156,3 @@ class EqualBatches:
             "starts": self._starts[:],
             "answers": dict(self._answers),
         }
-
-    def load(self, state: Mapping[str, Any] | None) -> None:
-        """The inverse; `None`: nothing yet."""
-        self._batch = _Batch(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _Batch()
-        self._calls, self._length = state["before"] if state else ("", 0)
-        self._starts = list(state["starts"]) if state else []
-        self._answers = dict(state["answers"]) if state else {}

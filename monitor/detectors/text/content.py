@@ -21,7 +21,7 @@ from typing import Any
 from monitor._util.hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
-from monitor.detectors.text.channel import TextChannel
+from monitor.detectors.text.channel import Rules, TextChannel
 from monitor.detectors.text.counted import CountedRule
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.recurrence import RecurrenceRule
@@ -51,10 +51,7 @@ class ContentRepetition:
     __slots__ = (
         "_call",
         "_channels",
-        "_chant",
-        "_counted",
-        "_recurrence",
-        "_tail",
+        "_rules",
         "_turn_start",
         "_watched",
         "feed",
@@ -76,18 +73,14 @@ class ContentRepetition:
         channels: Sequence[Channel] = WATCHED,
         name: str = "content_repetition",
     ) -> None:
-        unknown = sorted(set(channels) - set(WATCHED))
-        if unknown:
+        self._watched = frozenset(channels)
+        if unknown := sorted(self._watched.difference(WATCHED)):
             raise ConfigError(
                 f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known:"
                 f" {', '.join(WATCHED)}"
             )
         self.name = name
-        self._chant = chant
-        self._tail = tail
-        self._recurrence = recurrence
-        self._counted = counted
-        self._watched = frozenset(channels)
+        self._rules: Rules = (chant, tail, recurrence, counted)
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
         self._call = ""
@@ -139,10 +132,7 @@ class ContentRepetition:
         if channel not in self._channels:
             data = channel == "arguments"
             self._channels[channel] = TextChannel(
-                chant=None if data else self._chant,
-                tail=self._tail,
-                recurrence=None if data else self._recurrence,
-                counted=None if data else self._counted,
+                (None, self._rules[1], None, None) if data else self._rules,
                 data=data,
                 report=partial(self._detection, channel),
             )

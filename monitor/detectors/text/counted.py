@@ -28,6 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -83,7 +84,7 @@ Round: TypeAlias = tuple[list[str], list[int]]
 """What stands around the numbers, and the numbers."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CountedRule:
     """Numbers of the counter rule; distances in code points."""
 
@@ -105,12 +106,12 @@ class CountedRule:
         if self.reach_chars <= ANCHOR_CHARS:
             raise ConfigError(f"{self}: reach_chars must be more than {ANCHOR_CHARS}")
 
-    @property
+    @cached_property
     def back_chars(self) -> int:
         """How far back the rounds before a probe are counted."""
         return (LEAST_ROUNDS + 1) * (self.reach_chars + SWING_CHARS)
 
-    @property
+    @cached_property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
         return self.back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS
