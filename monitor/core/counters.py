@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from monitor.core.limits import NOTHING, Spending
+from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
 from monitor.goal.goal import Goal
 from monitor.state import Phase, RunState, moment
+from monitor.usage import NO_USAGE
 
 
 class Pauses:
@@ -123,7 +124,7 @@ class Counters:
         pending.
         """
         streaming = self.phase == "streaming"
-        usage, cost_usd = spending.total(tally.usage if streaming else NOTHING)
+        usage, cost_usd = spending.total(tally.usage if streaming else NO_USAGE)
         outputs, plan = (goal.outputs, goal.plan) if goal is not None else (None, None)
         return moment(
             elapsed_s=now - self.began,

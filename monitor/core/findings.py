@@ -51,13 +51,18 @@ class DetectorBank:
     def __init__(self, detectors: Sequence[Detector]) -> None:
         self._all = list(detectors)
         names = [detector.name for detector in self._all]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"two detectors are called {', '.join(map(repr, twice))}; give one of them another name=")
         self.names = tuple(names)
-        self._of_characters: list[ChannelDetector] = [d for d in self._all if is_channel_detector(d)]
-        self._of_deltas = [d for d in self._all if not is_channel_detector(d) and wants_deltas(d)]
-        self._text_feeds = [*self._feeds("text"), *((d.name, _DeltaFeed(d)) for d in self._of_deltas)]
+        self._of_characters: list[ChannelDetector] = []
+        self._of_deltas: list[Detector] = []
+        for detector in self._all:
+            if is_channel_detector(detector):
+                self._of_characters.append(detector)
+            elif wants_deltas(detector):
+                self._of_deltas.append(detector)
+        self._text_feeds = [*self._feeds("text"), *[(d.name, _DeltaFeed(d)) for d in self._of_deltas]]
         self._reasoning_feeds: list[tuple[str, TextFeed]] | None = None
 
     def reset(self) -> None:

@@ -59,9 +59,12 @@ def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_n
         raise ConfigError(f"max_nudges is {max_nudges!r}; give 0 or more, or None for no bound")
 
 
+_SYSTEM_CLOCK = SystemClock()
+
+
 def clock_of(given: Clock | None) -> Clock:
     """The clock that was given, checked, or the system's."""
     if given is None:
-        return SystemClock()
+        return _SYSTEM_CLOCK
     check_part("clock", given, "call_at")
     return given

@@ -45,12 +45,15 @@ class FanOut:
     __slots__ = ("_sinks",)
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
-        self._sinks = [*sinks, *(sink for sink in _listening.get() if all(sink is not given for given in sinks))]
+        listening = _listening.get()
+        self._sinks = [*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)]]
 
     def emit(self, event: Event) -> None:
         """Never raises. The others hear of a failed sink after the event in which it failed, unless
         that was the last one.
         """
+        if not self._sinks:
+            return
         failures: list[SinkFailed] = []
         for sink in tuple(self._sinks):
             try:

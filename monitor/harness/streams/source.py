@@ -16,7 +16,7 @@ import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
-from types import TracebackType
+from types import AsyncGeneratorType, TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
@@ -296,7 +296,7 @@ class SourceStream(Generic[T]):
         source = self._source
         if callable(source) and not hasattr(source, "__anext__") and not hasattr(source, "__aiter__"):
             source = source()
-        if inspect.isawaitable(source):
+        if type(source) is not AsyncGeneratorType and inspect.isawaitable(source):
             self._opened = source
             source = await source
         self._opened = source
