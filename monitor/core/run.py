@@ -412,8 +412,8 @@ class RunCore:
         if last.void:
             self._counters.errors.add(is_error=True)
         # What it cost counts in either case.
-        self._limits.spending.settle(tally.usage, estimated=tally.usage_estimated)
         self.turn = turn = running.ended(stopped=self.stop or last.failure, error=error, model_error=model_error)
+        self._limits.spending.settle(turn.usage, estimated=turn.usage_estimated)
         self._counters.phase = "after_call"
         self._emit(events.TurnEnded(self.at(now), turn))
         if not last.void:

@@ -132,9 +132,11 @@ class TextChannel:
 
     def _scan_anew(self) -> Fences:
         """Make the scanners unless there are any, and set them to the text from `_base` on."""
-        fences, offset = self._fences or self._make_scanners(), self._base
-        fences.restart(offset)
-        self._clear(offset)
+        are_new = self._fences is None
+        fences = self._fences or self._make_scanners()
+        if self._base or not are_new:
+            fences.restart(self._base)
+            self._clear(self._base)
         self._scanning = True
         self._plan()
         return fences
