@@ -40,8 +40,11 @@ _KNOWN: dict[str, type[Condition]] = {}
 class Condition(ABC):
     """Base of all conditions. Built-in ones are frozen, picklable and have a JSON form."""
 
+    _tag: ClassVar[str]
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._tag = tag_of(cls)
         known = _KNOWN.get(tag_of(cls))
         # A class of the same name elsewhere must not replace the JSON form of the first.
         if known is None or known.__module__ == cls.__module__:
@@ -50,7 +53,7 @@ class Condition(ABC):
     @property
     def name(self) -> str:
         """The name that stands as `source` in reasons."""
-        return tag_of(type(self))
+        return self._tag
 
     @abstractmethod
     def evaluate(self, state: RunState) -> Stop | None:
@@ -117,7 +120,7 @@ def leaves(condition: Condition) -> list[Condition]:
     left: list[Any] = [condition]
     while left:
         one = left.pop()
-        match _kind_of(type(one)):
+        match _kind_of(one.__class__):
             case "composition":
                 left += reversed(one.parts)
             case "not":

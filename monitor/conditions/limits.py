@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from monitor._util.checks import ROUNDING_USD, is_finite, is_whole
 from monitor.conditions.base import Condition
@@ -114,20 +113,20 @@ class TokenLimit(Condition):
     input_tokens: int | None = field(default=None, kw_only=True)
     output_tokens: int | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        if not self._limits:
-            raise ConfigError("TokenLimit needs total_tokens, input_tokens or output_tokens")
-        for name, value in self._limits:
-            _at_least_one(f"TokenLimit.{name}", value)
+    _limits: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
+    """The given ones by name: they are read at every look."""
 
-    @cached_property
-    def _limits(self) -> tuple[tuple[str, int], ...]:
+    def __post_init__(self) -> None:
         given = (
             ("total_tokens", self.total_tokens),
             ("input_tokens", self.input_tokens),
             ("output_tokens", self.output_tokens),
         )
-        return tuple((name, limit) for name, limit in given if limit is not None)
+        object.__setattr__(self, "_limits", tuple((name, limit) for name, limit in given if limit is not None))
+        if not self._limits:
+            raise ConfigError("TokenLimit needs total_tokens, input_tokens or output_tokens")
+        for name, value in self._limits:
+            _at_least_one(f"TokenLimit.{name}", value)
 
     def evaluate(self, state: RunState) -> Stop | None:
         for name, limit in self._limits:
@@ -144,8 +143,10 @@ class TokenLimit(Condition):
         return max(0, min(room)) if room else None
 
     def progress(self, state: RunState) -> Sequence[Met]:
-        used = [(name, getattr(state.usage, name), limit) for name, limit in self._limits]
-        return [Met(f"{self.name}.{name}", met=value > limit, value=value, limit=limit) for name, value, limit in used]
+        used, own = state.usage, self.name
+        return [
+            Met(f"{own}.{name}", (value := getattr(used, name)) > limit, value, limit) for name, limit in self._limits
+        ]
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class CallDetector:
 
     __slots__ = ("_batch", "_batch_answered", "_before_turn", "_begun", "_calls", "_seen", "_tools", "_waiting", "name")
     _begun: bool
-    """There has been a call. There is no state before the first one: most streams never have one."""
+    """There has been a call. Before the first one there is no state: most streams have none."""
     _calls: int
     _batch: int
     """Number of the batch that the next call belongs to, if no result of it has come."""
