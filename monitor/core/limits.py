@@ -173,7 +173,7 @@ class Warner:
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
-        self._told: list[tuple[int, int]] = []
+        self._told: tuple[tuple[int, int], ...] = ()
 
     def look(self, condition: Condition | None, budgets: Sequence[Budget], state: RunState) -> list[LimitWarning]:
         """The limits that have reached `WARN_AT` since the last call. Call it when nothing ends the
@@ -187,7 +187,7 @@ class Warner:
         for source, used in enumerate(sources):
             for place, met in enumerate(used):
                 if (source, place) not in self._told and (warning := _warning(met, state)) is not None:
-                    self._told.append((source, place))
+                    self._told += ((source, place),)
                     found.append(warning)
         return found
 

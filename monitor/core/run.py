@@ -139,7 +139,7 @@ class RunCore:
         """Called when `deadline` may have come closer. A harness that waits sets it, to move its
         alarm.
         """
-        self.companions: list[Companion] = []
+        self.companions: tuple[Companion, ...] = ()
         """The work beside the run."""
         self.piecewise = False
         """The harness checks the clock between the pieces of a huge delta, and calls `catch_up`

@@ -67,6 +67,7 @@ PERIODS = (2, 3)
 """Messages that come in turn. Longer cycles were never seen without calls between, and those have a
 detector of their own.
 """
+NO_RETURNS = (0,) * len(PERIODS)
 DEEDS_KEPT = 64
 """Calls and results between two messages; what comes after them is only counted. Also the calls of
 which is known whether they have their result: the second one of a call is none.
@@ -145,7 +146,7 @@ class SimilarMessages:
         self._first = ""
         self._between: list[str] | None = None
         self._recent: tuple[str, ...] = ()
-        self._returns = [0] * len(PERIODS)
+        self._returns: Sequence[int] = NO_RETURNS
         self._done: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
         self._forget_turn()
@@ -277,12 +278,13 @@ class SimilarMessages:
         it.
         """
         if between:
-            self._recent, self._returns = (), [0] * len(PERIODS)
+            self._recent, self._returns = (), NO_RETURNS
         recent = (*self._recent, message)
         self._recent = recent[-max(PERIODS) :]
-        for place, period in enumerate(PERIODS):
-            returned = len(recent) > period and recent[-1 - period] == message
-            self._returns[place] = self._returns[place] + 1 if returned else 0
+        self._returns = tuple(
+            before + 1 if len(recent) > period and recent[-1 - period] == message else 0
+            for period, before in zip(PERIODS, self._returns, strict=True)
+        )
         for period, returns in zip(PERIODS, self._returns, strict=True):
             members = set(recent[-period:])
             if returns and returns % period == 0 and len(members) > 1:
@@ -353,7 +355,7 @@ class SimilarMessages:
         self._index, self._last = int(state["index"]), (_packed(str(head)), str(rest), int(length))
         self._count, self._exact, self._first = int(count), bool(exact), str(first)
         recent, returns = state["cycle"]
-        self._recent, self._returns = tuple(map(str, recent)), list(map(int, returns))
+        self._recent, self._returns = tuple(map(str, recent)), tuple(map(int, returns))
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
         self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}

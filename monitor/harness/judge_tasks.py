@@ -36,7 +36,7 @@ class JudgeTasks:
         self._close_grace_s = min(close_grace_s, MOST_GRACE_S)
         self._wake = wake
         self._open: dict[_Question, Background] = {}
-        core.companions.append(self)
+        core.companions += (self,)
 
     async def close(self) -> None:
         """The run is over: no answer is wanted any more. Returns when nobody is at work, shielded

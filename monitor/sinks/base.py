@@ -46,7 +46,7 @@ class FanOut:
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
         listening = _listening.get()
-        self._sinks = [*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)]]
+        self._sinks = (*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)])
 
     def emit(self, event: Event) -> None:
         """Never raises. The others hear of a failed sink after the event in which it failed, unless
@@ -55,11 +55,11 @@ class FanOut:
         if not self._sinks:
             return
         failures: list[SinkFailed] = []
-        for sink in tuple(self._sinks):
+        for sink in self._sinks:
             try:
                 sink.emit(event)
             except Exception as error:  # noqa: BLE001 - a sink is the caller's code, and must not end the run
-                self._sinks = [kept for kept in self._sinks if kept is not sink]
+                self._sinks = tuple(kept for kept in self._sinks if kept is not sink)
                 failures.append(_report(sink, error, event))
         if not isinstance(event, RunTerminated):
             for failure in failures:

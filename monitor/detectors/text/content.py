@@ -38,6 +38,8 @@ CHANT = WindowRule()
 TAIL = TailRule()
 RECURRENCE = RecurrenceRule()
 COUNTED = CountedRule()
+DEFAULT_RULES: Rules = (CHANT, TAIL, RECURRENCE, COUNTED)
+"""Shared by all streams."""
 _NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 
@@ -73,14 +75,15 @@ class ContentRepetition:
         channels: Sequence[Channel] = WATCHED,
         name: str = "content_repetition",
     ) -> None:
-        self._watched = frozenset(channels)
-        if unknown := sorted(self._watched.difference(WATCHED)):
+        self._watched = tuple(channels)
+        if unknown := sorted(set(self._watched).difference(WATCHED)):
             raise ConfigError(
                 f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known:"
                 f" {', '.join(WATCHED)}"
             )
         self.name = name
-        self._rules: Rules = (chant, tail, recurrence, counted)
+        rules = (chant, tail, recurrence, counted)
+        self._rules: Rules = DEFAULT_RULES if rules == DEFAULT_RULES else rules
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
         self._call = ""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from types import AsyncGeneratorType, TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
@@ -57,6 +57,7 @@ once.
 """
 
 _NOTHING: Any = object()
+_NO_REST: Iterator[Chunk] = iter(())
 
 
 class SourceStream(Generic[T]):
@@ -134,7 +135,7 @@ class SourceStream(Generic[T]):
         self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
         self._read: Callable[[], Awaitable[T]] = self._isolated.read if self._isolated is not None else self._open
         self._feed: Callable[[Any, float], bool] = self._feed_first  # True: pieces of a huge delta are left
-        self._rest: Iterator[Chunk] = iter(())  # of an object in which there was a huge delta
+        self._rest = _NO_REST  # of an object in which there was a huge delta
         core.piecewise = True
         self._began = False
         self._finished = False
@@ -142,7 +143,7 @@ class SourceStream(Generic[T]):
         # the task that read it is gone, perhaps with its event loop: nothing can be awaited any
         # more
         self._destroyed = False
-        self._left: list[Any] = []  # open responses, found when a read was interrupted or failed
+        self._left: Sequence[Any] = ()  # open responses, found when a read was interrupted or failed
         self._untold = False  # a read was left where nothing tells what it left open
         self._error: Exception | None = None
         self._model_error: ModelError | None = None
@@ -482,14 +483,14 @@ class SourceStream(Generic[T]):
         """A pending read is about to be interrupted. What its source reads from is known now, and
         not when the generators are gone.
         """
-        self._left += self._responses_behind(self._innermost)
+        self._left = (*self._left, *self._responses_behind(self._innermost))
 
     def _look_behind_after(self, error: BaseException) -> None:
         """A read was left by `error`, and what it left open is in the frames that it went through,
         if it had a name there.
         """
         trace = error.__traceback__
-        self._left += self._responses_behind(trace)
+        self._left = (*self._left, *self._responses_behind(trace))
         knows_better = self._left or comes_from_sdk(trace) or not inspect.isasyncgen(self._iterator)
         self._untold = not knows_better and self._adapter is not None and self._adapter.drains
 
@@ -509,7 +510,7 @@ class SourceStream(Generic[T]):
         finally:
             if self._untold and closing.note is None:
                 closing.note = "an exception left the generator around the SDK's stream, which may still be open"
-            self._left = []
+            self._left = ()
             self._core.source_closed(
                 self._now(),
                 since=since,
