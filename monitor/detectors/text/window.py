@@ -366,19 +366,26 @@ class WindowScanner:
         Where that begins a line that may be layout, it is looked at anew.
         """
         at, rejected = stop - 1, self._rejected
-        most = min(self._alike - base + self._rule.window_chars, last) - at
+        until = min(self._alike - base + self._rule.window_chars, last)
         moved = at - rejected[-1]
-        if "\n" not in text[at - 1 : at + most - 1]:
+        begins_line = text[at - 1] == "\n"
+        if begins_line:
+            most = 1
+        else:
+            line_end = text.find("\n", at, until - 1)
+            most = (until if line_end < 0 else line_end + 1) - at
+        while most:
             ends = text[at : at + most]
-            if all(text.startswith(ends, place + moved) for place in rejected):
+            for place in rejected:
+                if not text.startswith(ends, place + moved):
+                    break
+            else:
+                if begins_line and not self._goes_on_plainly(text, base, at):
+                    break
                 return most
-        end = text[at]
-        if any(text[place + moved] != end for place in rejected) or (
-            text[at - 1] == "\n" and not self._goes_on_plainly(text, base, at)
-        ):
-            self._alike = -1
-            return 0
-        return 1
+            most //= 2
+        self._alike = -1
+        return 0
 
     def _goes_on_plainly(self, text: str, base: int, line: int) -> bool:
         """Whether the line that starts at `line` is plain, as all before it is, and no fence was
