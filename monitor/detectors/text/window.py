@@ -350,8 +350,7 @@ class WindowScanner:
             for more in ALIKE_WINDOWS:
                 core = min(at + more, self._sample - base)
                 low = max(core - self._reach, self._floor - base, 0)
-                of_all = _places_back(text, core, at + rule.window_chars, rule.repeats, low, apart=rule.unit_chars)
-                if _are_moved(of_all, places, core - at):
+                if _stands_alike(text, core, at + rule.window_chars, places, low, apart=rule.unit_chars):
                     break
             else:
                 return
@@ -426,6 +425,18 @@ def _are_moved(later: list[int], places: list[int], moved: int) -> bool:
     return all(place - one == moved for place, one in zip(later, reversed(places), strict=True))
 
 
+def _stands_alike(text: str, start: int, stop: int, places: list[int], low: int, *, apart: int) -> bool:
+    """Whether `text[start:stop]` stands, as `_places_back` finds it, where `places` are, the first
+    first, all moved alike.
+    """
+    needle, further, place, moved = text[start:stop], stop - start - apart, start, start - places[-1]
+    for one in places[-2::-1]:
+        place = text.rfind(needle, low, place + further) if place + further > low else -1
+        if place - one != moved:
+            return False
+    return True
+
+
 def _places_back(text: str, start: int, stop: int, most: int, low: int, *, apart: int) -> list[int]:
     """Where `text[start:stop]` stands from `low` up to and with itself, the last first; up to
     `most` places, each so far `apart`.
@@ -433,13 +444,14 @@ def _places_back(text: str, start: int, stop: int, most: int, low: int, *, apart
     Windows that count stand `unit_chars` apart at least, and what they hold stands there with them;
     so at least as many of its places do.
     """
-    needle, further, places = text[start:stop], stop - start - apart, [start]
-    place = start
+    needle, further, places, rfind = text[start:stop], stop - start - apart, [start], text.rfind
+    before = start + further
     for _ in range(1, most):
-        place = text.rfind(needle, low, place + further) if place + further > low else -1
+        place = rfind(needle, low, before) if before > low else -1
         if place < 0:
             break
         places.append(place)
+        before = place + further
     return places
 
 
