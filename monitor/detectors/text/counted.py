@@ -28,7 +28,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -84,7 +83,7 @@ Round: TypeAlias = tuple[list[str], list[int]]
 """What stands around the numbers, and the numbers."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class CountedRule:
     """Numbers of the counter rule; distances in code points."""
 
@@ -106,12 +105,12 @@ class CountedRule:
         if self.reach_chars <= ANCHOR_CHARS:
             raise ConfigError(f"{self}: reach_chars must be more than {ANCHOR_CHARS}")
 
-    @cached_property
+    @property
     def back_chars(self) -> int:
         """How far back the rounds before a probe are counted."""
         return (LEAST_ROUNDS + 1) * (self.reach_chars + SWING_CHARS)
 
-    @cached_property
+    @property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
         return self.back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS

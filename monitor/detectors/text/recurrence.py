@@ -42,7 +42,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
@@ -83,7 +82,7 @@ _NUMBER = "0123456789.)*-# "
 """What a numbered line starts with."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class RecurrenceRule:
     """Numbers of the recurrence rule; distances in code points."""
 
@@ -125,24 +124,24 @@ class RecurrenceRule:
                 f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them"
             )
 
-    @cached_property
+    @property
     def near_chars(self) -> int:
         """How far away the last place of a stale sample may be; of copies at even distances all are
         nearer.
         """
         return self.reach_chars // (self.copies - 1)
 
-    @cached_property
+    @property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
         return max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS)
 
-    @cached_property
+    @property
     def span(self) -> int:
         """The text that all samples stand for."""
         return self.samples * BLOCK_CHARS
 
-    @cached_property
+    @property
     def nap(self) -> int:
         """How many characters pass unlooked while nothing is stale: fewer than any finding
         takes.

@@ -37,7 +37,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
@@ -66,7 +66,7 @@ BLOB_CHARS = 24
 """Letters and digits without a blank that make a blob of what follows them; longer than words."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class TailRule:
     """Numbers of the tail rule, in code points."""
 
@@ -125,19 +125,10 @@ class TailRule:
                 f"{self}: step_chars must be a power of two and leave room in the least runs for one copy and a sample"
             )
 
-    @cached_property
+    @property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
         return self.strong_chars(self.max_period_chars) + 2 * self.step_chars
-
-    @cached_property
-    def backs(self) -> tuple[int, ...]:
-        """How far back a sample is looked up, with its own length, at each step of a turn; the
-        longest way at the first.
-        """
-        step, longest = self.step_chars, self.max_period_chars
-        ways = (at & -at for at in range(step, max(self.pace(longest), step), step))
-        return tuple(min(way, longest) + self.sample_chars for way in (longest, *ways))
 
     def pace(self, period: int) -> int:
         """How often a period of this length is looked for: at every so many characters."""
@@ -200,7 +191,7 @@ class TailScanner:
         self._fences = fences
         self._data = data
         self._length, self._step, self._longest = rule.sample_chars, rule.step_chars, rule.max_period_chars
-        self._backs = rule.backs
+        self._backs = _backs(rule)
         self.restart(0)
 
     def restart(self, offset: int) -> None:
@@ -360,6 +351,16 @@ class TailScanner:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self.due = int(state["floor"]), int(state["sample"]), int(state["due"])
         self._period, self._start, self._checked, self._needed, self._sure = (int(number) for number in state["run"])
+
+
+@lru_cache(maxsize=16)
+def _backs(rule: TailRule) -> tuple[int, ...]:
+    """How far back a sample is looked up, with its own length, at each step of a turn; the longest
+    way at the first.
+    """
+    step, longest = rule.step_chars, rule.max_period_chars
+    ways = (at & -at for at in range(step, max(rule.pace(longest), step), step))
+    return tuple(min(way, longest) + rule.sample_chars for way in (longest, *ways))
 
 
 def _is_blob(before: str) -> bool:

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -76,7 +75,7 @@ of them share stands elsewhere too.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class WindowRule:
     """Numbers of the chant rule, in code points."""
 
@@ -103,17 +102,17 @@ class WindowRule:
         if not 1 <= self.sample_chars <= self.window_chars or not 1 <= self.unit_chars <= self.window_chars:
             raise ConfigError(f"{self}: sample_chars and unit_chars must be 1 to window_chars")
 
-    @cached_property
+    @property
     def mean(self) -> int:
         """The larger of the two mean distances."""
         return max(self.near_chars, self.far_chars or 0)
 
-    @cached_property
+    @property
     def reach(self) -> int:
         """The largest distance from the first counted window to the last."""
         return self.mean * (self.repeats - 1)
 
-    @cached_property
+    @property
     def history(self) -> int:
         """How far back of the text's end the scanner may look."""
         return self.reach + 3 * self.window_chars + NAP_WINDOWS * self.unit_chars
