@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -97,23 +97,20 @@ class CountedRule:
     min_chars: int = 512
     reach_chars: int = 512
     """The longest round. What is longer is prose, which the recurrence rule sees."""
+    back_chars: int = field(init=False, repr=False, compare=False)
+    """How far back the rounds before a probe are counted."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers that mean nothing, and work out those that follow from them."""
         if not LEAST_ROUNDS <= self.long_rounds <= self.rounds <= self.short_rounds <= self.data_rounds:
             raise ConfigError(f"{self}: {LEAST_ROUNDS} <= long_rounds <= rounds <= short_rounds <= data_rounds")
         if self.reach_chars <= ANCHOR_CHARS:
             raise ConfigError(f"{self}: reach_chars must be more than {ANCHOR_CHARS}")
-
-    @property
-    def back_chars(self) -> int:
-        """How far back the rounds before a probe are counted."""
-        return (LEAST_ROUNDS + 1) * (self.reach_chars + SWING_CHARS)
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return self.back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS
+        back_chars = (LEAST_ROUNDS + 1) * (self.reach_chars + SWING_CHARS)
+        object.__setattr__(self, "back_chars", back_chars)
+        object.__setattr__(self, "history", back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS)
 
 
 class CountedScanner:

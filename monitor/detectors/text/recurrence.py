@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
@@ -107,9 +107,19 @@ class RecurrenceRule:
     """Lines up to this may resemble the line before."""
     words_percent: int = 75
     """Letters and blanks among the characters."""
+    near_chars: int = field(init=False, repr=False, compare=False)
+    """How far away the last place of a stale sample may be; of copies at even distances all are
+    nearer.
+    """
+    span: int = field(init=False, repr=False, compare=False)
+    """The text that all samples stand for."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
+    nap: int = field(init=False, repr=False, compare=False)
+    """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers that mean nothing, and work out those that follow from them."""
         if (
             not 1 <= self.counting_samples <= self.doubtful_samples <= self.stale_samples <= self.samples
             or self.samples < LEAST_SAMPLES
@@ -123,30 +133,11 @@ class RecurrenceRule:
             raise ConfigError(
                 f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them"
             )
-
-    @property
-    def near_chars(self) -> int:
-        """How far away the last place of a stale sample may be; of copies at even distances all are
-        nearer.
-        """
-        return self.reach_chars // (self.copies - 1)
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS)
-
-    @property
-    def span(self) -> int:
-        """The text that all samples stand for."""
-        return self.samples * BLOCK_CHARS
-
-    @property
-    def nap(self) -> int:
-        """How many characters pass unlooked while nothing is stale: fewer than any finding
-        takes.
-        """
-        return NAP_STEPS * STEP_CHARS if self.counting_samples >= 2 * NAP_STEPS else STEP_CHARS
+        object.__setattr__(self, "near_chars", self.reach_chars // (self.copies - 1))
+        object.__setattr__(self, "span", self.samples * BLOCK_CHARS)
+        object.__setattr__(self, "history", max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS))
+        sleeps = self.counting_samples >= 2 * NAP_STEPS
+        object.__setattr__(self, "nap", NAP_STEPS * STEP_CHARS if sleeps else STEP_CHARS)
 
 
 class RecurrenceScanner:

@@ -36,8 +36,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
@@ -101,9 +100,17 @@ class TailRule:
     sample_chars: int = 16
     tries: int = 32
     """Periods tried a sample; bounds the cost on fills, where the sample occurs everywhere."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
+    backs: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """How far back a sample is looked up, with its own length, at each step of a turn; the longest
+    way at the first.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which a run could be missed."""
+        """Refuse numbers with which a run could be missed, and work out those that follow from
+        them.
+        """
         if (
             self.copies <= 1
             or self.weak_copies < self.copies
@@ -124,11 +131,10 @@ class TailRule:
             raise ConfigError(
                 f"{self}: step_chars must be a power of two and leave room in the least runs for one copy and a sample"
             )
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return self.strong_chars(self.max_period_chars) + 2 * self.step_chars
+        step, longest = self.step_chars, self.max_period_chars
+        object.__setattr__(self, "history", self.strong_chars(longest) + 2 * step)
+        ways = (longest, *(at & -at for at in range(step, max(self.pace(longest), step), step)))
+        object.__setattr__(self, "backs", tuple(min(way, longest) + self.sample_chars for way in ways))
 
     def pace(self, period: int) -> int:
         """How often a period of this length is looked for: at every so many characters."""
@@ -191,7 +197,7 @@ class TailScanner:
         self._fences = fences
         self._data = data
         self._length, self._step, self._longest = rule.sample_chars, rule.step_chars, rule.max_period_chars
-        self._backs = _backs(rule)
+        self._backs = rule.backs
         self.restart(0)
 
     def restart(self, offset: int) -> None:
@@ -351,16 +357,6 @@ class TailScanner:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self.due = int(state["floor"]), int(state["sample"]), int(state["due"])
         self._period, self._start, self._checked, self._needed, self._sure = (int(number) for number in state["run"])
-
-
-@lru_cache(maxsize=16)
-def _backs(rule: TailRule) -> tuple[int, ...]:
-    """How far back a sample is looked up, with its own length, at each step of a turn; the longest
-    way at the first.
-    """
-    step, longest = rule.step_chars, rule.max_period_chars
-    ways = (at & -at for at in range(step, max(rule.pace(longest), step), step))
-    return tuple(min(way, longest) + rule.sample_chars for way in (longest, *ways))
 
 
 def _is_blob(before: str) -> bool:

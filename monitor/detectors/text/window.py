@@ -37,7 +37,7 @@ How it is found without hashing every window:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -94,28 +94,22 @@ class WindowRule:
     """
     sample_chars: int = 16
     """Measured: shorter is faster on prose and slower on code."""
+    mean: int = field(init=False, repr=False, compare=False)
+    """The larger of the two mean distances."""
+    reach: int = field(init=False, repr=False, compare=False)
+    """The largest distance from the first counted window to the last."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers that mean nothing, and work out those that follow from them."""
         if self.repeats <= 1 or self.near_chars < 1 or (self.far_chars is not None and self.far_chars < 1):
             raise ConfigError(f"{self}: repeats must be at least 2, distances at least 1")
         if not 1 <= self.sample_chars <= self.window_chars or not 1 <= self.unit_chars <= self.window_chars:
             raise ConfigError(f"{self}: sample_chars and unit_chars must be 1 to window_chars")
-
-    @property
-    def mean(self) -> int:
-        """The larger of the two mean distances."""
-        return max(self.near_chars, self.far_chars or 0)
-
-    @property
-    def reach(self) -> int:
-        """The largest distance from the first counted window to the last."""
-        return self.mean * (self.repeats - 1)
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return self.reach + 3 * self.window_chars + NAP_WINDOWS * self.unit_chars
+        object.__setattr__(self, "mean", max(self.near_chars, self.far_chars or 0))
+        object.__setattr__(self, "reach", self.mean * (self.repeats - 1))
+        object.__setattr__(self, "history", self.reach + 3 * self.window_chars + NAP_WINDOWS * self.unit_chars)
 
 
 class WindowScanner:
