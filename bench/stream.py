@@ -243,7 +243,7 @@ def _jobs(source: Source, items: Sequence[Any]) -> dict[str, Job]:
 
 
 WITH_TEXT = "ascii, and its text, kept to a million characters"
-"""What the text of the stream weighs besides."""
+"""The row that also counts the text that is kept."""
 
 FULL_ROW = "watch, limits, two detectors"
 """What the goals of time and memory are set for."""

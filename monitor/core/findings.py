@@ -23,7 +23,7 @@ RESULT_CHARS = 262_144
 this length.
 """
 EDGE_CHARS = 32_768
-"""So much of each end of it is shown."""
+"""How much of each end of it is shown."""
 LONG_CHARS = 1_000
 """Of huge arguments the texts that are longer are abridged; the others say which file it writes,
 and what it does.

@@ -1,12 +1,16 @@
-"""One channel of text and the rules that watch it. Failure answered: work for every delta. Models
-send four characters at a time, so a delta is only put aside until some rule is due; the text that
-rules look at is a few thousand characters that move along.
+"""One channel of text and the rules that watch it.
 
-The order of findings is the order of the text, whatever came in one delta: each rule runs on over
-what cannot end in a finding (`seek`), and the one whose next point is first is asked (`scan`); on a
-par the chant, then the tail, the recurrence, the vocabulary, the counter. A loop clears the
-evidence of all, and watching goes on behind it. A suspicion clears nothing; what it goes on as, by
-whatever rule, is the same one and not told again, until it ends or is a loop.
+Work for every delta would be too much: models send four characters at a time. So a delta is only
+kept until some rule is due. The rules examine a few thousand characters, which move along with the
+text.
+
+Findings come in the order of the text, whatever one delta contained. Each rule first skips what
+cannot end in a finding (`seek`). Then the rule whose next point comes first is asked (`scan`). If
+two points are equal, the order is chant, tail, recurrence, vocabulary, counter.
+
+A loop clears the evidence of all rules, and watching goes on behind it. A suspicion clears nothing.
+Whatever rule finds its continuation, it is the same suspicion and is not reported again, until it
+ends or becomes a loop.
 """
 
 from __future__ import annotations
@@ -26,19 +30,19 @@ from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Detection
 
 SLICE_CHARS = 8_192
-"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself,
-and no rule a long way at once.
+"""A delta is examined in slices of this size. So a delta of 100 MB needs no second copy, and no
+rule works for long at once.
 """
 SLACK_CHARS = 128
-"""Text kept beyond what the rules need, so that it is not cut at every look."""
+"""Text that is kept beyond what the rules need, so that it is not cut at every look."""
 SAME_CHARS = 256
-"""A suspicion that starts so soon behind the last finding is that one, going on: the mean distance
+"""A suspicion that starts within this distance of the last finding continues it: the mean distance
 of a chant.
 """
 
 
 class Off:
-    """In the place of a rule that is not wanted."""
+    """Stands for a rule that is switched off."""
 
     __slots__ = ()
 

@@ -1,15 +1,18 @@
-"""Repetition in what the model writes. Failure answered: a model that chants, in its answer, its
-thinking or the arguments of a call, and is paid for every word. Seen while it is written, at the
-same character however the provider cuts the text.
+"""Repetition in what the model writes.
 
-Rules: the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`) with the
-few words (`vocabulary`), the counter (`counted`), each with its numbers; what is layout and what is
-prose: `markdown`; what is a block: `structure`. What people repeat on purpose as well is a
-suspicion first, and a loop when it goes on. The channels know nothing of one another. Arguments are
-data (JSON, code, files), where similar pieces are the rule: only the exact tail counts there, by
-numbers of its own. A loop clears the evidence and watching goes on. A finished turn or a complete
-tool call ends a text; a retried stream takes back the text of its turn, offsets included. Offsets
-otherwise go on through the run.
+It answers a model that chants in its answer, its thinking or the arguments of a call, and is paid
+for every word. The loop is seen while it is written, at the same character however the provider
+cuts the text.
+
+The rules are the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`)
+with the few words (`vocabulary`), and the counter (`counted`). Each has its numbers. `markdown`
+says what is layout and what is prose, `structure` what is a block. What people repeat on purpose as
+well is a suspicion first, and a loop when it goes on.
+
+The channels know nothing of one another. Arguments are data (JSON, code, files), where similar
+pieces are usual: only the exact tail counts there, by numbers of its own. A loop clears the
+evidence, and watching goes on. A finished turn or a complete tool call ends a text. A retried
+stream takes back the text of its turn, offsets included. Otherwise offsets go on through the run.
 """
 
 from __future__ import annotations

@@ -1,26 +1,28 @@
-"""The counter: rounds in which nothing but a running number is new. Failure answered: "Step 41: let
-me look at the file again", in lines, rows or lists, for the whole budget. No unit comes twice, so
-no exact rule sees it, and rows that differ are news to the inexact one.
+"""The counter: rounds in which nothing but a running number is new.
 
-Rule: a short text stands in round after round. With the numbers taken out, all that lies between
-two such places is the same. The numbers that change are one that runs on by the same amount, from
-round to round, and within the round if it stands there again (lists go on counting; songs,
-measurements and tables of products do not). Numbers are digits of any script, Chinese numerals,
-roman ones in capitals, and small letters before a dot or a bracket (`bf.`). Parts of a time or
-a version are measured: logs do not count.
+It answers a model that writes "Step 41: let me look at the file again" for its whole budget, in
+lines, rows or lists. No unit comes twice, so no exact rule sees it. The inexact rule takes rows
+that differ for news.
 
-Forty rounds are a loop (programs print one line for each of a batch, 33 in the recorded texts),
-half of them a suspicion. More is asked of what people generate, less of what is longer:
+Rule: a short text stands in round after round. With the numbers taken out, the text between two
+such places is always the same. The numbers that change are one number that grows by the same amount
+from round to round. If it stands twice in a round, it grows there as well: lists go on counting,
+and songs, measurements and tables of products do not. Numbers are digits of any script, Chinese
+numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). Parts of a
+time or a version are measured: logs do not count.
 
-- fourteen of several lines or of more than 200 characters (plans for the weeks of a quarter have
-  thirteen);
-- 64 with fewer than four words, 128 with fewer than two, of code and of data (see `markdown`):
-  enumerations and test data;
-- without a letter nothing: counting is a task.
+Forty rounds are a loop, half of them a suspicion. Programs print one line for each item of a batch,
+33 in the recorded texts. The number is another one for:
 
-How: at each multiple of 384 characters a probe of eight is looked up in the 512 before. Where it is
-there again and again at even distances, the rounds between its places are compared. From then on
-each round is compared once, when its end has come, until one differs.
+- rounds of several lines or of more than 200 characters: fourteen. Plans for the weeks of a quarter
+  have thirteen;
+- rounds with fewer than four words: 64. With fewer than two, and of code and data (see `markdown`):
+  128. Enumerations and test data are written so;
+- rounds without a letter: they are never a loop, because counting can be the task.
+
+How: at each multiple of 384 characters a probe of eight characters is searched in the 512 before.
+If it stands there again and again at even distances, the rounds between its places are compared.
+From then on each round is compared once, when it has ended, until one differs.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ ANCHOR_CHARS = 24
 within its round.
 """
 SPREAD = 43
-"""Where the probe ends: the square of the step's number modulo this prime before the step's end, so
-that rounds of a fitting length do not show their number each time.
+"""The probe ends before the step's end, by the square of the step's number modulo this prime. So
+rounds of a fitting length do not show their number each time.
 """
 LEAST_ROUNDS = 4
 """To be followed."""

@@ -1,37 +1,37 @@
-"""The chant: one window of text comes again and again. Failure answered: a model that says the same
-sentence, exactly or with small changes around it, until its budget is gone.
+"""The chant: one window of text comes again and again.
 
-Rule: the same 50 characters 10 times, the mean distance from one to the next at most 75 (any text
-between), or at most 250 with at most 5 different texts between (numbers of Gemini CLI, earlier and
-present). The window must hold a letter or digit; it must not itself be a shorter unit over and over
-(`0.9999`, base64: the tail rule measures those); no layout line may start within the counted
-region, else the evidence starts anew at that line (see `markdown`).
+It answers a model that says the same sentence, exactly or with small changes around it, until its
+budget is used up.
 
-Ten are a loop if at most 5 different texts stand between. Where something else is said every time
-it may be an enumeration, and where lines are counted (`Heartbeat at 12:07:31`) or as short as verse
-it may be a log or a song. Then ten are a suspicion, and forty in a row a loop (programs print 33
-such lines in the recorded texts). Rows, lines of which each says something else, and data (see
-`markdown`) with something else in every item are no chant: they are news, however much of them is
-form.
+Rule: the same 50 characters stand 10 times. The mean distance from one to the next is at most 75,
+whatever stands between. With at most 5 different texts between, it may be 250. Both are numbers of
+Gemini CLI, the earlier ones and the present ones. The window must contain a letter or digit. It
+must not be a shorter unit over and over (`0.9999`, base64): the tail rule measures those. No layout
+line may start within the counted region, or the evidence starts anew at that line (see `markdown`).
+
+Ten windows are a loop if at most 5 different texts stand between. If something else is said every
+time, it may be an enumeration. If lines are counted (`Heartbeat at 12:07:31`) or as short as verse,
+it may be a log or a song. Then ten are a suspicion, and forty in a row a loop: programs print 33
+such lines in the recorded texts. Rows of which each says something else are no chant, and neither
+is data (see `markdown`) with something else in every item: they are news, however regular their
+form is.
 
 How it is found without hashing every window:
 
-- every `step` characters a short sample is taken. A window of 50 holds exactly one, so a window
+- every `step` characters a short sample is taken. A window of 50 contains exactly one, so a window
   that comes again brings its sample again;
-- nine distances of at most 2250 together: four at most exceed 500 (twice the mean), so five at
-  least do not. Therefore one bounded search a sample is enough, and most text ends there. And since
-  equal windows stand at least `unit_chars` apart, this shows some windows before the last one: text
-  may wait for three windows' worth of characters before it is looked at, and no verdict comes late;
-- a sample that came again that often arms the scanner for 2250 characters: from then on a sample
-  that has ten places within that distance has its windows compared, from the group of all down to
-  the single one, as their last characters come;
-- a window that is rejected, for the distances or the texts between, takes the next ones with it as
-  long as they stand at the same places, one further each. Without that a text made for it costs
-  five times as much (`bench/_worst_text.py`);
-- what windows share counts only where it stands as far apart as windows do; lines that were plain
-  for one window are so for the next;
-- all comparisons are of the text itself. Layout is looked at last, where everything else says
-  chant.
+- nine distances are at most 2250 together. At most four of them exceed 500 (twice the mean), so at
+  least five do not. Therefore one bounded search a sample is enough, and most text needs no more.
+  Equal windows stand at least `unit_chars` apart, so this shows some windows before the last one.
+  Text may wait for three windows before it is examined, and no verdict comes late;
+- a sample that came again that often arms the scanner for 2250 characters. From then on, a sample
+  that has ten places within that distance has its windows compared. That goes from the group of all
+  down to the single one, as their last characters come;
+- a rejected window takes the next ones with it, as long as they stand at the same places, one
+  further each. Without that, a text made for it costs five times as much (`bench/_worst_text.py`);
+- what windows share counts only where it stands as far apart as windows do. Lines that were plain
+  for one window are plain for the next;
+- all comparisons are of the text itself. Layout is examined last, where everything else says chant.
 """
 
 from __future__ import annotations
@@ -353,9 +353,9 @@ class WindowScanner:
         self._alike = core + base
 
     def _count_alike(self, text: str, base: int, stop: int, last: int) -> int:
-        """How many windows, from the one that ends at `stop` to the one that ends at `last`, stand
-        where the rejected one did, as all between them do: each does if its last character does.
-        Where that begins a line that may be layout, it is looked at anew.
+        """How many windows stand where the rejected one did, from the one that ends at `stop` to
+        the one that ends at `last`. Each does if its last character does. If that begins a line
+        that may be layout, the line is examined anew.
         """
         at, rejected = stop - 1, self._rejected
         until = min(self._alike - base + self._rule.window_chars, last)
