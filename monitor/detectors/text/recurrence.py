@@ -1,8 +1,8 @@
 """Inexact recurrence: almost nothing is new for two thousand characters.
 
 It answers loops that no exact rule sees, because a counter grows in them or a word changes.
-Examples are one plan after each "let me try one more time", step 147 of a puzzle that needs eleven,
-and a list whose letters go on. Their period is 150 to 1300 characters.
+Examples are the same plan after "let me try one more time", and step 147 of a puzzle that needs
+eleven. Their period is 150 to 1300 characters.
 
 Rule: the last 36 samples are examined. Each has 20 characters, and there is one in 64 characters:
 together they stand for 2300. At least 28 of them stood three times in the 5000 characters before
