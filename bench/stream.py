@@ -57,7 +57,11 @@ GOAL_TRIO_US = 8.0
 GOAL_DECODE_US = 1.0
 GOAL_GROWTH = 1.10
 GOAL_HELD_KB = 16.0
+GOAL_SET_UP_US = 150.0
+GOAL_QUIET_TIMES = 3.0
 GOAL_CLOSE_US = 50.0
+QUIET_S = 1.0
+"""Time between two chunks of a quiet stream."""
 
 _console = Console(width=150)
 
@@ -73,6 +77,9 @@ class Plan:
     legs: int
     streams: Sequence[int]
     stream_chunks: int
+    set_ups: int
+    quiet_streams: int
+    quiet_chunks: int
     closes: int
     peer_chunks: int
     peer_rounds: int
@@ -86,6 +93,9 @@ FULL = Plan(
     legs=7,
     streams=(1_000, 10_000),
     stream_chunks=100,
+    set_ups=500,
+    quiet_streams=5_000,
+    quiet_chunks=20,
     closes=500,
     peer_chunks=3_000,
     peer_rounds=7,
@@ -98,6 +108,9 @@ QUICK = Plan(
     legs=3,
     streams=(100, 1_000),
     stream_chunks=10,
+    set_ups=20,
+    quiet_streams=50,
+    quiet_chunks=2,
     closes=50,
     peer_chunks=300,
     peer_rounds=2,
@@ -230,7 +243,7 @@ def _jobs(source: Source, items: Sequence[Any]) -> dict[str, Job]:
 
 
 WITH_TEXT = "ascii, and its text, kept to a million characters"
-"""What the text of the stream weighs besides."""
+"""The row that also counts the text that is kept."""
 
 FULL_ROW = "watch, limits, two detectors"
 """What the goals of time and memory are set for."""
@@ -526,6 +539,91 @@ async def _crowd_kilobytes(streams: int) -> float:
             return (held() - sources_kb) / streams
 
 
+# --- one stream after the other, and streams that say little
+
+
+@dataclass
+class SetUp:
+    """Processor time of whole streams of two pieces, one after the other, in microseconds each."""
+
+    bare_us: list[float] = field(default_factory=list)
+    watched_us: list[float] = field(default_factory=list)
+
+    @property
+    def added_us(self) -> float:
+        """What watching adds: making, opening, ending."""
+        return median(watched - bare for bare, watched in zip(self.bare_us, self.watched_us, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"bare_us": _summary(self.bare_us), "watched_us": _summary(self.watched_us), "added_us": self.added_us}
+
+
+async def _set_ups(plan: Plan) -> SetUp:
+    row = SetUp()
+    pieces = _pieces(_text(2 * CHUNK_CHARS))
+    jobs: tuple[tuple[list[float], Job], ...] = (
+        (row.bare_us, lambda: _drain(_never_suspends(pieces))),
+        (row.watched_us, lambda: _drain_watched(_never_suspends(pieces), {"stop_when": LIMITS})),
+    )
+    for _ in range(plan.rounds + 1):
+        for times, job in jobs:
+            gc.collect()
+            start = time.process_time()
+            for _ in range(plan.set_ups):
+                await job()
+            times.append((time.process_time() - start) / plan.set_ups * 1e6)
+    del row.bare_us[0], row.watched_us[0]
+    return row
+
+
+@dataclass
+class Quiet:
+    """Processor time of many streams that send a chunk a second, from their making to their end, in
+    microseconds for each stream.
+    """
+
+    streams: int
+    chunks: int
+    bare_us: list[float] = field(default_factory=list)
+    watched_us: list[float] = field(default_factory=list)
+
+    @property
+    def times(self) -> float:
+        """Watched by bare."""
+        return median(watched / bare for bare, watched in zip(self.bare_us, self.watched_us, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        times = {"bare_us": _summary(self.bare_us), "watched_us": _summary(self.watched_us), "times": self.times}
+        return {"streams": self.streams, "chunks": self.chunks} | times
+
+
+async def _says_little(pieces: Sequence[str], delay_s: float) -> AsyncGenerator[str, None]:
+    await asyncio.sleep(delay_s)
+    for piece in pieces:
+        await asyncio.sleep(QUIET_S)
+        yield piece
+
+
+async def _quiets(plan: Plan) -> Quiet:
+    row = Quiet(plan.quiet_streams, plan.quiet_chunks)
+    pieces = _pieces(_text(plan.quiet_chunks * CHUNK_CHARS))
+    jobs: tuple[tuple[list[float], Callable[[AsyncGenerator[str, None]], Coroutine[Any, Any, None]]], ...] = (
+        (row.bare_us, _drain),
+        (row.watched_us, partial(_drain_watched, options={"stop_when": LIMITS})),
+    )
+    for _ in range(3):
+        for times, job in jobs:
+            gc.collect()
+            start = time.process_time()
+            async with anyio.create_task_group() as group:
+                for number in range(plan.quiet_streams):
+                    group.start_soon(job, _says_little(pieces, QUIET_S * number / plan.quiet_streams))
+            times.append((time.process_time() - start) / plan.quiet_streams * 1e6)
+    return row
+
+
 # --- from the decision to the source
 
 
@@ -694,6 +792,8 @@ class Results:
     ages: list[Age]
     held: list[Held]
     crowds: list[Crowd]
+    set_up: SetUp
+    quiet: Quiet
     closings: list[Closing]
     peers: list[Cost]
 
@@ -707,6 +807,8 @@ class Results:
             ("added by decoding google-genai, us", median(self.decoding[-1].added_us), GOAL_DECODE_US),
             ("an old stream against a new one, times", max(age.ratio for age in self.ages), GOAL_GROWTH),
             ("held of an ASCII stream besides its text, KB", max(ascii_kb), GOAL_HELD_KB),
+            ("added by a whole stream of two pieces, us", self.set_up.added_us, GOAL_SET_UP_US),
+            ("quiet streams, times plain asyncio's processor time", self.quiet.times, GOAL_QUIET_TIMES),
             ("from decision to the source's finally, p99 us", _p99(closing.us), GOAL_CLOSE_US),
             ("chunks pulled after the decision", float(sum(row.pulled_too_many for row in self.closings)), 0.0),
         ]
@@ -727,6 +829,8 @@ class Results:
             "ages": [row.to_dict() for row in self.ages],
             "held": [row.to_dict() for row in self.held],
             "crowds": [vars(row) for row in self.crowds],
+            "set_up": self.set_up.to_dict(),
+            "quiet": self.quiet.to_dict(),
             "closings": [row.to_dict() for row in self.closings],
             "peers": [row.to_dict() for row in self.peers],
             "goals": self.goals(),
@@ -787,6 +891,16 @@ def _print_crowds(crowds: Sequence[Crowd]) -> None:
     _console.print(table)
 
 
+def _print_lives(set_up: SetUp, quiet: Quiet) -> None:
+    table = Table("", "bare", "watched", "added", "times", title="Processor time of whole streams on asyncio, us each")
+    quiet_name = f"{quiet.streams:,} at once, {quiet.chunks} chunks, one each {QUIET_S:g} s"
+    rows: dict[str, SetUp | Quiet] = {"one after the other, two pieces": set_up, quiet_name: quiet}
+    for name, row in rows.items():
+        bare, watched = median(row.bare_us), median(row.watched_us)
+        table.add_row(name, f"{bare:.1f}", f"{watched:.1f}", f"{watched - bare:+.1f}", f"{watched / bare:.1f}")
+    _console.print(table)
+
+
 def _print_closings(closings: Sequence[Closing]) -> None:
     table = Table(
         "event loop",
@@ -809,6 +923,7 @@ def show(results: Results) -> None:
     _print_costs("Decoding google-genai objects", results.decoding)
     _print_growth(results.ages, results.held)
     _print_crowds(results.crowds)
+    _print_lives(results.set_up, results.quiet)
     _print_closings(results.closings)
     _print_costs("Stream layers of agent frameworks", results.peers)
     for goal in results.goals():
@@ -830,6 +945,8 @@ def measure(plan: Plan) -> Results:
             for backend in backends
             for streams in plan.streams
         ],
+        set_up=anyio.run(_set_ups, plan),
+        quiet=anyio.run(_quiets, plan),
         closings=[anyio.run(_closings, backend, plan, backend=backend) for backend in backends],
         peers=anyio.run(_peer_costs, plan),
     )

@@ -62,14 +62,13 @@ class RunState:
     """The judge's latest answer. `None`: the judge has not answered yet."""
 
 
-_Draft: Any = make_dataclass("_Draft", [(field.name, field.type) for field in fields(RunState)], slots=True)
+Draft: Any = make_dataclass("Draft", [(field.name, field.type) for field in fields(RunState)], slots=True)
 
 
-def moment(**values: Any) -> RunState:
-    """A `RunState` from all of its fields, in a third of the time of its constructor: it is frozen
-    once, when complete.
+def frozen(draft: Any) -> RunState:
+    """`draft`, a `Draft` with all fields of a `RunState`, as one. It takes a third of the time of
+    the constructor of `RunState`: it is frozen once, when complete.
     """
-    draft = _Draft(**values)
     draft.__class__ = RunState  # both have the same slots
-    frozen: RunState = draft
-    return frozen
+    state: RunState = draft
+    return state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from monitor._util.checks import is_finite
@@ -26,6 +26,10 @@ class Usage:
     total_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NO_USAGE:
+            return other
+        if other is NO_USAGE:
+            return self
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -53,18 +57,26 @@ class Usage:
         )
 
 
+NO_USAGE = Usage()
+"""One for all who have used nothing."""
+
+
 @dataclass(slots=True, frozen=True)
 class AskCost:
     """The tokens of questions beside the run, to a judge or for a summary. They count even if no
     answer came.
     """
 
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     estimated: bool = False
     """Part of `usage` is an estimate, because a provider did not report it."""
 
     def __add__(self, other: AskCost) -> AskCost:
         return AskCost(self.usage + other.usage, self.estimated or other.estimated)
+
+
+NO_COST = AskCost()
+"""One for all runs that have asked nothing."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -156,7 +156,8 @@ class Stop:
 
     def __post_init__(self) -> None:
         # a condition of the caller's may say "timeout"
-        object.__setattr__(self, "reason", TerminateReason(self.reason))
+        if type(self.reason) is not TerminateReason:
+            object.__setattr__(self, "reason", TerminateReason(self.reason))
 
 
 @dataclass(slots=True, frozen=True)

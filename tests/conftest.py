@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import ssl
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -56,6 +57,16 @@ def _refuse_unless_local(address: object) -> None:
         raise NetworkRefusedError(
             f"tests use no network: connection to {address!r} refused; use a local server or a recording"
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_certificates() -> Iterator[None]:
+    """SDK clients read a file of certificates when they are made, which takes longer than most
+    tests; the local servers speak plain HTTP. Without them every TLS connection would be refused.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

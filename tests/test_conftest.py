@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import ssl
+from pathlib import Path
 
 import anyio
 import pytest
@@ -43,3 +45,9 @@ async def test_anyio_tests_run_on_both_event_loops(anyio_backend: str) -> None:
 @pytest.mark.asyncio
 async def test_tests_of_sdks_run_on_asyncio() -> None:
     assert asyncio.get_running_loop().is_running()
+
+
+def test_no_certificate_is_trusted(tmp_path: Path) -> None:
+    context = ssl.create_default_context(cafile=str(tmp_path / "none.pem"))
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.cert_store_stats()["x509_ca"] == 0

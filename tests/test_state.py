@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from monitor.state import RunState, moment
+from monitor.state import Draft, RunState, frozen
 from monitor.usage import Usage
 
 VALUES = {
@@ -16,7 +16,7 @@ VALUES = {
 
 
 def test_a_moment_is_a_run_state_like_any_other():
-    made = moment(**VALUES)
+    made = frozen(Draft(**VALUES))
     assert type(made) is RunState
     assert made == RunState(**VALUES)
     assert hash(made) == hash(RunState(**VALUES))
@@ -25,9 +25,9 @@ def test_a_moment_is_a_run_state_like_any_other():
 
 def test_a_moment_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
-        moment(**VALUES).turns = 9  # type: ignore[misc]
+        frozen(Draft(**VALUES)).turns = 9  # type: ignore[misc]
 
 
 def test_a_moment_has_every_field():
     with pytest.raises(TypeError, match="task_done"):
-        moment(**{name: value for name, value in VALUES.items() if name != "task_done"})
+        frozen(Draft(**{name: value for name, value in VALUES.items() if name != "task_done"}))

@@ -33,11 +33,16 @@ def check_kind(name: str, given: object, kind: type | UnionType, takes: str) -> 
 
 def check_parts(name: str, given: object, method: str) -> Sequence[Any]:
     """`given` as a list of detectors or sinks, checked where it is given."""
-    if not isinstance(given, Sequence) or isinstance(given, str):
+    if type(given) not in _LISTS and (not isinstance(given, Sequence) or isinstance(given, str)):
         raise ConfigError(f"{name} takes a list, not {type(given).__name__}")
-    for part in given:
+    parts: Sequence[Any] = given  # type: ignore[assignment]
+    for part in parts:
         check_part(name, part, method)
-    return given
+    return parts
+
+
+_LISTS = (list, tuple)
+"""Known at a glance: to ask whether an object is a sequence takes a microsecond."""
 
 
 def check_part(name: str, part: object, method: str) -> None:

@@ -44,6 +44,11 @@ def identity(text: str) -> str:
     return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
+def chained(before: int, text: str) -> int:
+    """xxh3-64 of `text` and of what came before it, whose hash is `before`; 0: nothing did."""
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"), before)
+
+
 def canonical_json(value: object) -> str:
     """One line of ASCII JSON, equal for equal values; the rules are above."""
     return _write(_plain(value, ()))

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Sequence
+from functools import cache
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any, Final, Protocol, cast
@@ -169,6 +170,7 @@ def comes_from_sdk(trace: TracebackType | None) -> bool:
     return any(_by_module(str(frame.f_globals.get("__name__", ""))) is not None for frame, _ in walk_tb(trace))
 
 
+@cache
 def _by_module(module: str) -> AdapterFactory | None:
     for prefix, (where, name) in _BY_MODULE.items():
         if module == prefix or module.startswith(prefix + "."):

@@ -114,7 +114,7 @@ record_codec: Codec[CompactionRecord] = Codec(CompactionRecord)
 class CompactionStore(Protocol):
     """Keeps the records of finished compactions. A failed compaction has no record."""
 
-    def add(self, record: CompactionRecord) -> None:
+    def add(self, record: CompactionRecord, /) -> None:
         """Keep `record`, within the one step that changes the history: the event loop waits for it,
         so be quick.
 

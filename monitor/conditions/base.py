@@ -24,6 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, ClassVar
 
 from monitor._util.codec import tag_of
@@ -39,8 +40,11 @@ _KNOWN: dict[str, type[Condition]] = {}
 class Condition(ABC):
     """Base of all conditions. Built-in ones are frozen, picklable and have a JSON form."""
 
+    _tag: ClassVar[str]
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._tag = tag_of(cls)
         known = _KNOWN.get(tag_of(cls))
         # A class of the same name elsewhere must not replace the JSON form of the first.
         if known is None or known.__module__ == cls.__module__:
@@ -49,7 +53,7 @@ class Condition(ABC):
     @property
     def name(self) -> str:
         """The name that stands as `source` in reasons."""
-        return tag_of(type(self))
+        return self._tag
 
     @abstractmethod
     def evaluate(self, state: RunState) -> Stop | None:
@@ -112,13 +116,26 @@ class Condition(ABC):
 
 def leaves(condition: Condition) -> list[Condition]:
     """The simple conditions of which `condition` is composed."""
-    match condition:
-        case _Composition():
-            return [leaf for part in condition.parts for leaf in leaves(part)]
-        case Not():
-            return leaves(condition.part)
-        case _:
-            return [condition]
+    found: list[Condition] = []
+    left: list[Any] = [condition]
+    while left:
+        one = left.pop()
+        match _kind_of(one.__class__):
+            case "composition":
+                left += reversed(one.parts)
+            case "not":
+                left.append(one.part)
+            case _:
+                found.append(one)
+    return found
+
+
+@cache
+def _kind_of(cls: type) -> str:
+    """Asked once of each class: an abstract base class takes a microsecond to say who belongs to
+    it.
+    """
+    return "composition" if issubclass(cls, _Composition) else "not" if issubclass(cls, Not) else "simple"
 
 
 def parts_of(condition: Condition, kind: type[AnyOf | AllOf]) -> tuple[Condition, ...]:

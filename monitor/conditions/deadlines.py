@@ -85,7 +85,7 @@ class Timeout(_Timed):
 
     def progress(self, state: RunState) -> Sequence[Met]:
         active_s = max(0.0, state.elapsed_s - self._excluded(state))
-        return (Met(self.name, met=active_s >= self.seconds - ROUNDING_S, value=active_s, limit=self.seconds),)
+        return (Met(self.name, active_s >= self.seconds - ROUNDING_S, active_s, self.seconds),)
 
 
 @dataclass(frozen=True)

@@ -113,24 +113,25 @@ class TokenLimit(Condition):
     input_tokens: int | None = field(default=None, kw_only=True)
     output_tokens: int | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        given = [(name, value) for name, value in self._limits() if value is not None]
-        if not given:
-            raise ConfigError("TokenLimit needs total_tokens, input_tokens or output_tokens")
-        for name, value in given:
-            _at_least_one(f"TokenLimit.{name}", value)
+    _limits: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
+    """The given ones by name: they are read at every look."""
 
-    def _limits(self) -> tuple[tuple[str, int | None], ...]:
-        return (
+    def __post_init__(self) -> None:
+        given = (
             ("total_tokens", self.total_tokens),
             ("input_tokens", self.input_tokens),
             ("output_tokens", self.output_tokens),
         )
+        object.__setattr__(self, "_limits", tuple((name, limit) for name, limit in given if limit is not None))
+        if not self._limits:
+            raise ConfigError("TokenLimit needs total_tokens, input_tokens or output_tokens")
+        for name, value in self._limits:
+            _at_least_one(f"TokenLimit.{name}", value)
 
     def evaluate(self, state: RunState) -> Stop | None:
-        for name, limit in self._limits():
+        for name, limit in self._limits:
             value: int = getattr(state.usage, name)
-            if limit is not None and value > limit:
+            if value > limit:
                 about = "about " if state.usage_estimated else ""
                 kind = name.removesuffix("_tokens")
                 detail = f"{about}{value} tokens ({kind}) are used, the limit is {limit}"
@@ -138,16 +139,14 @@ class TokenLimit(Condition):
         return None
 
     def token_headroom(self, state: RunState) -> int | None:
-        room = [
-            limit - getattr(state.usage, name)
-            for name, limit in self._limits()
-            if limit is not None and name != "input_tokens"
-        ]
+        room = [limit - getattr(state.usage, name) for name, limit in self._limits if name != "input_tokens"]
         return max(0, min(room)) if room else None
 
     def progress(self, state: RunState) -> Sequence[Met]:
-        used = [(name, getattr(state.usage, name), limit) for name, limit in self._limits() if limit is not None]
-        return [Met(f"{self.name}.{name}", met=value > limit, value=value, limit=limit) for name, value, limit in used]
+        used, own = state.usage, self.name
+        return [
+            Met(f"{own}.{name}", (value := getattr(used, name)) > limit, value, limit) for name, limit in self._limits
+        ]
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def cut_at(messages: Sequence[Message], index: int, *, head: int = 0, tokens: Me
 class Keep(Protocol):
     """Says where a history is cut."""
 
-    def cut(self, messages: Messages, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
+    def cut(self, messages: Messages, /, *, head: int, usable_tokens: int, tokens: MessageTokens) -> Cut | None:
         """The cut; `None`: there is nothing to summarise.
 
         `head`: the number of messages at the beginning that an earlier compaction put there.

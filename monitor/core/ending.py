@@ -43,6 +43,9 @@ class StreamEnd:
     """
 
 
+_GOOD_END = StreamEnd()
+
+
 def stream_end(
     tally: TurnTally,
     *,
@@ -99,7 +102,7 @@ def ended(tally: TurnTally, *, must_finish: bool, blank: bool) -> StreamEnd:
         return StreamEnd(
             Stop(TerminateReason.INVALID_STREAM, f"the model's answer is empty: {what}", "provider"), void=True
         )
-    return StreamEnd()
+    return _GOOD_END
 
 
 _OWN_WORD = frozenset(

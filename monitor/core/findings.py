@@ -49,15 +49,20 @@ class DetectorBank:
     __slots__ = ("_all", "_of_characters", "_of_deltas", "_reasoning_feeds", "_text_feeds", "names")
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
-        self._all = list(detectors)
+        self._all = tuple(detectors)
         names = [detector.name for detector in self._all]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
             raise ConfigError(f"two detectors are called {', '.join(map(repr, twice))}; give one of them another name=")
         self.names = tuple(names)
-        self._of_characters: list[ChannelDetector] = [d for d in self._all if is_channel_detector(d)]
-        self._of_deltas = [d for d in self._all if not is_channel_detector(d) and wants_deltas(d)]
-        self._text_feeds = [*self._feeds("text"), *((d.name, _DeltaFeed(d)) for d in self._of_deltas)]
+        self._of_characters: tuple[ChannelDetector, ...] = ()
+        self._of_deltas: tuple[Detector, ...] = ()
+        for detector in self._all:
+            if is_channel_detector(detector):
+                self._of_characters += (detector,)
+            elif wants_deltas(detector):
+                self._of_deltas += (detector,)
+        self._text_feeds = [*self._feeds("text"), *[(d.name, _DeltaFeed(d)) for d in self._of_deltas]]
         self._reasoning_feeds: list[tuple[str, TextFeed]] | None = None
 
     def reset(self) -> None:
@@ -190,7 +195,7 @@ class VerdictQueue:
         self._policy = policy
         # By the name of the method: checking a whole protocol takes 20 us.
         self._turn_policy = cast("TurnPolicy", policy) if callable(getattr(policy, "turn_started", None)) else None
-        self._waiting: list[tuple[Verdict, Detection | None]] = []
+        self._waiting: tuple[tuple[Verdict, Detection | None], ...] = ()
         self._before: tuple[Mapping[str, Any] | None, int] | None = None
         """The policy's snapshot, and how many verdicts were waiting, before the turn's first
         finding.
@@ -235,16 +240,19 @@ class VerdictQueue:
         if detection is not None:
             self.loop = stop_for(detection)
             if detection.level == "loop":
-                self._waiting = [waiting for waiting in self._waiting if not _suspects(*waiting, detection)]
-        self._waiting.append((verdict, detection))
+                self._waiting = tuple(waiting for waiting in self._waiting if not _suspects(*waiting, detection))
+        self._waiting += ((verdict, detection),)
 
     def pop(self) -> Verdict:
         """Remove and return the next verdict to perform. `Continue`: there is none."""
-        return self._waiting.pop(0)[0] if self._waiting else Continue()
+        if not self._waiting:
+            return Continue()
+        (verdict, _), self._waiting = self._waiting[0], self._waiting[1:]
+        return verdict
 
     def clear(self) -> None:
         """Drop all waiting verdicts."""
-        self._waiting.clear()
+        self._waiting = ()
 
     def take_back(self) -> None:
         """The attempt is void: drop the verdicts on its findings, and restore the policy's state.
@@ -253,7 +261,7 @@ class VerdictQueue:
         if self._before is not None:
             state, waiting = self._before
             self._before = None
-            del self._waiting[waiting:]
+            self._waiting = self._waiting[:waiting]
             try:
                 if state is not None:
                     self._policy.restore(state)

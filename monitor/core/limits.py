@@ -14,11 +14,10 @@ from monitor.conditions.base import Condition
 from monitor.conditions.deadlines import Timeout, silence_limits
 from monitor.events import LimitWarning
 from monitor.state import RunState
-from monitor.usage import Price, Usage
+from monitor.usage import NO_USAGE, Price, Usage
 from monitor.verdicts import Met, Stop
 
-NOTHING = Usage()
-_NONE: tuple[Usage, float] = (NOTHING, 0.0)
+_NONE: tuple[Usage, float] = (NO_USAGE, 0.0)
 
 
 class Spending:
@@ -36,8 +35,8 @@ class Spending:
         self.estimated = False
         """Whether part of the usage is an estimate."""
         self._price = price
-        self._account = Account(budgets)
-        self._own = NOTHING
+        self._account = Account(budgets) if budgets else None
+        self._own = NO_USAGE
         self._closed = _NONE
         self._open: dict[int, tuple[Usage, float]] = {}
 
@@ -55,9 +54,9 @@ class Spending:
         usage, usd = self._open.pop(run, _NONE)
         self._closed = (self._closed[0] + usage, self._closed[1] + usd)
 
-    def total(self, running: Usage = NOTHING) -> tuple[Usage, float]:
+    def total(self, running: Usage = NO_USAGE) -> tuple[Usage, float]:
         """Tokens and US dollars up to now. `running`: usage of the turn that is not over."""
-        usage = self._own if running is NOTHING else self._own + running
+        usage = self._own + running
         usd = self._cost(usage)
         if self._closed is not _NONE or self._open:
             for nested_usage, nested_usd in (self._closed, *self._open.values()):
@@ -65,11 +64,11 @@ class Spending:
                 usd += nested_usd
         return usage, usd
 
-    def post(self, running: Usage = NOTHING) -> Stop | None:
+    def post(self, running: Usage = NO_USAGE) -> Stop | None:
         """Update the budgets with what this run itself has used by now. Answers the stop of the
         first exhausted one.
         """
-        if not self.budgets:
+        if self._account is None:
             return None
         usage = self._own + running
         self._account.settle(usage.total_tokens, self._cost(usage))
@@ -174,7 +173,7 @@ class Warner:
     __slots__ = ("_told",)
 
     def __init__(self) -> None:
-        self._told: set[tuple[int, int]] = set()
+        self._told: tuple[tuple[int, int], ...] = ()
 
     def look(self, condition: Condition | None, budgets: Sequence[Budget], state: RunState) -> list[LimitWarning]:
         """The limits that have reached `WARN_AT` since the last call. Call it when nothing ends the
@@ -188,7 +187,7 @@ class Warner:
         for source, used in enumerate(sources):
             for place, met in enumerate(used):
                 if (source, place) not in self._told and (warning := _warning(met, state)) is not None:
-                    self._told.add((source, place))
+                    self._told += ((source, place),)
                     found.append(warning)
         return found
 
@@ -259,12 +258,14 @@ class Limits:
         """Whether a limit may be exceeded by time alone."""
         return self._condition is not None
 
-    def look(self, state: RunState, overspent: Stop | None) -> Stop | None:
+    def look(self, state: RunState, overspent: Stop | None, *, plan: bool = True) -> Stop | None:
         """Check the limits. `overspent`: the stop of the budgets. If no limit is exceeded, the next
-        check is planned. `state` may be changed.
+        check is planned if `plan` says so. `state` may be changed.
         """
         stop = (self._condition.evaluate(state) if self._condition is not None else None) or overspent
         if stop is None:
+            if not plan:
+                return None
             if state.phase == "streaming" and state.waiting_since_s is None:
                 # The next read begins now at the earliest: planning from now gives a lower bound.
                 object.__setattr__(state, "waiting_since_s", state.elapsed_s)  # a copy would cost as much as a look

@@ -50,7 +50,7 @@ from monitor.context.window import TOO_SMALL_TOKENS, Window
 from monitor.core.counters import Counters
 from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
 from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
-from monitor.core.limits import NOTHING, Limits
+from monitor.core.limits import Limits
 from monitor.core.reply import LoopedText, Part
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.detectors.base import Detector
@@ -64,7 +64,7 @@ from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy
 from monitor.reasons import REPETITION_WORDS, FinishReason, TerminateReason
 from monitor.state import RunState
-from monitor.usage import AskCost, Price, Usage
+from monitor.usage import NO_COST, NO_USAGE, AskCost, Price, Usage
 from monitor.verdicts import Channel, Continue, Detection, Fact, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class RunCore:
         """Called when `deadline` may have come closer. A harness that waits sets it, to move its
         alarm.
         """
-        self.companions: list[Companion] = []
+        self.companions: tuple[Companion, ...] = ()
         """The work beside the run."""
         self.piecewise = False
         """The harness checks the clock between the pieces of a huge delta, and calls `catch_up`
@@ -157,8 +157,8 @@ class RunCore:
         self._goal = goal
         self._recovery = LastChance(last_turn, goal)
         self._panel = Panel(judges, task)
-        self._judge_cost = AskCost()
-        self._compaction_cost = AskCost()
+        self._judge_cost: AskCost = NO_COST
+        self._compaction_cost: AskCost = NO_COST
         self._emit = emit
         self._parent = parent
         self._cuts, self._supervised = cuts, supervised
@@ -206,7 +206,7 @@ class RunCore:
         looked = counters.phase == "before_call" and now - self._looked_at < SAME_MOMENT_S and now < self.deadline
         counters.phase = "before_call"
         if not looked:
-            self._look(now, waiting=False)
+            self._look(now, waiting=False, plan=False)
         if self.stop is not None:
             return False
         # The stream is another attempt at the same turn, or the first one of a new turn.
@@ -413,8 +413,8 @@ class RunCore:
         if last.void:
             self._counters.errors.add(is_error=True)
         # What it cost counts in either case.
-        self._limits.spending.settle(tally.usage, estimated=tally.usage_estimated)
         self.turn = turn = running.ended(stopped=self.stop or last.failure, error=error, model_error=model_error)
+        self._limits.spending.settle(turn.usage, estimated=turn.usage_estimated)
         self._counters.phase = "after_call"
         self._emit(events.TurnEnded(self.at(now), turn))
         if not last.void:
@@ -531,6 +531,8 @@ class RunCore:
 
     def judges_due(self, now: float) -> list[tuple[Judge, JudgeInput]]:
         """The judges that the harness must ask now, beside the stream, each with its input."""
+        if not self._panel:
+            return []
         due = self._panel.due(self.turns) if self.stop is None and self._recovery.cause is None else []
         for judge, told in due:
             self._emit(events.JudgeAsked(self.at(now), told.turn, judge.name))
@@ -731,9 +733,9 @@ class RunCore:
             waiting_since=self.waiting_since if waiting else None,
         )
 
-    def _look(self, now: float, *, waiting: bool, warn: bool = False) -> None:
+    def _look(self, now: float, *, waiting: bool, warn: bool = False, plan: bool = True) -> None:
         """Evaluate everything that may be true now, then plan the next look. `warn`: also warn of
-        limits that are nearly used up.
+        limits that are nearly used up. `plan`: false if another look follows at once.
         """
         if self.stop is not None or self._outcome is not None:
             return
@@ -748,13 +750,15 @@ class RunCore:
             return
         state = self.state(now, waiting=waiting)
         try:
-            stop = self._limits.look(state, overspent)
+            stop = self._limits.look(state, overspent, plan=plan)
             warnings = self._limits.warnings(state) if warn and stop is None else ()
         except Exception as error:  # noqa: BLE001 - a condition may be the caller's code: whatever it raises ends the run
             self.fail(error, self._limits.name, now)
             return
         if stop is not None:
             self._decide(stop, now)
+        elif not plan:
+            return
         else:
             self._looked_at = now
             self._plan_for(self._limits.deadline_s)
@@ -766,10 +770,11 @@ class RunCore:
         """Report what was used to the budgets and to the parent run. Answers the stop of the first
         that is exceeded.
         """
-        spending = self._limits.spending
-        running = self._running.tally.usage if self._counters.phase == "streaming" else NOTHING
+        spending, parent = self._limits.spending, self._parent
+        if parent is None and not spending.budgets:
+            return None
+        running = self._running.tally.usage if self._counters.phase == "streaming" else NO_USAGE
         stop = spending.post(running)
-        parent = self._parent
         ending = parent.nested(self, *spending.total(running), now) if parent is not None else None
         if ending is not None:
             detail = f"the run that called this one ends: {ending.detail}"

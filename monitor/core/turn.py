@@ -12,7 +12,7 @@ from monitor.chunks import ReasoningDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.core.reply import LoopedText, MessageBuilder, Part, loop_start
 from monitor.models import ModelError
 from monitor.outcome import Turn
-from monitor.usage import Usage
+from monitor.usage import NO_USAGE, Usage
 from monitor.verdicts import Channel, Detection, Stop
 
 BLOCK_PIECES = 256
@@ -101,14 +101,14 @@ class TurnTally:
         self._seen = False
         self.gave: tuple[str, ...] = ()
         """The kinds of parts that came beside text, thinking and calls."""
-        self._void = Usage()
+        self._void = NO_USAGE
         """Tokens spent on attempts that were rolled back."""
         self._void_estimated = False
-        self._reported = Usage()
+        self._reported = NO_USAGE
         self._has_report = False
         self._unreported_eighths = 0
-        self._streamed: set[str] = set()
-        self._ids: set[str] = set()
+        self._streamed: set[str] | None = None  # an empty set weighs as much as all else here
+        self._ids: set[str] | None = None
 
     def take(self) -> str:
         """Return the visible text since the last `take`, and keep as much of it as `keep_chars`
@@ -140,6 +140,8 @@ class TurnTally:
 
     def count_arguments(self, delta: ToolCallDelta) -> int:
         """Count a piece of a call's arguments. Answers its eighths of a token."""
+        if self._streamed is None:
+            self._streamed = set()
         self._streamed.add(delta.id)
         return self.count(delta.arguments_text)
 
@@ -148,7 +150,7 @@ class TurnTally:
         counted as deltas. `eighths`: that number, if the caller knows it.
         """
         self.calls.append(call)
-        if call.id in self._streamed:
+        if self._streamed is not None and call.id in self._streamed:
             return 0
         if eighths is None:
             return self.count(text_of(call.arguments))
@@ -159,6 +161,8 @@ class TurnTally:
         """`call`, with a new id if its own is empty or used by another call of this turn: results
         are matched to calls by id.
         """
+        if self._ids is None:
+            self._ids = set()
         if not call.id or call.id in self._ids:
             call = replace(call, id=f"{call.id or 'call'}_{self.number}_{len(self.calls)}")
         self._ids.add(call.id)
@@ -174,10 +178,10 @@ class TurnTally:
     def roll_back(self) -> None:
         """Drop text and calls: the attempt so far is void. Its tokens stay counted."""
         self._void, self._void_estimated = self.usage, self.usage_estimated
-        self._reported, self._has_report, self._unreported_eighths = Usage(), False, 0
+        self._reported, self._has_report, self._unreported_eighths = NO_USAGE, False, 0
         self.parts.clear()
         self.calls.clear()
-        self._ids.clear()
+        self._ids = None
         self._kept.clear()
         self._seen = False
         self.reasoning_chars = 0
@@ -243,7 +247,7 @@ class RunningTurn:
     turn's message, for a history.
     """
 
-    __slots__ = ("_keeps_message", "_reply", "cut", "loop", "offsets", "open_calls", "parts", "tally")
+    __slots__ = ("_reply", "cut", "loop", "offsets", "open_calls", "parts", "tally")
 
     def __init__(self, tally: TurnTally, offsets: dict[Channel, int], *, keeps_message: bool) -> None:
         self.tally = tally
@@ -256,19 +260,18 @@ class RunningTurn:
         self.cut: Detection | None = None
         """The loop because of which the stream is left."""
         self.offsets = offsets
-        self._keeps_message = keeps_message
-        self._reply = MessageBuilder(offsets)
+        self._reply = MessageBuilder(offsets) if keeps_message else None
 
     def take_text(self) -> str:
         """Return the visible text since the last call, and add it to the message."""
         text = self.tally.take()
-        if self._keeps_message:
+        if self._reply is not None:
             self._reply.add_text(text)
         return text
 
     def add_reasoning(self, delta: ReasoningDelta) -> int:
         """Add a piece of the thinking. Answers its eighths of a token."""
-        if self._keeps_message:
+        if self._reply is not None:
             self._reply.add_reasoning(delta)
         self.tally.reasoning_chars += len(delta.text)
         return self.tally.count(delta.text)
@@ -277,7 +280,7 @@ class RunningTurn:
         """Add a complete call. Answers the call, with an id if the message needs one, and its
         eighths of a token. `eighths`: that number, if the caller knows it.
         """
-        if self._keeps_message:
+        if self._reply is not None:
             call = self.tally.with_own_id(call)
             self._reply.add_call(call)
         self.open_calls.append(call)
@@ -296,7 +299,8 @@ class RunningTurn:
         """The attempt so far is void."""
         self.open_calls.clear()
         self.tally.roll_back()
-        self._reply.restart()
+        if self._reply is not None:
+            self._reply.restart()
         self.loop = None
 
     def is_blank(self, *, must_finish: bool) -> bool:
@@ -304,7 +308,7 @@ class RunningTurn:
         guard) only a provider's stream (`must_finish`) is expected to answer: a caller's own chunks
         may be empty.
         """
-        blank = self._reply.blank if self._keeps_message else must_finish and self.tally.blank
+        blank = self._reply.blank if self._reply is not None else must_finish and self.tally.blank
         return blank and not self.tally.gave
 
     def ended(self, *, stopped: Stop | None, error: BaseException | None, model_error: ModelError | None) -> Turn:
@@ -315,6 +319,8 @@ class RunningTurn:
 
     def take_message(self, looped: LoopedText) -> tuple[Part, ...]:
         """Return the parts of the turn's message, fit for the history, and clear them."""
+        if self._reply is None:
+            return ()
         parts = self._reply.parts(loop=self.loop, looped=looped)
         self._reply.restart()
         return parts

@@ -101,7 +101,9 @@ class CallDetector:
 
     wants_deltas = False
 
-    __slots__ = ("_batch", "_batch_answered", "_before_turn", "_calls", "_seen", "_tools", "_waiting", "name")
+    __slots__ = ("_batch", "_batch_answered", "_before_turn", "_begun", "_calls", "_seen", "_tools", "_waiting", "name")
+    _begun: bool
+    """There has been a call. Before the first one there is no state: most streams have none."""
     _calls: int
     _batch: int
     """Number of the batch to which the next call belongs, while no result of the batch has come."""
@@ -118,7 +120,7 @@ class CallDetector:
     def __init__(self, *, tools: Mapping[str, ToolPolicy] | None, name: str) -> None:
         self.name: str = name
         self._tools = checked(tools)
-        self.reset()
+        self._begun = False
 
     def _policy_of(self, tool: str, action: str = "") -> ToolPolicy:
         return policy_of(tool, self._tools, action)
@@ -151,6 +153,11 @@ class CallDetector:
 
     def reset(self) -> None:
         """Forget everything."""
+        if self._begun:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._begun = True
         self._calls = self._batch = 0
         self._batch_answered = False
         self._before_turn = None
@@ -162,6 +169,10 @@ class CallDetector:
         """Count calls, compare results, keep turns apart; other chunks are ignored."""
         if isinstance(chunk, _DELTAS):
             return NOTHING
+        if not self._begun:
+            if not isinstance(chunk, ToolCall):
+                return NOTHING
+            self._begin()
         match chunk:
             case ToolCall():
                 return self._take_call(chunk)
@@ -169,7 +180,8 @@ class CallDetector:
                 return self._take_result(chunk)
             case TurnFinished():
                 self._before_turn, self._seen = None, {}
-                self._next_batch()
+                if self._calls:
+                    self._next_batch()
                 return self._turn_ended()
             case StreamRetried():
                 if self._before_turn is not None:
@@ -211,6 +223,8 @@ class CallDetector:
 
     def snapshot(self) -> dict[str, Any]:
         """The state as JSON data of at most a few KB."""
+        if not self._begun:
+            self._begin()
         before = self._before_turn
         return {
             "version": self.VERSION,
@@ -223,6 +237,7 @@ class CallDetector:
         """Go on where `snapshot` was taken."""
         if state.get("version") != self.VERSION:
             raise ValueError(f"{self.name}: cannot restore version {state.get('version')!r}, only {self.VERSION}")
+        self._begin()
         self._put_back(state)
         self._before_turn = state["before_turn"]
         self._seen = {str(id): str(xxhash) for id, xxhash in state["seen"].items()}

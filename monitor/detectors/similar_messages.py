@@ -35,14 +35,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from monitor._util.hashing import canonical_json, identity
+from monitor._util.hashing import canonical_json, chained, identity
 from monitor.chunks import Chunk, StreamRetried, TextDelta, ToolCall, ToolResult, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
 from monitor.detectors.text.markdown import words_percent
 from monitor.errors import ConfigError
 from monitor.verdicts import Channel, Detection, Evidence, Level
 
-SNAPSHOT_VERSION = 3
+SNAPSHOT_VERSION = 4
 EXCERPT_CHARS = 200
 """As `Evidence.excerpt` says."""
 HEAD_CHARS = 1_536
@@ -69,6 +69,7 @@ PERIODS = (2, 3)
 """How many messages may alternate. Longer cycles without calls were never seen in recordings;
 cycles with calls have their own detector.
 """
+NO_RETURNS = (0,) * len(PERIODS)
 DEEDS_KEPT = 64
 """How many calls and results between two messages are kept; further ones are only counted. Also how
 many calls are known as answered, so that a second result of a call is ignored.
@@ -148,15 +149,15 @@ class SimilarMessages:
         self._first = ""
         self._between: list[str] | None = None
         self._recent: tuple[str, ...] = ()
-        self._returns = [0] * len(PERIODS)
+        self._returns: Sequence[int] = NO_RETURNS
         self._done: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
         self._forget_turn()
 
     def _forget_turn(self) -> None:
         self._head = NO_TEXT
-        self._rest = self._piece = self._pending = ""
-        self._length = 0
+        self._piece = self._pending = ""
+        self._length = self._rest = 0
         self._deeds: dict[str, str] = {}
         self.need = HOLD_CHARS
 
@@ -174,14 +175,15 @@ class SimilarMessages:
 
     def _put_away(self) -> None:
         text, start = self._piece + self._pending, 0
-        while len(text) - start >= (size := HASHED_CHARS if self._length else HEAD_CHARS):
-            piece = text[start : start + size]
-            if self._length:
-                self._rest = identity(self._rest + piece)
-            else:
-                self._head = _packed(piece)
-            start += size
-            self._length += size
+        if not self._length and len(text) >= HEAD_CHARS:
+            self._head = _packed(text[:HEAD_CHARS])
+            self._length = start = HEAD_CHARS
+        if self._length:
+            pieces = range(start, len(text) - HASHED_CHARS + 1, HASHED_CHARS)
+            for at in pieces:
+                self._rest = chained(self._rest, text[at : at + HASHED_CHARS])
+            start += len(pieces) * HASHED_CHARS
+            self._length += len(pieces) * HASHED_CHARS
         self._piece, self._pending, self.need = text[start:], "", HOLD_CHARS
 
     def observe(self, chunk: Chunk) -> Sequence[Detection]:
@@ -215,7 +217,7 @@ class SimilarMessages:
     def _finished(self) -> Sequence[Detection]:
         self._put_away()
         text = _unpacked(self._head) if self._length else self._piece
-        rest = identity(self._rest + self._piece) if self._length else ""
+        rest = identity(f"{self._rest:016x}{self._piece}") if self._length else ""
         head = " ".join(text.split())
         length = self._length + len(self._piece) if head or rest else 0
         found: Sequence[Detection] = NOTHING
@@ -278,12 +280,13 @@ class SimilarMessages:
     def _cycle(self, message: str, between: list[str]) -> Sequence[Detection]:
         """Compare the message, by length and hash, with the messages two and three before it."""
         if between:
-            self._recent, self._returns = (), [0] * len(PERIODS)
+            self._recent, self._returns = (), NO_RETURNS
         recent = (*self._recent, message)
         self._recent = recent[-max(PERIODS) :]
-        for place, period in enumerate(PERIODS):
-            returned = len(recent) > period and recent[-1 - period] == message
-            self._returns[place] = self._returns[place] + 1 if returned else 0
+        self._returns = [
+            before + 1 if len(recent) > period and recent[-1 - period] == message else 0
+            for period, before in zip(PERIODS, self._returns, strict=True)
+        ]
         for period, returns in zip(PERIODS, self._returns, strict=True):
             members = set(recent[-period:])
             if returns and returns % period == 0 and len(members) > 1:
@@ -354,12 +357,12 @@ class SimilarMessages:
         self._index, self._last = int(state["index"]), (_packed(str(head)), str(rest), int(length))
         self._count, self._exact, self._first = int(count), bool(exact), str(first)
         recent, returns = state["cycle"]
-        self._recent, self._returns = tuple(map(str, recent)), list(map(int, returns))
+        self._recent, self._returns = tuple(map(str, recent)), tuple(map(int, returns))
         self._between = None if between is None else [str(deed) for deed in between]
         self._done = {str(id): str(deed) for id, deed in state["done"].items()}
         self._answered = {str(id): bool(answered) for id, answered in state["answered"].items()}
         self._deeds = {str(id): str(deed) for id, deed in turn["deeds"].items()}
-        self._head, self._rest, self._length = _packed(str(turn["head"])), str(turn["rest"]), int(turn["length"])
+        self._head, self._rest, self._length = _packed(str(turn["head"])), int(turn["rest"]), int(turn["length"])
         self._piece, self._pending = str(turn["piece"]), str(turn["pending"])
         self.need = HOLD_CHARS - len(self._pending)
 

@@ -33,10 +33,14 @@ class Response:
     _repeats: list[int]
     """By period, from 1: how many of the newest calls equal the call one period before."""
 
-    def __init__(self, max_period: int, rounds: int) -> None:
+    def __init__(self, max_period: int, rounds: int, state: Mapping[str, Any] | None = None) -> None:
+        """`state`: what `save` returned; `None`: nothing yet."""
         self._max_period = max_period
         self._rounds = rounds
-        self.load(None)
+        self._batch = state["batch"] if state else -1
+        self._newest = list(state["newest"]) if state else []
+        self._repeats = list(state["repeats"]) if state else []
+        self.calls = list(state["calls"]) if state else []
 
     def add(self, batch: int, index: int, xxhash: str) -> tuple[int, int] | None:
         """Add the next call. Returns the shortest period of which the call completes a round that
@@ -60,13 +64,6 @@ class Response:
     def save(self) -> dict[str, Any]:
         """As JSON data."""
         return {"batch": self._batch, "newest": self._newest[:], "repeats": self._repeats[:], "calls": self.calls[:]}
-
-    def load(self, state: Mapping[str, Any] | None) -> None:
-        """Take over data of `save`. `None`: nothing yet."""
-        self._batch = state["batch"] if state else -1
-        self._newest = list(state["newest"]) if state else []
-        self._repeats = list(state["repeats"]) if state else []
-        self.calls = list(state["calls"]) if state else []
 
 
 @dataclass(slots=True)
@@ -93,8 +90,12 @@ class EqualBatches:
     _answers: dict[str, str]
     """The latest result of each call."""
 
-    def __init__(self) -> None:
-        self.load(None)
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        """`state`: what `save` returned; `None`: nothing yet."""
+        self._batch = _Batch(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _Batch()
+        self._calls, self._length = state["before"] if state else ("", 0)
+        self._starts = list(state["starts"]) if state else []
+        self._answers = dict(state["answers"]) if state else {}
 
     def add(self, batch: int, index: int, xxhash: str) -> list[int]:
         """Add the next call. If the batch now equals the one before it, returns the first call of
@@ -156,10 +157,3 @@ class EqualBatches:
             "starts": self._starts[:],
             "answers": dict(self._answers),
         }
-
-    def load(self, state: Mapping[str, Any] | None) -> None:
-        """Take over data of `save`. `None`: nothing yet."""
-        self._batch = _Batch(state["batch"][0], list(state["batch"][1]), state["batch"][2]) if state else _Batch()
-        self._calls, self._length = state["before"] if state else ("", 0)
-        self._starts = list(state["starts"]) if state else []
-        self._answers = dict(state["answers"]) if state else {}

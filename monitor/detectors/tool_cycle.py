@@ -148,8 +148,6 @@ class ToolCallCycle(CallDetector):
         self._rounds = rounds
         self._unordered_at = unordered_at
         self._kept = max(max_period * (rounds + ROUNDS_COUNTED) + 1, 2 * (unordered_at or 0))
-        self._response = Response(self._kept, rounds)
-        self._batches = EqualBatches()
         super().__init__(tools=tools, name=name)
 
     def _called(self, call: Called) -> Sequence[Detection]:
@@ -390,8 +388,8 @@ class ToolCallCycle(CallDetector):
     def _load(self, state: Mapping[str, Any] | None) -> None:
         reported = state["reported"] if state else None
         self._items = [_item(item) for item in state["items"]] if state else []
-        self._response.load(state["response"] if state else None)
-        self._batches.load(state["batches"] if state else None)
+        self._response = Response(self._kept, self._rounds, state["response"] if state else None)
+        self._batches = EqualBatches(state["batches"] if state else None)
         self._reported = _Reported(*reported) if reported else None
         self._postponed = state["postponed"] if state else False
 

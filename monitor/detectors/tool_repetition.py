@@ -115,7 +115,9 @@ class ToolCallRepetition(CallDetector):
             raise ConfigError(f"ToolCallRepetition(exempt={exempt!r}): give a sequence of tool names")
         self._suspect_at = suspect_at
         self._loop_at = loop_at
-        super().__init__(tools={**(tools or {}), **dict.fromkeys(exempt, ToolPolicy(exempt=True))}, name=name)
+        if exempt:
+            tools = {**(tools or {}), **dict.fromkeys(exempt, ToolPolicy(exempt=True))}
+        super().__init__(tools=tools, name=name)
 
     def _called(self, call: Called) -> Sequence[Detection]:
         if call.policy.no_op:

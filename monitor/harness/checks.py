@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from monitor._util.checks import check_part, is_finite, is_whole
 from monitor.budget import Budget
 from monitor.conditions import Condition, CostLimit
@@ -40,11 +42,16 @@ def must_know_price(
 ) -> None:
     """Raise `ConfigError` for a limit in US dollars without a known price."""
     in_usd: list[object] = (
-        [part for part in leaves(stop_when) if isinstance(part, CostLimit)] if stop_when is not None else []
+        [part for part in leaves(stop_when) if _is_in_usd(type(part))] if stop_when is not None else []
     )
     in_usd += [part for part in (budget.chain if budget is not None else ()) if part.usd is not None]
     if in_usd and price is None:
         raise ConfigError(f"{in_usd[0]!r} needs to know what {model} costs: give {give}")
+
+
+@cache
+def _is_in_usd(kind: type) -> bool:
+    return issubclass(kind, CostLimit)
 
 
 def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_nudges: int | None) -> None:
@@ -59,9 +66,12 @@ def check_bounds(keep_text_chars: int | None, close_grace_s: float | None, max_n
         raise ConfigError(f"max_nudges is {max_nudges!r}; give 0 or more, or None for no bound")
 
 
+_SYSTEM_CLOCK = SystemClock()
+
+
 def clock_of(given: Clock | None) -> Clock:
     """`given`, checked. `None`: the system's clock."""
     if given is None:
-        return SystemClock()
+        return _SYSTEM_CLOCK
     check_part("clock", given, "call_at")
     return given

@@ -21,7 +21,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
-from monitor.context.window import Window, window_of
+from monitor.context.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
@@ -46,6 +46,7 @@ T = TypeVar("T")
 
 
 _DEFAULT: Any = object()
+_ATTEMPTS = (TurnStarted, AttemptRetried)
 
 
 class Guard:
@@ -139,11 +140,12 @@ class Guard:
         self._sinks = FanOut(check_parts("sinks", sinks, "emit"))
         self._clock = clock_of(clock)
         self._close_grace_s = math.inf if close_grace_s is None else close_grace_s
-        self._window = window = window_of(None, config=window)
+        self._window = window = UNKNOWN if window is None else window_of(None, config=window)
         self._fullness: Fullness | None = None
         self._full: Full | None = None  # not reported by `check` yet
         self._weighed: Turn | None = None
         self._tried_inside = False  # the provider's count covers several attempts
+        judges = as_judges(judge)
         self._core = RunCore(
             stop_when=stop_when,
             detectors=(
@@ -156,11 +158,13 @@ class Guard:
             budgets=(budget,) if budget is not None else (),
             goal=Goal(self.outputs, max_nudges=max_nudges) if self.outputs is not None else None,
             cuts=True,
-            judges=as_judges(judge),
+            judges=judges,
             task=task,
             window=window,
         )
-        self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
+        self._judges: JudgeTasks | None = None
+        if judges:
+            self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
         self._watched: Watched[Any] | None = None
         self._entered = False
@@ -188,7 +192,8 @@ class Guard:
                 await self._watched.__aexit__(kind, error, trace)
         finally:
             try:
-                await self._judges.close()
+                if self._judges is not None:
+                    await self._judges.close()
             finally:
                 ending = ending_by(error)
                 crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
@@ -313,7 +318,7 @@ class Guard:
             watched.wake()
 
     def _emit(self, event: Event) -> None:
-        if isinstance(event, TurnStarted | AttemptRetried):  # each stream has its own count
+        if isinstance(event, _ATTEMPTS):  # each stream has its own count
             self._tried_inside = isinstance(event, AttemptRetried)
         self._sinks.emit(event)
 

@@ -181,7 +181,7 @@ class Run:
             wake=self._wake,
             form=supervisor.form,
         )
-        self._core.companions.append(self._context)
+        self._core.companions += (self._context,)
         calls = Calls(
             supervisor.tools,
             core=self._core,

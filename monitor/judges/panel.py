@@ -24,11 +24,12 @@ class Panel:
     __slots__ = ("_digest", "_judges", "_suspicion", "task")
 
     def __init__(self, judges: Sequence[Judge], task: str | None = None) -> None:
-        self._judges: list[tuple[Judge, JudgeSchedule]] = [(judge, judge.schedule()) for judge in judges]
-        names = [judge.name for judge in judges]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"two judges have the same name; give one of them another name=: {', '.join(names)}")
+        self._judges: tuple[tuple[Judge, JudgeSchedule], ...] = ()
         if judges:
+            names = [judge.name for judge in judges]
+            if len(set(names)) < len(names):
+                raise ConfigError(f"two judges have the same name; give one of them another name=: {', '.join(names)}")
+            self._judges = tuple((judge, judge.schedule()) for judge in judges)
             self._digest = Digest()
             self._suspicion = Suspicion()
         self.task: str | None = task

@@ -45,18 +45,21 @@ class FanOut:
     __slots__ = ("_sinks",)
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
-        self._sinks = [*sinks, *(sink for sink in _listening.get() if all(sink is not given for given in sinks))]
+        listening = _listening.get()
+        self._sinks = (*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)])
 
     def emit(self, event: Event) -> None:
         """Pass on `event`. Never raises. The other sinks get a `SinkFailed` after the event in
         which a sink failed, unless that was the last event.
         """
+        if not self._sinks:
+            return
         failures: list[SinkFailed] = []
-        for sink in tuple(self._sinks):
+        for sink in self._sinks:
             try:
                 sink.emit(event)
             except Exception as error:  # noqa: BLE001 - a sink is the caller's code, and must not end the run
-                self._sinks = [kept for kept in self._sinks if kept is not sink]
+                self._sinks = tuple(kept for kept in self._sinks if kept is not sink)
                 failures.append(_report(sink, error, event))
         if not isinstance(event, RunTerminated):
             for failure in failures:

@@ -92,6 +92,7 @@ class Run:
         assert self.clock.pending == 0
         assert len(self.of(RunTerminated)) == 1
         assert isinstance(self.sink.events[-1], RunTerminated)
+        assert self.guard._judges is not None
         assert not self.guard._judges._open
 
 
@@ -629,6 +630,7 @@ async def test_a_cancellation_while_the_judge_is_being_closed_goes_on_and_the_ru
 @pytest.mark.anyio
 async def test_with_no_bound_for_closing_a_judge_has_one_all_the_same() -> None:
     guard = monitor.Guard(judge=endless()[1], close_grace_s=None)
+    assert guard._judges is not None
     assert guard._judges._close_grace_s == judge_tasks.MOST_GRACE_S
 
 

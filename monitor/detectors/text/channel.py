@@ -1,19 +1,23 @@
-"""One channel of text and the rules that watch it. Failure answered: work for every delta. Models
-send four characters at a time, so a delta is only put aside until some rule is due; the text that
-rules look at is a few thousand characters that move along.
+"""One channel of text and the rules that watch it.
 
-The order of findings is the order of the text, whatever came in one delta: each rule runs on over
-what cannot end in a finding (`seek`), and the one whose next point is first is asked (`scan`); on a
-par the chant, then the tail, the recurrence, the vocabulary, the counter. A loop clears the
-evidence of all, and watching goes on behind it. A suspicion clears nothing; what it goes on as, by
-whatever rule, is the same one and not told again, until it ends or is a loop.
+Work for every delta would be too much: models send four characters at a time. So a delta is only
+kept until some rule is due. The rules examine a few thousand characters, which move along with the
+text.
+
+Findings come in the order of the text, whatever one delta contained. Each rule first skips what
+cannot end in a finding (`seek`). Then the rule whose next point comes first is asked (`scan`). If
+two points are equal, the order is chant, tail, recurrence, vocabulary, counter.
+
+A loop clears the evidence of all rules, and watching goes on behind it. A suspicion clears nothing.
+Whatever rule finds its continuation, it is the same suspicion and is not reported again, until it
+ends or becomes a loop.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from monitor.detectors.base import NOTHING
 from monitor.detectors.text.counted import CountedRule, CountedScanner
@@ -26,19 +30,19 @@ from monitor.detectors.text.window import CHANT_KIND, WindowRule, WindowScanner
 from monitor.verdicts import Detection
 
 SLICE_CHARS = 8_192
-"""A delta is taken in slices of this size, so that one of 100 MB needs no second copy of itself,
-and no rule a long way at once.
+"""A delta is examined in slices of this size. So a delta of 100 MB needs no second copy, and no
+rule works for long at once.
 """
 SLACK_CHARS = 128
-"""Text kept beyond what the rules need, so that it is not cut at every look."""
+"""Text that is kept beyond what the rules need, so that it is not cut at every look."""
 SAME_CHARS = 256
-"""A suspicion that starts so soon behind the last finding is that one, going on: the mean distance
+"""A suspicion that starts within this distance of the last finding continues it: the mean distance
 of a chant.
 """
 
 
 class Off:
-    """In the place of a rule that is not wanted."""
+    """Stands for a rule that is switched off."""
 
     __slots__ = ()
 
@@ -61,19 +65,30 @@ class Off:
         """Nothing to take back."""
 
 
+Rules: TypeAlias = tuple[WindowRule | None, TailRule | None, RecurrenceRule | None, CountedRule | None]
+"""Chant, tail, recurrence and counter; `None`: not wanted."""
+
+
 class TextChannel:
-    """Feeds the rules; offsets are code points since the run began."""
+    """Feeds the rules; offsets are code points since the run began.
+
+    The scanners are made with the first text, and start anew with the first text after `restart`:
+    most channels of a run stay empty, and most restarts are the end of the run.
+    """
 
     __slots__ = (
         "_base",
         "_chant",
         "_counted",
+        "_data",
         "_fences",
         "_history",
         "_others",
         "_pending",
         "_recurrence",
         "_report",
+        "_rules",
+        "_scanning",
         "_tail",
         "_text",
         "_told",
@@ -82,30 +97,29 @@ class TextChannel:
     )
 
     need: int
-    """Code points that have to come before a rule is due."""
+    """Code points that have to come before a rule is due; 1 before the first text."""
+    _scanning: bool
+    """The scanners are set to the text from `_base` on."""
 
-    def __init__(
-        self,
-        *,
-        chant: WindowRule | None,
-        tail: TailRule | None,
-        recurrence: RecurrenceRule | None,
-        counted: CountedRule | None,
-        data: bool,
-        report: Callable[[Hit], Detection],
-    ) -> None:
+    def __init__(self, rules: Rules, *, data: bool, report: Callable[[Hit], Detection]) -> None:
+        """`data`: a channel of data (JSON, code, files), where similar pieces are the rule."""
+        self._rules = rules
+        self._data = data
         self._report = report
-        self._fences = Fences()
-        self._chant = WindowScanner(chant, self._fences) if chant else Off()
-        self._tail = TailScanner(tail, self._fences, data=data) if tail else Off()
+        self._fences: Fences | None = None
+        self.restart(0)
+
+    def _make_scanners(self) -> Fences:
+        chant, tail, recurrence, counted = self._rules
+        self._fences = fences = Fences()
+        self._chant = WindowScanner(chant, fences) if chant else Off()
+        self._tail = TailScanner(tail, fences, data=self._data) if tail else Off()
         self._recurrence = RecurrenceScanner(recurrence) if recurrence else Off()
         self._vocabulary = Vocabulary() if recurrence else Off()
-        self._counted = CountedScanner(counted, self._fences) if counted else Off()
+        self._counted = CountedScanner(counted, fences) if counted else Off()
         self._others = (self._tail, self._recurrence, self._vocabulary, self._counted)
-        self._history = max(
-            [WORDS_STEP if recurrence else 0, *(rule.history for rule in (chant, tail, recurrence, counted) if rule)]
-        )
-        self.restart(0)
+        self._history = max([WORDS_STEP if recurrence else 0, *[rule.history for rule in self._rules if rule]])
+        return fences
 
     @property
     def offset(self) -> int:
@@ -117,18 +131,36 @@ class TextChannel:
         self._text = self._pending = ""
         self._base = offset
         self._told = -SAME_CHARS - 1
-        self._fences.restart(offset)
-        self._clear(offset)
-        self.need = min(self._chant.due, self._nearest().due) - offset
+        self._scanning = False
+        self.need = 1
+
+    def _scan_anew(self) -> Fences:
+        """Make the scanners unless there are any, and set them to the text from `_base` on."""
+        are_new = self._fences is None
+        fences = self._fences or self._make_scanners()
+        if self._base or not are_new:
+            fences.restart(self._base)
+            self._clear(self._base)
+        self._scanning = True
+        self._plan()
+        return fences
+
+    def _plan(self) -> None:
+        self.need = min(self._chant.due, self._nearest().due) - self.offset
 
     def feed(self, delta: str) -> Sequence[Detection]:
         """Take in the next text."""
         self._pending = pending = self._pending + delta
         self.need -= len(delta)
-        if self.need > 0:
+        if self.need > 0 or (not self._scanning and self._is_early()):
             return NOTHING
         self._pending = ""
         return self._look(pending) if len(pending) <= SLICE_CHARS else self._look_by_slices(pending)
+
+    def _is_early(self) -> bool:
+        """Whether the first text, which has just come, is shorter than what a rule is due at."""
+        self._scan_anew()
+        return self.need > 0
 
     def _look_by_slices(self, pending: str) -> Sequence[Detection]:
         slices = range(0, len(pending), SLICE_CHARS)
@@ -138,7 +170,8 @@ class TextChannel:
 
     def _look(self, piece: str) -> Sequence[Detection]:
         chant, (tail, recurrence, vocabulary, counted), base = self._chant, self._others, self._base
-        text = self._text
+        text, fences = self._text, self._fences
+        assert fences is not None  # noqa: S101 - there is text
         self._text = ""  # so that it grows in place
         text += piece
         end = base + len(text)
@@ -162,7 +195,7 @@ class TextChannel:
             if hit is not None and not self._is_followed(hit):
                 found = (*found, *self._take(hit))
         if len(text) > self._history + SLACK_CHARS:
-            self._fences.inside(text, base, end)
+            fences.inside(text, base, end)
             self._base = end - self._history
             text = text[-self._history :]
         self._text = text
@@ -196,12 +229,15 @@ class TextChannel:
 
     def snapshot(self) -> dict[str, Any]:
         """A few thousand characters of text, and positions."""
+        fences = self._fences if self._scanning else None
+        if fences is None:
+            fences = self._scan_anew()
         return {
             "base": self._base,
             "text": self._text,
             "pending": self._pending,
             "told": self._told,
-            "fence": [self._fences.marker, self._fences.origin, self._fences.seen],
+            "fence": [fences.marker, fences.origin, fences.seen],
             "chant": self._chant.snapshot(),
             "tail": self._tail.snapshot(),
             "recurrence": self._recurrence.snapshot(),
@@ -211,13 +247,14 @@ class TextChannel:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of `snapshot`, for a channel with the same rules."""
+        fences = self._scan_anew()
         self._base, self._text, self._pending = int(state["base"]), str(state["text"]), str(state["pending"])
         self._told = int(state["told"])
         marker, origin, seen = state["fence"]
-        self._fences.marker, self._fences.origin, self._fences.seen = str(marker), int(origin), int(seen)
+        fences.marker, fences.origin, fences.seen = str(marker), int(origin), int(seen)
         self._chant.restore(state["chant"])
         self._tail.restore(state["tail"])
         self._recurrence.restore(state["recurrence"])
         self._vocabulary.restore(state["vocabulary"])
         self._counted.restore(state["counted"])
-        self.need = min(self._chant.due, self._nearest().due) - self.offset
+        self._plan()

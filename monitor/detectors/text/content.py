@@ -1,15 +1,18 @@
-"""Repetition in what the model writes. Failure answered: a model that chants, in its answer, its
-thinking or the arguments of a call, and is paid for every word. Seen while it is written, at the
-same character however the provider cuts the text.
+"""Repetition in what the model writes.
 
-Rules: the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`) with the
-few words (`vocabulary`), the counter (`counted`), each with its numbers; what is layout and what is
-prose: `markdown`; what is a block: `structure`. What people repeat on purpose as well is a
-suspicion first, and a loop when it goes on. The channels know nothing of one another. Arguments are
-data (JSON, code, files), where similar pieces are the rule: only the exact tail counts there, by
-numbers of its own. A loop clears the evidence and watching goes on. A finished turn or a complete
-tool call ends a text; a retried stream takes back the text of its turn, offsets included. Offsets
-otherwise go on through the run.
+It answers a model that chants in its answer, its thinking or the arguments of a call, and is paid
+for every word. The loop is seen while it is written, at the same character however the provider
+cuts the text.
+
+The rules are the chant (`window`), the exact tail (`tail`), the inexact recurrence (`recurrence`)
+with the few words (`vocabulary`), and the counter (`counted`). Each has its numbers. `markdown`
+says what is layout and what is prose, `structure` what is a block. What people repeat on purpose as
+well is a suspicion first, and a loop when it goes on.
+
+The channels know nothing of one another. Arguments are data (JSON, code, files), where similar
+pieces are usual: only the exact tail counts there, by numbers of its own. A loop clears the
+evidence, and watching goes on. A finished turn or a complete tool call ends a text. A retried
+stream takes back the text of its turn, offsets included. Otherwise offsets go on through the run.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any
 from monitor._util.hashing import identity
 from monitor.chunks import Chunk, ReasoningDelta, StreamRetried, TextDelta, ToolCall, ToolCallDelta, TurnFinished
 from monitor.detectors.base import NOTHING, TextFeed
-from monitor.detectors.text.channel import TextChannel
+from monitor.detectors.text.channel import Rules, TextChannel
 from monitor.detectors.text.counted import CountedRule
 from monitor.detectors.text.hit import Hit
 from monitor.detectors.text.recurrence import RecurrenceRule
@@ -38,6 +41,8 @@ CHANT = WindowRule()
 TAIL = TailRule()
 RECURRENCE = RecurrenceRule()
 COUNTED = CountedRule()
+DEFAULT_RULES: Rules = (CHANT, TAIL, RECURRENCE, COUNTED)
+"""Shared by all streams."""
 _NAMES = {"text": "the answer", "reasoning": "the thinking", "arguments": "the arguments of a tool call"}
 
 
@@ -51,10 +56,7 @@ class ContentRepetition:
     __slots__ = (
         "_call",
         "_channels",
-        "_chant",
-        "_counted",
-        "_recurrence",
-        "_tail",
+        "_rules",
         "_turn_start",
         "_watched",
         "feed",
@@ -76,18 +78,15 @@ class ContentRepetition:
         channels: Sequence[Channel] = WATCHED,
         name: str = "content_repetition",
     ) -> None:
-        unknown = sorted(set(channels) - set(WATCHED))
-        if unknown:
+        self._watched = tuple(channels)
+        if unknown := sorted(set(self._watched).difference(WATCHED)):
             raise ConfigError(
                 f"ContentRepetition(channels=...): unknown channel {', '.join(map(repr, unknown))}; known:"
                 f" {', '.join(WATCHED)}"
             )
         self.name = name
-        self._chant = chant
-        self._tail = tail
-        self._recurrence = recurrence
-        self._counted = counted
-        self._watched = frozenset(channels)
+        rules = (chant, tail, recurrence, counted)
+        self._rules: Rules = DEFAULT_RULES if rules == DEFAULT_RULES else rules
         self._channels: dict[Channel, TextChannel] = {}
         self._turn_start: dict[Channel, int] = {}
         self._call = ""
@@ -139,10 +138,7 @@ class ContentRepetition:
         if channel not in self._channels:
             data = channel == "arguments"
             self._channels[channel] = TextChannel(
-                chant=None if data else self._chant,
-                tail=self._tail,
-                recurrence=None if data else self._recurrence,
-                counted=None if data else self._counted,
+                (None, self._rules[1], None, None) if data else self._rules,
                 data=data,
                 report=partial(self._detection, channel),
             )

@@ -1,33 +1,35 @@
-"""The counter: rounds in which nothing but a running number is new. Failure answered: "Step 41: let
-me look at the file again", in lines, rows or lists, for the whole budget. No unit comes twice, so
-no exact rule sees it, and rows that differ are news to the inexact one.
+"""The counter: rounds in which nothing but a running number is new.
 
-Rule: a short text stands in round after round. With the numbers taken out, all that lies between
-two such places is the same. The numbers that change are one that runs on by the same amount, from
-round to round, and within the round if it stands there again (lists go on counting; songs,
-measurements and tables of products do not). Numbers are digits of any script, Chinese numerals,
-roman ones in capitals, and small letters before a dot or a bracket (`bf.`). Parts of a time or
-a version are measured: logs do not count.
+It answers a model that writes "Step 41: let me look at the file again" for its whole budget, in
+lines, rows or lists. No unit comes twice, so no exact rule sees it. The inexact rule takes rows
+that differ for news.
 
-Forty rounds are a loop (programs print one line for each of a batch, 33 in the recorded texts),
-half of them a suspicion. More is asked of what people generate, less of what is longer:
+Rule: a short text stands in round after round. With the numbers taken out, the text between two
+such places is always the same. The numbers that change are one number that grows by the same amount
+from round to round. If it stands twice in a round, it grows there as well: lists go on counting,
+and songs, measurements and tables of products do not. Numbers are digits of any script, Chinese
+numerals, Roman ones in capitals, and small letters before a dot or a bracket (`bf.`). Parts of a
+time or a version are measured: logs do not count.
 
-- fourteen of several lines or of more than 200 characters (plans for the weeks of a quarter have
-  thirteen);
-- 64 with fewer than four words, 128 with fewer than two, of code and of data (see `markdown`):
-  enumerations and test data;
-- without a letter nothing: counting is a task.
+Forty rounds are a loop, half of them a suspicion. Programs print one line for each item of a batch,
+33 in the recorded texts. The number is another one for:
 
-How: at each multiple of 384 characters a probe of eight is looked up in the 512 before. Where it is
-there again and again at even distances, the rounds between its places are compared. From then on
-each round is compared once, when its end has come, until one differs.
+- rounds of several lines or of more than 200 characters: fourteen. Plans for the weeks of a quarter
+  have thirteen;
+- rounds with fewer than four words: 64. With fewer than two, and of code and data (see `markdown`):
+  128. Enumerations and test data are written so;
+- rounds without a letter: they are never a loop, because counting can be the task.
+
+How: at each multiple of 384 characters a probe of eight characters is searched in the 512 before.
+If it stands there again and again at even distances, the rounds between its places are compared.
+From then on each round is compared once, when it has ended, until one differs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -45,8 +47,8 @@ ANCHOR_CHARS = 24
 within its round.
 """
 SPREAD = 43
-"""Where the probe ends: the square of the step's number modulo this prime before the step's end, so
-that rounds of a fitting length do not show their number each time.
+"""The probe ends before the step's end, by the square of the step's number modulo this prime. So
+rounds of a fitting length do not show their number each time.
 """
 LEAST_ROUNDS = 4
 """To be followed."""
@@ -97,23 +99,20 @@ class CountedRule:
     min_chars: int = 512
     reach_chars: int = 512
     """The longest round. What is longer is prose, which the recurrence rule sees."""
+    back_chars: int = field(init=False, repr=False, compare=False)
+    """How far back the rounds before a probe are counted."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers that mean nothing, and work out those that follow from them."""
         if not LEAST_ROUNDS <= self.long_rounds <= self.rounds <= self.short_rounds <= self.data_rounds:
             raise ConfigError(f"{self}: {LEAST_ROUNDS} <= long_rounds <= rounds <= short_rounds <= data_rounds")
         if self.reach_chars <= ANCHOR_CHARS:
             raise ConfigError(f"{self}: reach_chars must be more than {ANCHOR_CHARS}")
-
-    @property
-    def back_chars(self) -> int:
-        """How far back the rounds before a probe are counted."""
-        return (LEAST_ROUNDS + 1) * (self.reach_chars + SWING_CHARS)
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return self.back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS
+        back_chars = (LEAST_ROUNDS + 1) * (self.reach_chars + SWING_CHARS)
+        object.__setattr__(self, "back_chars", back_chars)
+        object.__setattr__(self, "history", back_chars + STEP_CHARS + SPREAD + ANCHOR_CHARS)
 
 
 class CountedScanner:
@@ -171,7 +170,8 @@ class CountedScanner:
             return
         before, floor, due = self._rule.reach_chars + PROBE_CHARS, max(self._floor - base, 0), self.due
         while due <= end:
-            stop = _probe_end(due) - base
+            step = due // STEP_CHARS
+            stop = due - step * step % SPREAD - base  # `_probe_end`, without the call
             low = stop - before
             if text[stop - PROBE_CHARS : stop] in text[low if low > floor else floor : stop - 1]:  # sooner than by find
                 break

@@ -1,18 +1,19 @@
-"""What is layout and what is prose. Failure answered: tables, lists and code repeat by nature, and
-a detector that counts them cries wolf; one that forgets at every marker (the usual remedy) is blind
-to any loop that contains a heading.
+"""What is layout and what is prose.
 
-Rules, all looked at lazily, only where something already repeats or where text is about to leave
-the buffer:
+Tables, lists and code repeat by nature, and a detector that counts them raises false alarms. The
+usual remedy, to forget the evidence at every marker, misses any loop that contains a heading.
 
-- a line that starts with a letter is prose; a blank line is nothing; every other line is layout:
+All of this is examined only where something already repeats, or where text is about to leave the
+buffer:
+
+- a line that starts with a letter is prose, a blank line is nothing. Every other line is layout:
   bullets, numbers, `#`, `>`, `|`, dividers, indentation, brackets, tags, fences;
 - inside a code fence every line is layout;
-- verse has short lines, as poems and songs; code has signs that prose has not;
-- drawings are made of blanks, punctuation, boxes and blocks; everything else speaks;
-- a fence opens with a line that starts (up to three blanks in) with three backticks or tildes, and
-  closes with a line that has nothing else, as in CommonMark. A line longer than `FENCE_LINE_CHARS`
-  is no fence.
+- verse has short lines, as in poems and songs; code has signs that prose has not;
+- drawings are made of blanks, punctuation, boxes and blocks. Everything else speaks;
+- a fence opens with a line that starts with three backticks or tildes, after at most three blanks.
+  It closes with a line that contains nothing else, as in CommonMark. A line longer than
+  `FENCE_LINE_CHARS` is no fence.
 """
 
 from __future__ import annotations

@@ -1,47 +1,50 @@
-"""Inexact recurrence: almost nothing new for two thousand characters. Failure answered: loops that
-no exact rule sees, because a counter advances in them or a word changes - "let me try one more
-time" and the same plan, step 147 of a puzzle that needs eleven, a list whose letters go on. Their
-period is 150 to 1300 characters; what they have in common is that nothing is said any more.
+"""Inexact recurrence: almost nothing is new for two thousand characters.
 
-Rule: of the last 36 samples of 20 characters (one in 64 characters, 2300 in all) at least 28 stood
-three times in the 5000 characters before them; 22 are enough where what stands from one such place
-to the next is the same but for digits. Recorded loops reach 32 to 36, recorded texts that must stay
-quiet 8, and of texts made to be difficult JSON 29, YAML 25, a questionnaire with five fixed answers
-24. To tell loops from these:
+It answers loops that no exact rule sees, because a counter grows in them or a word changes.
+Examples are the same plan after "let me try one more time", and step 147 of a puzzle that needs
+eleven. Their period is 150 to 1300 characters.
 
-- a sample that stood there last more than 1666 characters ago counts as new: four places at even
+Rule: the last 36 samples are examined. Each has 20 characters, and there is one in 64 characters:
+together they stand for 2300. At least 28 of them stood three times in the 5000 characters before
+them. If the text between such places differs in nothing but digits, 22 are enough. Recorded loops
+reach 32 to 36, and recorded texts that must stay quiet reach 8. Texts made to be difficult reach
+more: JSON 29, YAML 25, a questionnaire with five fixed answers 24. To tell loops from these:
+
+- a sample whose last place is more than 1666 characters away counts as new: four places at even
   distances are nearer;
 - a sample that does not speak (see `markdown`) counts as new: padding, rules;
-- one that stood a single line before, at most 160 characters away, counts as new: rows of a list, a
-  log or a table resemble one another. Unless the line starts with a letter, and nothing but digits
-  has changed since the line before, or nothing but the number it starts with;
-- three in four characters must be letters or blanks (runs of blanks are one), or not ASCII: 80 to
-  100 % of loops are, of HTML, JSON and logs 50 to 75 %;
-- half of it must stand in lines of 32 bytes or more (eleven characters of Chinese): of loops 68 to
-  100 % do, of YAML and printed JSON at most 12, of build files 28, of the questionnaire 44;
+- a sample that stood one line before, at most 160 characters away, counts as new: rows of a list, a
+  log or a table resemble one another. In a line that starts with a letter it is not new if only
+  digits have changed. In any other line it is not new if only the number at its beginning has;
+- three in four characters must be letters or blanks (runs of blanks are one), or not ASCII. Loops
+  have 80 to 100 %, HTML, JSON and logs 50 to 75 %;
+- half of the text must stand in lines of 32 bytes or more, which are eleven characters of Chinese.
+  Of loops 68 to 100 % do. Of YAML and printed JSON at most 12 % do, of build files 28 %, of the
+  questionnaire 44 %;
 - of code (see `markdown`) all 36 samples must have stood there: accessors and settings differ in
-  names alone, but they differ.
+  names alone, but they differ;
+- frames of a stack trace are no prose.
 
-A suspicion are code, counted lines (a log counts as well), and 22 samples (a few remarks in any
-order: where they meet is new). Three, none further than three such lengths from the last, are a
-loop: seven thousand characters at least. It takes six where each round has a word that stands
-nowhere before it: one letter written out for fifteen people names somebody else each time.
+Some findings are only a suspicion: code, counted lines (a log counts as well), and fewer than 28
+samples (a few remarks in any order: where they meet is new). Three suspicions are a loop, if none
+is further than three such lengths from the last: seven thousand characters at least. It takes six
+if each round has a word that stands nowhere before it: one letter written out for fifteen people
+names somebody else each time.
 
-Frames of a stack trace are no prose.
-
-How: samples are looked up in the text before, two at each multiple of 128 characters, where the
-tail rule looks as well. While all of the 36 are new only one is, at each multiple of 1024; in most
-text it is not found, and the others count as new, unlooked. If it is stale those of the last 1536
-characters are looked up as well, but for the second of a step as long as all before it are new.
-Samples stand at uneven distances, or rows of a fitting width would show the same place again and
-again. Text that is no prose clears the evidence, so that its words are not counted again and again.
+How: two samples are searched in the text before, at each multiple of 128 characters, where the tail
+rule searches as well. While all 36 are new, only one is searched, at each multiple of 1024. In most
+text it is not found, and the others count as new without a search. If it is found, the samples of
+the last 1536 characters are searched too. The second of a step is left out as long as all before it
+are new. Samples stand at uneven distances, because rows of a fitting width would show the same
+place again and again. Text that is no prose clears the evidence, so that its words are not counted
+repeatedly.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
@@ -107,9 +110,19 @@ class RecurrenceRule:
     """Lines up to this may resemble the line before."""
     words_percent: int = 75
     """Letters and blanks among the characters."""
+    near_chars: int = field(init=False, repr=False, compare=False)
+    """How far away the last place of a stale sample may be; of copies at even distances all are
+    nearer.
+    """
+    span: int = field(init=False, repr=False, compare=False)
+    """The text that all samples stand for."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
+    nap: int = field(init=False, repr=False, compare=False)
+    """How many characters pass unlooked while nothing is stale: fewer than any finding takes."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers that mean nothing, and work out those that follow from them."""
         if (
             not 1 <= self.counting_samples <= self.doubtful_samples <= self.stale_samples <= self.samples
             or self.samples < LEAST_SAMPLES
@@ -123,30 +136,11 @@ class RecurrenceRule:
             raise ConfigError(
                 f"{self}: sample_chars must be 1 to {BLOCK_CHARS - SPREAD + 1}, reach_chars not below them"
             )
-
-    @property
-    def near_chars(self) -> int:
-        """How far away the last place of a stale sample may be; of copies at even distances all are
-        nearer.
-        """
-        return self.reach_chars // (self.copies - 1)
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS)
-
-    @property
-    def span(self) -> int:
-        """The text that all samples stand for."""
-        return self.samples * BLOCK_CHARS
-
-    @property
-    def nap(self) -> int:
-        """How many characters pass unlooked while nothing is stale: fewer than any finding
-        takes.
-        """
-        return NAP_STEPS * STEP_CHARS if self.counting_samples >= 2 * NAP_STEPS else STEP_CHARS
+        object.__setattr__(self, "near_chars", self.reach_chars // (self.copies - 1))
+        object.__setattr__(self, "span", self.samples * BLOCK_CHARS)
+        object.__setattr__(self, "history", max(self.reach_chars + BACK_CHARS, self.span + STEP_CHARS))
+        sleeps = self.counting_samples >= 2 * NAP_STEPS
+        object.__setattr__(self, "nap", NAP_STEPS * STEP_CHARS if sleeps else STEP_CHARS)
 
 
 class RecurrenceScanner:

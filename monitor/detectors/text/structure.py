@@ -1,15 +1,16 @@
-"""What kind of thing a repeated unit is. Failure answered: a rule that counts rows as it counts
-words cries wolf. One that does not count structure at all is blind to a model that writes the same
-list, table, fenced block or tool call for its whole budget.
+"""What kind of thing a repeated unit is.
 
-People and programs repeat single rows on purpose, but no whole block. So a unit is looked at as
+A rule that counts rows as it counts words raises false alarms. A rule that ignores structure misses
+a model that writes the same list, table, fenced block or tool call for its whole budget.
+
+People and programs repeat single rows on purpose, but no whole block. So a unit is examined as
 lines:
 
-- a block has at least two different lines, and at least one that begins with a sign, a number or a
-  letter of a list (signs of which drawings are made are none);
-- lines that all begin as data (brackets, quotation marks) are data and no block, except for a table
-  and for the markup of tool calls: tags that speak of tools, functions or calls, and JSON with a
-  name and arguments;
+- a block has at least two different lines. At least one of them begins with a sign, a number or a
+  letter of a list; signs of which drawings are made do not count;
+- lines that all begin as data (brackets, quotation marks) are data and no block. A table and the
+  markup of tool calls are blocks all the same: tags that name tools, functions or calls, and JSON
+  with a name and arguments;
 - a dialogue has at least two speakers, each before a sentence of three words or more (records of
   `name: value` have fewer), or different lines that begin with a dash or a quotation mark;
 - a frame of a stack trace names a place in a file: programs print the same one a thousand times;

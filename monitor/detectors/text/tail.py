@@ -1,43 +1,44 @@
-"""The exact tail: the text ends in copies of one unit. Failure answered: loops whose unit is longer
-than the distances of a chant (modern models repeat paragraphs of 140 to 300 characters) or so short
-that windows overlap (`1111...`, `felt felt felt`).
+"""The exact tail: the text ends in copies of one unit.
+
+It answers loops whose unit is longer than the distances of a chant: modern models repeat paragraphs
+of 140 to 300 characters. It also answers units so short that windows overlap (`1111...`,
+`felt felt felt`).
 
 Rule: the last characters are periodic with a period of 1 to 1024. Four copies and at least 192
-characters are a suspicion, five a loop, as three and five calls are; the suspicion is at
-llama.cpp's proposal (four). Units of up to 16 characters are a loop at 160 (a word, ten times;
-0.142857... to 150 digits and bars of 120 characters stay below). In the recorded texts that must
-stay quiet no unit that speaks repeats for more than 90 characters. More is asked of what people
-repeat on purpose:
+characters are a suspicion, as llama.cpp proposes; five are a loop. Units of up to 16 characters are
+a loop at 160 characters, which is a word ten times; 0.142857... to 150 digits and bars of 120
+characters stay below. In the recorded texts that must stay quiet, no unit that speaks repeats for
+more than 90 characters. More is asked of what people repeat on purpose:
 
 - blocks, that is whole lists, tables, fenced blocks and tool calls (see `structure`): 7 copies. A
-  dialogue of two speakers and an indented line of prose count as words. Frames of a stack trace are
-  printed like data, 40 times;
-- verse, that is short lines or a quoted one: a loop at 12 copies and 768 characters (the longest
-  refrain known to us is 19 times 37);
-- fill: 12 copies and 512 characters of one leader character (blanks, dots, rules: the longest in
-  440 texts has 338), of units made of layout lines only (see `markdown`; people write ten equal
-  rows), of short units that go on from a blob (base64 of regular bytes);
-- drawn units, several characters none of which speaks: 12 copies and 384 characters (the longest in
-  the same texts has 95);
-- data, that is a line of data again and again, units without a letter in layout, drawn lines (the
-  rows of a form): 40 copies and 512 characters; programs print one for each of a batch (33 in the
-  same texts);
+  dialogue of two speakers and an indented line of prose count as words. Frames of a stack trace
+  count as data;
+- verse, that is short lines or a quoted one: a loop at 12 copies and 768 characters. The longest
+  refrain known to us is 19 times 37;
+- fill: 12 copies and 512 characters. It is one leader character (blanks, dots, rules: the longest
+  in 440 texts has 338), units of layout lines only (see `markdown`; people write ten equal rows),
+  and short units that continue a blob (base64 of regular bytes);
+- drawn units, several characters none of which speaks: 12 copies and 384 characters. The longest in
+  the same texts has 95;
+- data, that is a line of data again and again, units without a letter in layout, and drawn lines
+  (the rows of a form): 40 copies and 512 characters. Programs print one for each item of a batch,
+  33 in the same texts;
 - lists of numbers and channels of data: a suspicion at 12 copies and 512 characters, a loop at 24
-  and 2048 (a table of 256 zeros is data).
+  and 2048. A table of 256 zeros is data.
 
-How: every 128 characters the last few are looked up in the text before; long periods less often
-(every 1024 for the longest), since their runs are longer too. Each place found suggests a period;
-one comparison of slices refutes or confirms it. A confirmed run is followed, one comparison a step,
-until it breaks or is long enough. One run is followed at a time, so a unit that holds a long
-repetition of its own may be found some steps late; always at the same character, whatever the cut.
+How: at every 128 characters the last few are searched in the text before. Long periods are searched
+less often (every 1024 for the longest), since their runs are longer too. Each place found suggests
+a period; one comparison of slices refutes or confirms it. A confirmed run is followed, with one
+comparison a step, until it breaks or is long enough. Only one run is followed at a time. So a unit
+that contains a long repetition may be found some steps late, but always at the same character,
+whatever the cut.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any
 
 from monitor.detectors.text.hit import Hit
@@ -86,8 +87,8 @@ class TailRule:
     verse_min_chars: int = 768
     """Short lines, or a quoted one; `weak_copies` as well."""
     printed_copies: int = 40
-    """For a single line of data, that is one that starts with a bracket, a quotation mark or a bar,
-    and for what has no letter.
+    """For text without a letter and for a single line of data: one that starts with a bracket, a
+    quotation mark or a bar.
     """
     data_copies: int = 24
     data_min_chars: int = 2048
@@ -101,9 +102,17 @@ class TailRule:
     sample_chars: int = 16
     tries: int = 32
     """Periods tried a sample; bounds the cost on fills, where the sample occurs everywhere."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
+    backs: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """How far back a sample is looked up, with its own length, at each step of a turn; the longest
+    way at the first.
+    """
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which a run could be missed."""
+        """Refuse numbers with which a run could be missed, and work out those that follow from
+        them.
+        """
         if (
             self.copies <= 1
             or self.weak_copies < self.copies
@@ -124,14 +133,13 @@ class TailRule:
             raise ConfigError(
                 f"{self}: step_chars must be a power of two and leave room in the least runs for one copy and a sample"
             )
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return self.strong_chars(self.max_period_chars) + 2 * self.step_chars
+        step, longest = self.step_chars, self.max_period_chars
+        object.__setattr__(self, "history", self.strong_chars(longest) + 2 * step)
+        ways = (longest, *(at & -at for at in range(step, max(self.pace(longest), step), step)))
+        object.__setattr__(self, "backs", tuple(min(way, longest) + self.sample_chars for way in ways))
 
     def pace(self, period: int) -> int:
-        """How often a period of this length is looked for: at every so many characters."""
+        """The distance, in characters, at which a period of this length is searched."""
         return max(self.step_chars, 1 << (period - 1).bit_length())
 
     def strong_chars(self, period: int) -> int:
@@ -191,7 +199,7 @@ class TailScanner:
         self._fences = fences
         self._data = data
         self._length, self._step, self._longest = rule.sample_chars, rule.step_chars, rule.max_period_chars
-        self._backs = _backs(rule)
+        self._backs = rule.backs
         self.restart(0)
 
     def restart(self, offset: int) -> None:
@@ -351,16 +359,6 @@ class TailScanner:
         """The inverse of `snapshot`."""
         self._floor, self._sample, self.due = int(state["floor"]), int(state["sample"]), int(state["due"])
         self._period, self._start, self._checked, self._needed, self._sure = (int(number) for number in state["run"])
-
-
-@lru_cache(maxsize=16)
-def _backs(rule: TailRule) -> tuple[int, ...]:
-    """How far back a sample is looked up, with its own length, at each step of a turn; the longest
-    way at the first.
-    """
-    step, longest = rule.step_chars, rule.max_period_chars
-    ways = (at & -at for at in range(step, max(rule.pace(longest), step), step))
-    return tuple(min(way, longest) + rule.sample_chars for way in (longest, *ways))
 
 
 def _is_blob(before: str) -> bool:

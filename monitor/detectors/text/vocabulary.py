@@ -1,14 +1,16 @@
-"""Few words: a handful of short phrases in any order. Failure answered: a model that urges itself
-on for its whole budget ("I'll do it. Now. I'll start. OK. I'll do it."); nothing recurs at a
-distance, for every order is another one, but nothing is said either.
+"""Few words: a handful of short phrases in any order.
 
-Rule: 4096 characters with at least 256 words, at most 32 of them different, seven in ten characters
-letters or blanks. Prose of that length has more than 200 different words; tables, boards and scores
-of music have few, but are not of letters; neither is code (see `markdown`). Lists of answers
-(`True`, `False`) are, so this is a suspicion; two in a row are a loop.
+It answers a model that urges itself on for its whole budget ("I'll do it. Now. I'll start. OK. I'll
+do it."). Nothing recurs at a distance, because every order is another one, but nothing is said
+either.
 
-How: at each multiple of 4096 characters, and only where six short samples stand there sixteen times
-each. Elsewhere this costs one count.
+Rule: 4096 characters have at least 256 words, at most 32 of them different, and seven in ten
+characters are letters or blanks. Prose of that length has more than 200 different words. Tables,
+boards and scores of music have few words, but not of letters; nor has code (see `markdown`). Lists
+of answers (`True`, `False`) fulfil the rule, so this is a suspicion; two in a row are a loop.
+
+How: words are counted at each multiple of 4096 characters, and only if six short samples stand
+there sixteen times each. Elsewhere this costs one count.
 """
 
 from __future__ import annotations

@@ -1,43 +1,43 @@
-"""The chant: one window of text comes again and again. Failure answered: a model that says the same
-sentence, exactly or with small changes around it, until its budget is gone.
+"""The chant: one window of text comes again and again.
 
-Rule: the same 50 characters 10 times, the mean distance from one to the next at most 75 (any text
-between), or at most 250 with at most 5 different texts between (numbers of Gemini CLI, earlier and
-present). The window must hold a letter or digit; it must not itself be a shorter unit over and over
-(`0.9999`, base64: the tail rule measures those); no layout line may start within the counted
-region, else the evidence starts anew at that line (see `markdown`).
+It answers a model that says the same sentence, exactly or with small changes around it, until its
+budget is used up.
 
-Ten are a loop if at most 5 different texts stand between. Where something else is said every time
-it may be an enumeration, and where lines are counted (`Heartbeat at 12:07:31`) or as short as verse
-it may be a log or a song. Then ten are a suspicion, and forty in a row a loop (programs print 33
-such lines in the recorded texts). Rows, lines of which each says something else, and data (see
-`markdown`) with something else in every item are no chant: they are news, however much of them is
-form.
+Rule: the same 50 characters stand 10 times. The mean distance from one to the next is at most 75,
+whatever stands between. With at most 5 different texts between, it may be 250. Both are numbers of
+Gemini CLI, the earlier ones and the present ones. The window must contain a letter or digit. It
+must not be a shorter unit over and over (`0.9999`, base64): the tail rule measures those. No layout
+line may start within the counted region, or the evidence starts anew at that line (see `markdown`).
+
+Ten windows are a loop if at most 5 different texts stand between. If something else is said every
+time, it may be an enumeration. If lines are counted (`Heartbeat at 12:07:31`) or as short as verse,
+it may be a log or a song. Then ten are a suspicion, and forty in a row a loop: programs print 33
+such lines in the recorded texts. Rows of which each says something else are no chant, and neither
+is data (see `markdown`) with something else in every item: they are news, however regular their
+form is.
 
 How it is found without hashing every window:
 
-- every `step` characters a short sample is taken. A window of 50 holds exactly one, so a window
+- every `step` characters a short sample is taken. A window of 50 contains exactly one, so a window
   that comes again brings its sample again;
-- nine distances of at most 2250 together: four at most exceed 500 (twice the mean), so five at
-  least do not. Therefore one bounded search a sample is enough, and most text ends there. And since
-  equal windows stand at least `unit_chars` apart, this shows some windows before the last one: text
-  may wait for three windows' worth of characters before it is looked at, and no verdict comes late;
-- a sample that came again that often arms the scanner for 2250 characters: from then on a sample
-  that has ten places within that distance has its windows compared, from the group of all down to
-  the single one, as their last characters come;
-- a window that is rejected, for the distances or the texts between, takes the next ones with it as
-  long as they stand at the same places, one further each. Without that a text made for it costs
-  five times as much (`bench/_worst_text.py`);
-- what windows share counts only where it stands as far apart as windows do; lines that were plain
-  for one window are so for the next;
-- all comparisons are of the text itself. Layout is looked at last, where everything else says
-  chant.
+- nine distances are at most 2250 together. At most four of them exceed 500 (twice the mean), so at
+  least five do not. Therefore one bounded search a sample is enough, and most text needs no more.
+  Equal windows stand at least `unit_chars` apart, so this shows some windows before the last one.
+  Text may wait for three windows before it is examined, and no verdict comes late;
+- a sample that came again that often arms the scanner for 2250 characters. From then on, a sample
+  that has ten places within that distance has its windows compared. That goes from the group of all
+  down to the single one, as their last characters come;
+- a rejected window takes the next ones with it, as long as they stand at the same places, one
+  further each. Without that, a text made for it costs five times as much (`bench/_worst_text.py`);
+- what windows share counts only where it stands as far apart as windows do. Lines that were plain
+  for one window are plain for the next;
+- all comparisons are of the text itself. Layout is examined last, where everything else says chant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -94,28 +94,22 @@ class WindowRule:
     """
     sample_chars: int = 16
     """Measured: shorter is faster on prose and slower on code."""
+    mean: int = field(init=False, repr=False, compare=False)
+    """The larger of the two mean distances."""
+    reach: int = field(init=False, repr=False, compare=False)
+    """The largest distance from the first counted window to the last."""
+    history: int = field(init=False, repr=False, compare=False)
+    """How far back of the text's end the scanner may look."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that mean nothing."""
+        """Refuse numbers that mean nothing, and work out those that follow from them."""
         if self.repeats <= 1 or self.near_chars < 1 or (self.far_chars is not None and self.far_chars < 1):
             raise ConfigError(f"{self}: repeats must be at least 2, distances at least 1")
         if not 1 <= self.sample_chars <= self.window_chars or not 1 <= self.unit_chars <= self.window_chars:
             raise ConfigError(f"{self}: sample_chars and unit_chars must be 1 to window_chars")
-
-    @property
-    def mean(self) -> int:
-        """The larger of the two mean distances."""
-        return max(self.near_chars, self.far_chars or 0)
-
-    @property
-    def reach(self) -> int:
-        """The largest distance from the first counted window to the last."""
-        return self.mean * (self.repeats - 1)
-
-    @property
-    def history(self) -> int:
-        """How far back of the text's end the scanner may look."""
-        return self.reach + 3 * self.window_chars + NAP_WINDOWS * self.unit_chars
+        object.__setattr__(self, "mean", max(self.near_chars, self.far_chars or 0))
+        object.__setattr__(self, "reach", self.mean * (self.repeats - 1))
+        object.__setattr__(self, "history", self.reach + 3 * self.window_chars + NAP_WINDOWS * self.unit_chars)
 
 
 class WindowScanner:
@@ -349,8 +343,7 @@ class WindowScanner:
             for more in ALIKE_WINDOWS:
                 core = min(at + more, self._sample - base)
                 low = max(core - self._reach, self._floor - base, 0)
-                of_all = _places_back(text, core, at + rule.window_chars, rule.repeats, low, apart=rule.unit_chars)
-                if _are_moved(of_all, places, core - at):
+                if _stands_alike(text, core, at + rule.window_chars, places, low, apart=rule.unit_chars):
                     break
             else:
                 return
@@ -360,24 +353,31 @@ class WindowScanner:
         self._alike = core + base
 
     def _count_alike(self, text: str, base: int, stop: int, last: int) -> int:
-        """How many windows, from the one that ends at `stop` to the one that ends at `last`, stand
-        where the rejected one did, as all between them do: each does if its last character does.
-        Where that begins a line that may be layout, it is looked at anew.
+        """How many windows stand where the rejected one did, from the one that ends at `stop` to
+        the one that ends at `last`. Each does if its last character does. If that begins a line
+        that may be layout, the line is examined anew.
         """
         at, rejected = stop - 1, self._rejected
-        most = min(self._alike - base + self._rule.window_chars, last) - at
+        until = min(self._alike - base + self._rule.window_chars, last)
         moved = at - rejected[-1]
-        if "\n" not in text[at - 1 : at + most - 1]:
+        begins_line = text[at - 1] == "\n"
+        if begins_line:
+            most = 1
+        else:
+            line_end = text.find("\n", at, until - 1)
+            most = (until if line_end < 0 else line_end + 1) - at
+        while most:
             ends = text[at : at + most]
-            if all(text.startswith(ends, place + moved) for place in rejected):
+            for place in rejected:
+                if not text.startswith(ends, place + moved):
+                    break
+            else:
+                if begins_line and not self._goes_on_plainly(text, base, at):
+                    break
                 return most
-        end = text[at]
-        if any(text[place + moved] != end for place in rejected) or (
-            text[at - 1] == "\n" and not self._goes_on_plainly(text, base, at)
-        ):
-            self._alike = -1
-            return 0
-        return 1
+            most //= 2
+        self._alike = -1
+        return 0
 
     def _goes_on_plainly(self, text: str, base: int, line: int) -> bool:
         """Whether the line that starts at `line` is plain, as all before it is, and no fence was
@@ -418,6 +418,18 @@ def _are_moved(later: list[int], places: list[int], moved: int) -> bool:
     return all(place - one == moved for place, one in zip(later, reversed(places), strict=True))
 
 
+def _stands_alike(text: str, start: int, stop: int, places: list[int], low: int, *, apart: int) -> bool:
+    """Whether `text[start:stop]` stands, as `_places_back` finds it, where `places` are, the first
+    first, all moved alike.
+    """
+    needle, further, place, moved = text[start:stop], stop - start - apart, start, start - places[-1]
+    for one in places[-2::-1]:
+        place = text.rfind(needle, low, place + further) if place + further > low else -1
+        if place - one != moved:
+            return False
+    return True
+
+
 def _places_back(text: str, start: int, stop: int, most: int, low: int, *, apart: int) -> list[int]:
     """Where `text[start:stop]` stands from `low` up to and with itself, the last first; up to
     `most` places, each so far `apart`.
@@ -425,13 +437,14 @@ def _places_back(text: str, start: int, stop: int, most: int, low: int, *, apart
     Windows that count stand `unit_chars` apart at least, and what they hold stands there with them;
     so at least as many of its places do.
     """
-    needle, further, places = text[start:stop], stop - start - apart, [start]
-    place = start
+    needle, further, places, rfind = text[start:stop], stop - start - apart, [start], text.rfind
+    before = start + further
     for _ in range(1, most):
-        place = text.rfind(needle, low, place + further) if place + further > low else -1
+        place = rfind(needle, low, before) if before > low else -1
         if place < 0:
             break
         places.append(place)
+        before = place + further
     return places
 
 

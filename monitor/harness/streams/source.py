@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
+from types import AsyncGeneratorType, TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
@@ -57,6 +57,7 @@ CLOSE_ATTEMPTS = 3
 """
 
 _NOTHING: Any = object()
+_NO_REST: Iterator[Chunk] = iter(())
 
 
 class SourceStream(Generic[T]):
@@ -134,14 +135,14 @@ class SourceStream(Generic[T]):
         self._isolated = Isolated(self._read_apart, self._close_here) if isolate else None
         self._read: Callable[[], Awaitable[T]] = self._isolated.read if self._isolated is not None else self._open
         self._feed: Callable[[Any, float], bool] = self._feed_first  # returns True if pieces of a huge delta are left
-        self._rest: Iterator[Chunk] = iter(())  # the other chunks of an object with a huge delta
+        self._rest: Iterator[Chunk] = _NO_REST  # the other chunks of an object with a huge delta
         core.piecewise = True
         self._began = False
         self._finished = False
         self._cut = False  # a cancellation left a read, which ends a generator: that is not a normal end
         # The reading task is gone, perhaps with its event loop: nothing can be awaited any more.
         self._destroyed = False
-        self._left: list[Any] = []  # open responses, found when a read was interrupted or failed
+        self._left: Sequence[Any] = ()  # open responses, found when a read was interrupted or failed
         self._untold = False  # a read was left, and it is unknown what it left open
         self._error: Exception | None = None
         self._model_error: ModelError | None = None
@@ -299,7 +300,7 @@ class SourceStream(Generic[T]):
         given = self._source
         if callable(given) and not hasattr(given, "__anext__") and not hasattr(given, "__aiter__"):
             given = given()
-        if inspect.isawaitable(given):
+        if type(given) is not AsyncGeneratorType and inspect.isawaitable(given):
             self._opened = given
             given = await given
         source: Any = given
@@ -492,14 +493,14 @@ class SourceStream(Generic[T]):
         """Find the open responses just before a pending read is interrupted. Afterwards the
         generators that hold them are gone.
         """
-        self._left += self._responses_behind(self._innermost)
+        self._left = (*self._left, *self._responses_behind(self._innermost))
 
     def _look_behind_after(self, error: BaseException) -> None:
         """Find responses that a failed read left open: in the frames of `error`, if a local
         variable names them.
         """
         trace = error.__traceback__
-        self._left += self._responses_behind(trace)
+        self._left = (*self._left, *self._responses_behind(trace))
         knows_better = self._left or comes_from_sdk(trace) or not inspect.isasyncgen(self._iterator)
         self._untold = not knows_better and self._adapter is not None and self._adapter.drains
 
@@ -519,7 +520,7 @@ class SourceStream(Generic[T]):
         finally:
             if self._untold and closing.note is None:
                 closing.note = "an exception left the generator around the SDK's stream, which may still be open"
-            self._left = []
+            self._left = ()
             self._core.source_closed(
                 self._now(),
                 since=since,
