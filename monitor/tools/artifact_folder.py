@@ -37,8 +37,10 @@ from monitor.tools.artifacts import (
 
 try:
     import fcntl
+
+    _LOCKS = True
 except ImportError:  # pragma: no cover - a system without it (Windows) has no lock between processes
-    fcntl = None  # type: ignore[assignment]
+    _LOCKS = False
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -158,7 +160,7 @@ class FolderArtifacts:
             )
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, StoreError) as error:
             raise StoreError(f"{self._about(digest)} is damaged: {describe(error)}") from None
 
     def _make_room(self, new: int) -> None:
@@ -192,7 +194,7 @@ class FolderArtifacts:
         if not _BEGINNING.fullmatch(begins):
             return set()
         try:
-            names = os.listdir(self.path / begins)
+            names = [path.name for path in (self.path / begins).iterdir()]
         except FileNotFoundError:
             return set()
         return {name for name in names if _DIGEST.fullmatch(name)}
@@ -232,7 +234,7 @@ class FolderArtifacts:
         """No other process, and no other thread, removes or pins meanwhile."""
         self._folder(self.path)
         with _opened(self.path / "lock") as number:
-            if fcntl is not None:
+            if _LOCKS:
                 fcntl.flock(number, fcntl.LOCK_EX)
             yield
 
@@ -267,7 +269,7 @@ class _Pin:
         self._path = path
         self._number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         self._digests: set[str] = set()
-        if fcntl is not None:
+        if _LOCKS:
             fcntl.flock(self._number, fcntl.LOCK_EX)
 
     def add(self, digests: Iterable[str]) -> None:
@@ -282,7 +284,7 @@ class _Pin:
 
 
 def _has_an_owner(path: Path) -> bool:
-    if fcntl is None:  # pragma: no cover - see above
+    if not _LOCKS:  # pragma: no cover - see above
         return time.time() - path.stat().st_mtime < _OLD_PIN_S
     with _opened(path, 0) as number:
         try:

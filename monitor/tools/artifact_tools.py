@@ -1,4 +1,6 @@
-"""Tools by which a model reads what is kept outside its context, and a cache of what was fetched."""
+"""Tools by which a model reads what is kept outside its context, and a cache of what was
+fetched.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from pydantic import Field
 
 from monitor._util.cuts import cut_before
 from monitor.errors import ConfigError, StoreError, ToolError, message_of
+from monitor.reasons import ToolErrorKind
 from monitor.tools.artifacts import Artifact, ArtifactGone, ArtifactStore, Reference
-from monitor.tools.base import Tool
 from monitor.tools.functions import FunctionTool
+from monitor.tools.registry import ToolGroup
 
 READ: Final = "read_artifact"
 SEARCH: Final = "search_artifact"
@@ -70,28 +73,17 @@ def page(text: str, line: int = 1, char: int = 1, *, lines: int = PAGE_LINES, ma
     return Page(text[start:end], (line, char + end - start))
 
 
-class ArtifactTools:
+class ArtifactTools(ToolGroup):
     """The tools `read_artifact` and `search_artifact` for the texts of `store`. A toolset: give it
     among `tools=`.
     """
 
-    def __init__(self, store: ArtifactStore) -> None:
+    def __init__(self, store: ArtifactStore, *, prefix: str = "") -> None:
         self._store = store
-        self.changed = 0
-        self._tools = (
-            FunctionTool(self._read, name=READ, kind="read"),
-            FunctionTool(self._search, name=SEARCH, kind="read"),
+        super().__init__(
+            [FunctionTool(self._read, name=READ, kind="read"), FunctionTool(self._search, name=SEARCH, kind="read")],
+            prefix=prefix,
         )
-
-    def tools(self) -> tuple[Tool, ...]:
-        """See `Toolset`."""
-        return self._tools
-
-    async def __aenter__(self) -> ArtifactTools:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
     async def _read(
         self,
@@ -105,7 +97,9 @@ class ArtifactTools:
         """
         known, text = await self._loaded(ref)
         if offset > max(known.lines, 1):
-            raise ToolError(f"the text has {known.lines:,} lines; there is no line {offset:,}")
+            raise ToolError(
+                f"the text has {known.lines:,} lines; there is no line {offset:,}", kind=ToolErrorKind.NOT_FOUND
+            )
         part = page(text, offset, char, lines=limit)
         if part.next is None:
             return part.text or "(the text is empty)"
@@ -141,11 +135,13 @@ class ArtifactTools:
             known = await self._store.find(ref)
             text = await self._store.read(ref)
         except ArtifactGone as error:
-            raise ToolError(f"{message_of(error)}; get the content where it came from") from None
+            raise ToolError(
+                f"{message_of(error)}; get the content where it came from", kind=ToolErrorKind.NOT_FOUND
+            ) from None
         except StoreError as error:
             raise ToolError(message_of(error)) from error
         if known is None:
-            raise ToolError("it was removed just now; get the content where it came from")
+            raise ToolError("it was removed just now; get the content where it came from", kind=ToolErrorKind.NOT_FOUND)
         return known, text
 
 
@@ -193,27 +189,25 @@ class Recent:
         `fetch` is given the validator of what is known, or `None`, and answers `None` where that
         has not changed. An answer of `None` to `None` is a `ConfigError`.
         """
-        validator, text = None, None
-        if (known := self._known.get(reference.key)) is not None and known[1] is not None:
-            # A known text that has left the store is fetched without its validator.
-            if await self.store.find(known[0]) is not None:
-                validator = known[1]
-        fetched = await fetch(validator)
-        if fetched is not None:
-            text = fetched.text
-        elif known is None or validator is None:
-            raise ConfigError(f"fetch answered that {reference.line()} has not changed, but no earlier text is known")
-        else:
-            try:
-                text, fetched = await self.store.read(known[0]), Fetched("", validator)
-            except ArtifactGone:
-                fetched = await fetch(None)
-                if fetched is None:
-                    raise ConfigError(f"fetch gave no text of {reference.line()}") from None
-                text = fetched.text
-        artifact = await self.store.put(text, reference=reference, pin=pin)
+        earlier = await self._earlier(reference)
+        fetched = await fetch(earlier.validator if earlier is not None else None)
+        if fetched is None:
+            if earlier is None:
+                raise ConfigError(f"fetch says {reference.line()} has not changed, but no earlier text is known")
+            fetched = earlier
+        artifact = await self.store.put(fetched.text, reference=reference, pin=pin)
         self._known[reference.key] = (artifact.digest, fetched.validator)
         self._known.move_to_end(reference.key)
         while len(self._known) > self.most:
             self._known.popitem(last=False)
-        return artifact, text
+        return artifact, fetched.text
+
+    async def _earlier(self, reference: Reference) -> Fetched | None:
+        """What is known of the source and can be compared with it."""
+        digest, validator = self._known.get(reference.key, (None, None))
+        if digest is None or validator is None:
+            return None
+        try:
+            return Fetched(await self.store.read(digest), validator)
+        except ArtifactGone:
+            return None

@@ -4,8 +4,9 @@ Failure answered: an error in the middle of a long log that no cut shows, so tha
 read as passed. A cut result has, in this order:
 
 1. one status line, never cut: what the tool says of itself (exit code, duration), and the size;
-2. what is shown, by the kind of the tool (`Keep`): for `ends` the beginning, lines of the middle
-   that look like errors, and the end;
+2. what is shown, by the kind of the tool: `ends` is the beginning, lines of the middle that look
+   like errors, and the end; `head` the beginning, for files; `tail` the end; `matches` lines from
+   the beginning, each cut, for searches;
 3. a last line that says how much is shown, and where the rest is.
 
 `monitor.context.clip` cuts again, later and by tokens, what is too long for a window or a summary.
@@ -16,17 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from monitor._util.checks import is_finite
 from monitor._util.cuts import cut_after, cut_before
 from monitor._util.quoting import printable
 from monitor.errors import ConfigError
-
-Keep: TypeAlias = Literal["ends", "head", "tail", "matches"]
-"""What of a long result is shown. `ends`: beginning, errors of the middle, end. `head`: the
-beginning, for files. `tail`: the end. `matches`: lines from the beginning, each cut, for searches.
-"""
+from monitor.tools.base import Keep
 
 MAX_CHARS: Final = 40_000
 """A longer result is cut. Source: Gemini CLI."""
@@ -48,8 +45,9 @@ _LEAST_CHARS: Final = 200
 """The smallest bound: below, nothing readable is left."""
 
 _ERROR: Final = re.compile(
-    r"error|exception|traceback|fail(?:ed|ure|s\b|\b)|fatal|panic|segmentation fault|core dumped|undefined (?:reference|symbol)"
-    r"|permission denied|no such file|not found|cannot |could not |unable to |assert(?:ion)?\b|err!|\u2717|\u2716|\u2718",
+    r"error|exception|traceback|fail(?:ed|ure|s\b|\b)|fatal|panic|segmentation fault|core dumped|assert(?:ion)?\b"
+    r"|undefined (?:reference|symbol)|permission denied|no such file|not found|cannot |could not |unable to |err!"
+    r"|\u2717|\u2716|\u2718",
     re.IGNORECASE,
 )
 _NO_ERROR: Final = re.compile(
@@ -87,7 +85,7 @@ class Shown:
     _: KW_ONLY
     truncated: bool = False
     next_line: int | None = None
-    """For `head`: the number of the first line that is not shown whole."""
+    """For `head`: the number of the line at which to continue."""
 
 
 def shown(
@@ -110,7 +108,7 @@ def shown(
     said = printable(status.strip()) if status else ""
     if bound.holds(text):
         return Shown(f"{said}\n{text}" if said else text)
-    body, next_line = _CUTS[keep](text, bound, first_line)
+    body, next_line = _head(text, bound, first_line) if keep == "head" else (_CUTS[keep](text, bound), None)
     lines = text.count("\n") + (not text.endswith("\n"))
     size = f"{lines:,} lines, {len(text):,} characters"
     rest = more or "the rest was not kept"
@@ -121,36 +119,46 @@ def shown(
     return Shown(f"{first}\n{body}\n{last}", truncated=True, next_line=next_line)
 
 
-# --- the kinds of cuts: each gives what is shown, and the line to continue at
+# --- the kinds of cuts
 
 
 def _head(text: str, bound: Bound, first_line: int) -> tuple[str, int | None]:
+    """What is shown, and the line to continue at."""
     end = _end_of_head(text, bound.max_chars, bound.max_lines)
-    return _without_newline(text[:end]), first_line + text.count("\n", 0, end)
+    line = first_line + text.count("\n", 0, end)
+    if text[:end].endswith("\n"):
+        return _without_newline(text[:end]), line
+    newline = text.find("\n", end)
+    stop = len(text) if newline < 0 else newline
+    note = f"[line {line} goes on for {stop - end:,} characters]"
+    return f"{text[:end]}\n{note}", line + 1 if stop < len(text) else None
 
 
-def _tail(text: str, bound: Bound, first_line: int) -> tuple[str, int | None]:
+def _tail(text: str, bound: Bound) -> str:
     start = _start_of_tail(text, bound.max_chars, bound.max_lines)
-    return f"{_left_out(text, 0, start)}\n{_without_newline(text[start:])}", None
+    return f"{_left_out(text, 0, start)}\n{_without_newline(text[start:])}"
 
 
-def _ends(text: str, bound: Bound, first_line: int) -> tuple[str, int | None]:
-    for share in (ERROR_SHARE, 0.0):
-        chars, lines = int(bound.max_chars * (1 - share)), bound.max_lines - (MOST_ERRORS if share else 0)
-        lines = max(lines, 4)
-        end = _end_of_head(text, int(chars * HEAD_SHARE), max(int(lines * HEAD_SHARE), 1))
-        start = max(_start_of_tail(text, chars - int(chars * HEAD_SHARE), lines - max(int(lines * HEAD_SHARE), 1)), end)
-        errors = _errors(text, end, start, int(bound.max_chars * share)) if share else []
-        if errors:
-            break
-    middle = [_left_out(text, end, start), *errors]
+def _ends(text: str, bound: Bound) -> str:
+    end, start = _middle(text, bound, ERROR_SHARE)
+    errors = _errors(text, end, start, int(bound.max_chars * ERROR_SHARE))
+    if not errors:
+        end, start = _middle(text, bound, 0.0)
+    left_out = _left_out(text, end, start)
     if errors:
-        middle[0] = f"{middle[0][:-1]}; lines of them that look like errors:]"
-        middle.append("[the end:]")
-    return "\n".join([_without_newline(text[:end]), *middle, _without_newline(text[start:])]), None
+        left_out = "\n".join([f"{left_out[:-1]}; lines of them that look like errors:]", *errors, "[the end:]"])
+    return f"{_without_newline(text[:end])}\n{left_out}\n{_without_newline(text[start:])}"
 
 
-def _matches(text: str, bound: Bound, first_line: int) -> tuple[str, int | None]:
+def _middle(text: str, bound: Bound, share: float) -> tuple[int, int]:
+    """Where the part begins and ends that is left out, with room for a `share` of lines of it."""
+    chars, lines = int(bound.max_chars * (1 - share)), bound.max_lines - (MOST_ERRORS if share else 0)
+    head_chars, head_lines = int(chars * HEAD_SHARE), max(int(lines * HEAD_SHARE), 1)
+    end = _end_of_head(text, head_chars, head_lines)
+    return end, max(_start_of_tail(text, chars - head_chars, max(lines - head_lines, 1)), end)
+
+
+def _matches(text: str, bound: Bound) -> str:
     kept: list[str] = []
     room = bound.max_chars
     whole = _without_newline(text)
@@ -162,12 +170,13 @@ def _matches(text: str, bound: Bound, first_line: int) -> tuple[str, int | None]
             break
         kept.append(line[: bound.max_chars])
     left_out = total - len(kept)
-    return "\n".join([*kept, f"[{left_out:,} of {total:,} lines left out; search for less]"] if left_out else kept), None
+    return "\n".join(
+        [*kept, f"[{left_out:,} of {total:,} lines left out; search for less]"] if left_out else kept
+    ), None
 
 
-_CUTS: Final[dict[Keep, Callable[[str, Bound, int], tuple[str, int | None]]]] = {
+_CUTS: Final[dict[Keep, Callable[[str, Bound], str]]] = {
     "ends": _ends,
-    "head": _head,
     "tail": _tail,
     "matches": _matches,
 }
@@ -209,7 +218,7 @@ def _start_of_tail(text: str, chars: int, lines: int) -> int:
 
 
 def _without_newline(text: str) -> str:
-    return text[:-1] if text.endswith("\n") else text
+    return text.removesuffix("\n")
 
 
 def _left_out(text: str, start: int, end: int) -> str:

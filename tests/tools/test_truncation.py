@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor import ConfigError
-from monitor.tools.truncation import Bound, Keep, shown
+from monitor.tools.base import Keep
+from monitor.tools.truncation import Bound, shown
 
 KEEPS: tuple[Keep, ...] = ("ends", "head", "tail", "matches")
 OWN_CHARS = 420
@@ -17,7 +18,9 @@ OWN_CHARS = 420
 
 TEXTS = st.builds(
     lambda unit, times, end: unit * times + end,
-    st.sampled_from(["x", "word ", "a line of some length\n", "\n", "漢字", "\ud83d\ude00", "\x1b[31mred\x1b[0m\n", "Error!\n"]),
+    st.sampled_from(
+        ["x", "word ", "a line of some length\n", "\n", "漢字", "\ud83d\ude00", "\x1b[31mred\x1b[0m\n", "Error!\n"]
+    ),
     st.integers(0, 3_000),
     st.sampled_from(["", "\n", "Error: boom\nexit code 1", "漢"]),
 )
@@ -98,10 +101,20 @@ def test_a_file_is_shown_from_its_beginning_and_the_model_learns_where_to_go_on(
     text = log(5_000)
     cut = shown(text, keep="head", bound=Bound(40_000, 1_000), more="read_artifact has all")
     assert cut.next_line == 1_001
-    assert cut.text.endswith("step 1000 went well\n[this result was cut when it came; continue at line 1001; read_artifact has all]")
+    assert cut.text.endswith(
+        "step 1000 went well\n[this result was cut when it came; continue at line 1001; read_artifact has all]"
+    )
     again = shown(text[text.index("step 1001 ") :], keep="head", bound=Bound(40_000, 1_000), first_line=1_001)
     assert "]\nstep 1001 went well" in again.text
     assert again.next_line == 2_001
+
+
+def test_a_line_that_is_too_long_is_named_and_skipped_so_that_reading_a_file_always_goes_on():
+    text = "x" * 100_000 + "\nsecond\n"
+    cut = shown(text, keep="head")
+    assert cut.next_line == 2
+    assert "[line 1 goes on for 60,000 characters]\n[this result was cut when it came; continue at line 2;" in cut.text
+    assert shown("x" * 100_000, keep="head").next_line is None
 
 
 def test_the_tail_of_a_command_is_its_end():
