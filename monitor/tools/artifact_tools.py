@@ -174,7 +174,7 @@ class Recent:
     _known: OrderedDict[str, tuple[str, str | None]] = field(default_factory=OrderedDict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 1:
+        if self.most < 1:
             raise ConfigError(f"most is {self.most!r}; it is a whole number, at least 1")
 
     async def fetch(
@@ -204,8 +204,8 @@ class Recent:
 
     async def _earlier(self, reference: Reference) -> Fetched | None:
         """What is known of the source and can be compared with it."""
-        digest, validator = self._known.get(reference.key, (None, None))
-        if digest is None or validator is None:
+        digest, validator = self._known.get(reference.key, ("", None))
+        if validator is None:
             return None
         try:
             return Fetched(await self.store.read(digest), validator)

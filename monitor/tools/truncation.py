@@ -170,9 +170,8 @@ def _matches(text: str, bound: Bound) -> str:
             break
         kept.append(line[: bound.max_chars])
     left_out = total - len(kept)
-    return "\n".join(
-        [*kept, f"[{left_out:,} of {total:,} lines left out; search for less]"] if left_out else kept
-    ), None
+    note = [f"[{left_out:,} of {total:,} lines left out; search for less]"] if left_out else []
+    return "\n".join([*kept, *note])
 
 
 _CUTS: Final[dict[Keep, Callable[[str, Bound], str]]] = {

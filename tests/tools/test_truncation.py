@@ -113,7 +113,7 @@ def test_a_line_that_is_too_long_is_named_and_skipped_so_that_reading_a_file_alw
     text = "x" * 100_000 + "\nsecond\n"
     cut = shown(text, keep="head")
     assert cut.next_line == 2
-    assert "[line 1 goes on for 60,000 characters]\n[this result was cut when it came; continue at line 2;" in cut.text
+    assert "[line 1 goes on for 60,000 characters]\n[this result was cut when it came; continue at line 2]" in cut.text
     assert shown("x" * 100_000, keep="head").next_line is None
 
 
