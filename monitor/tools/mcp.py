@@ -170,7 +170,9 @@ class McpServer:
             try:
                 made = McpTool(self, one, taken, self._traits_of(one))
             except Exception as error:  # noqa: BLE001 - a schema of somebody else's may be anything
-                problems.append(f"{self.name}: the tool {printable(str(one.name)[:100])} is left out: {describe(error)}")
+                problems.append(
+                    f"{self.name}: the tool {printable(str(one.name)[:100])} is left out: {describe(error)}"
+                )
                 continue
             if self._wanted(made):
                 taken.add(made.spec.name)
@@ -213,7 +215,9 @@ class McpTool:
             raise ConfigError(f"its arguments are {schema.get('type')!r}, not an object")
         description = readable(listed.description or listed.title or "")
         self.spec = ToolSpec(legal_name(f"{server.name}_{listed.name}", taken), description, schema)
-        self.schema_hash = identity(canonical_json([listed.name, listed.description, listed.title, listed.input_schema]))
+        self.schema_hash = identity(
+            canonical_json([listed.name, listed.description, listed.title, listed.input_schema])
+        )
         """Changes with the name, the description and the schema: an approval holds for one hash."""
 
     def __repr__(self) -> str:
@@ -297,7 +301,7 @@ def _answer(result: Any) -> ToolAnswer:
     texts: list[str] = []
     media: list[Media] = []
     for block in result.content:
-        resource = getattr(block, "resource", None)
+        resource: Any = getattr(block, "resource", None)
         if block.type == "text":
             texts.append(block.text)
         elif block.type in ("image", "audio"):

@@ -16,9 +16,9 @@ import secrets
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import IO, Any, Final, Literal, TypeAlias, cast
+from typing import IO, Any, Final, Literal, Self, TypeAlias, cast
 
 import anyio
 
@@ -169,11 +169,8 @@ class Connection:
     async def _own(self) -> None:
         try:
             await self._connect([])
-            while not self._closing:
-                await self._asked()
+            while await self._asked():
                 now = anyio.current_time()
-                if self._closing:
-                    break
                 if now < self._not_before:
                     self._refuse(f"{self._why}; another attempt is made in {self._not_before - now:.1f} s")
                 else:
@@ -199,7 +196,7 @@ class Connection:
                     self._first.set()
                     await self._serve(client, calls)
             if scope.cancelled_caught:
-                raise TimeoutError(f"it did not answer within {self._endpoint.start_timeout_s:g} s")  # noqa: TRY301
+                raise TimeoutError(f"it did not answer within {self._endpoint.start_timeout_s:g} s")
             self._why = "its connection ended"
         except Exception as error:  # noqa: BLE001 - whatever the SDK, or the system, runs into
             self._why = self._told(error)
@@ -219,11 +216,11 @@ class Connection:
             group.start_soon(self._until_lost, group.cancel_scope)
             group.start_soon(self._keep_listed, client)
             group.start_soon(self._listen, client)
-            while not self._closing:
-                for call in [*calls, *self._taken()]:
+            for call in calls:
+                group.start_soon(self._carry_out, client, call)
+            while await self._asked():
+                for call in self._taken():
                     group.start_soon(self._carry_out, client, call)
-                calls.clear()
-                await self._asked()
             group.cancel_scope.cancel()
 
     async def _until_lost(self, scope: anyio.CancelScope) -> None:
@@ -239,7 +236,7 @@ class Connection:
                 result = await client.call_tool(call.tool, call.arguments, None, call.progress)
                 call.settle(result)
         except self._sdk.MCPError as error:
-            # Servers use the SDK's number for the end of a connection, -32000, for errors of their own.
+            # Servers use the SDK's number for a connection that ended, -32000, for their own errors.
             if self._lost.is_set() or (error.code, error.message) == self._sdk.CLOSED:
                 self._why = "its connection ended"
                 self._lost.set()
@@ -253,16 +250,16 @@ class Connection:
                 self._why = self._told(error)
                 self._lost.set()
                 call.settle(error=self._no_answer(f"{self._why}; what it did until then is not known"))
-        finally:
-            if self._lost.is_set() or self._closing:
-                why = "it was closed" if self._closing else "it ended"
-                call.settle(error=self._no_answer(f"{why} during the call; what it did until then is not known"))
+        finally:  # also where a broken transport cancels everything that uses it
+            why = "it was closed" if self._closing else "it ended"
+            call.settle(error=self._no_answer(f"{why} during the call; what it did until then is not known"))
 
-    async def _asked(self) -> None:
-        """Wait for a call, or for the close."""
+    async def _asked(self) -> bool:
+        """Wait for a call, or for the close. False: it is to be closed."""
         while not self._queue and not self._closing:
             await self._news.wait()
             self._news = anyio.Event()
+        return not self._closing
 
     def _taken(self) -> list[Call]:
         calls = list(self._queue)
@@ -296,10 +293,8 @@ class Connection:
         while True:
             await self._stale.wait()
             self._stale = anyio.Event()
-            try:
+            with suppress(Exception):  # the old list holds, and calls say what is wrong
                 await self._list(client)
-            except Exception:  # noqa: BLE001, S110 - the old list holds, and calls say what is wrong
-                pass
 
     async def _listen(self, client: Any) -> None:
         """Servers of the protocol of 2026 say only to a listener that their list has changed."""
@@ -401,11 +396,11 @@ class _Watched:
             self._ended.set()
             raise
 
-    async def __aenter__(self) -> _Watched:
+    async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
         return self
 
-    async def __aexit__(self, *error: Any) -> bool | None:
+    async def __aexit__(self, *error: object) -> bool | None:
         return cast("bool | None", await self._stream.__aexit__(*error))
 
 

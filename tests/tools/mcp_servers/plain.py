@@ -49,7 +49,7 @@ def call(request: Any) -> None:
             time.sleep(float(text))
         case "wait":
             threading.Thread(target=lambda: (time.sleep(float(text)), answer(request, "waited")), daemon=True).start()
-            return
+            return None
         case "slow":
             token = parameters["_meta"]["progressToken"]
             for step in range(1, 4):
