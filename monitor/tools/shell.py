@@ -44,7 +44,7 @@ BACKGROUND_MOST: Final = 16
 POLL_S: Final = 0.1
 """How often `shell_wait` looks whether processes that hold no pipe are gone."""
 SHOWN: Final = 5
-"""So many background processes are named."""
+"""At most this number of background processes is named."""
 
 _Why: TypeAlias = Literal["ended", "timeout", "idle", "overflow"]
 
@@ -118,10 +118,10 @@ class ShellTools(ToolGroup):
         self._users = 0
         """How often it is open: several runs may share it."""
         run = FunctionTool(
-            self._run, name="shell", kind="execute", keep="tail", needs_approval=needs_approval, loop_key=_loop_key
+            self._run, name="shell", kind="execute", keep="ends", needs_approval=needs_approval, loop_key=_loop_key
         )
-        wait = FunctionTool(self._wait, name="shell_wait", kind="read", keep="tail")
-        kill = FunctionTool(self._kill, name="shell_kill", kind="execute", keep="tail")
+        wait = FunctionTool(self._wait, name="shell_wait", kind="read", keep="ends")
+        kill = FunctionTool(self._kill, name="shell_kill", kind="execute", keep="ends")
         super().__init__([run, wait, kill], prefix=prefix, filter=filter)
 
     @property
@@ -226,7 +226,7 @@ class ShellTools(ToolGroup):
             self._forget(job)
         if len(self._jobs) >= BACKGROUND_MOST:
             raise ToolError(
-                f"{len(self._jobs)} commands run in the background; end one with shell_kill: {self._pids()}"
+                f"{BACKGROUND_MOST} commands run in the background; end one with shell_kill: {self._pids()}"
             )
         own = {**self._environment, "PWD": str(place)}
         try:
@@ -271,7 +271,7 @@ class ShellTools(ToolGroup):
         if why == "ended":
             others = command.others()
             await command.last_output()
-            others = command.others() if others else []
+            others = _roots(command.others()) if others else []
             keep = bool(others and self._users)
             parts.append(job.take(last=not keep))
             ending = _ending(command) + _background(others, kept=keep)
@@ -285,9 +285,7 @@ class ShellTools(ToolGroup):
         parts.append(job.take(last=True))
         text = await _screen("".join(parts))
         if why == "timeout":
-            status = (
-                f"ended after {command.elapsed_s:.2f} s: it took longer than its timeout; this is the output so far"
-            )
+            status = f"ended after {command.elapsed_s:.2f} s, its timeout; this is the output so far"
             return _answer(job, text, status, kind=ToolErrorKind.TIMEOUT), False
         status = f"ended after {self._bound:,} bytes of output, which is the most; this is its beginning"
         return _answer(job, text, status, kind=ToolErrorKind.EXECUTION_FAILED), False
@@ -363,6 +361,12 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return ""
+
+
+def _roots(entries: Sequence[Entry]) -> list[Entry]:
+    """Those that none of the others has started."""
+    pids = {entry.pid for entry in entries}
+    return [entry for entry in entries if entry.parent not in pids]
 
 
 def _background(others: Sequence[Entry], *, kept: bool) -> str:
