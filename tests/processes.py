@@ -60,7 +60,7 @@ class Heard:
     def progress(self, done: float | None, total: float | None, note: str) -> None: ...
 
 
-async def ask(tools: Iterable[Tool], name: str, heard: Heard | None = None, **arguments: Any) -> ToolAnswer:
+async def ask(tools: Iterable[Tool], name: str, heard: Heard | None = None, /, **arguments: Any) -> ToolAnswer:
     """What the tool `name` answers."""
     (tool,) = [tool for tool in tools if tool.spec.name == name]
     answer = await tool.call(arguments, ToolContext(ToolCall("1", name, arguments), reporter=heard))

@@ -82,6 +82,8 @@ def matches(path: str, pattern: str) -> bool:
 @lru_cache(maxsize=256)
 def _parts(pattern: str) -> tuple[str, ...]:
     parts = [part for part in pattern.split("/") if part not in {"", "."}]
+    if parts[-1:] == ["**"]:  # what is in the folder, and not the folder
+        parts.append("*")
     return tuple(part for at, part in enumerate(parts) if part != "**" or parts[at - 1 : at] != ["**"])
 
 

