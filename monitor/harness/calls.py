@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import anyio.lowlevel
 
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.chunks import ToolCall, ToolResult
 from monitor.core.run import RunCore
-from monitor.events import Event, ToolFinished, ToolStarted
+from monitor.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Event,
+    ToolCallChanged,
+    ToolFinished,
+    ToolOutput,
+    ToolProgressed,
+    ToolResultDropped,
+    ToolStarted,
+)
 from monitor.goal.goal import Goal
 from monitor.goal.outputs import TERMINATE
 from monitor.harness.context import RunContext
+from monitor.harness.delivery import Delivery
+from monitor.harness.options import RunOptions
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.models import ToolSpec
 from monitor.outcome import Turn
-from monitor.tools.base import CallingRun, Tool, carry_out_all
+from monitor.reasons import ToolErrorKind
+from monitor.tools.base import CallingRun
+from monitor.tools.masking import masked
+from monitor.tools.registry import Registry
+from monitor.tools.scheduler import Gate, Listener, Scheduler
 from monitor.verdicts import VETO
 
 
-class Calls:
-    """Carries out the calls of one run: those of the run's own tools by the core, the others by
-    `tools`.
+class Calls(Listener):
+    """Carries out the calls of one run: those of the run's own tools by the core, the others by the
+    scheduler, whose news it makes events of.
     """
 
     def __init__(
         self,
-        tools: Mapping[str, Tool],
+        supervisor: RunOptions,
+        tools: Registry,
         *,
         core: RunCore,
         goal: Goal,
         context: RunContext,
         work: Interruptible,
-        emit: Callable[[Event], None],
+        delivery: Delivery,
         clock: Clock,
         run: CallingRun,
+        run_id: str,
+        gate: Gate | None,
     ) -> None:
         """`run`: the run as the tools see it."""
         self._tools = tools
@@ -43,11 +64,24 @@ class Calls:
         self._goal = goal
         self._context = context
         self._work = work
-        self._emit = emit
+        self._delivery = delivery
+        self._emit: Callable[[Event], None] = delivery.emit
         self._now = clock.now
-        self._run = run
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
+        self.scheduler = Scheduler(
+            tools,
+            run=run,
+            run_id=run_id,
+            ledger=supervisor.calls.ledger,
+            gate=gate,
+            listener=self,
+            clock=clock,
+            at=core.at,
+            limit=supervisor.calls.max_parallel,
+            artifacts=supervisor.calls.artifacts,
+            others=[spec.name for spec in goal.tools],
+        )
 
     def withdraw(self, name: str) -> None:
         """The model may not call the tool `name` any more."""
@@ -61,7 +95,7 @@ class Calls:
         """The tools of the next model call: the run's own and the caller's, without those that the
         model may not call.
         """
-        specs = [*self._goal.tools, *(tool.spec for tool in self._tools.values())]
+        specs = [*self._goal.tools, *(entry.spec for entry in self._tools.entries().values())]
         return (spec for spec in specs if self._may_call(spec.name))
 
     def begin(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
@@ -98,15 +132,44 @@ class Calls:
             results[result.id] = result
             now = self._now()
             self._emit(ToolFinished(core.at(now), number, result, now - started))
-            core.tool_result(result.id, result.text, now, is_error=result.is_error)
-            detection = self._context.observe(by_id[result.id], result)
-            if detection is not None:
-                core.found(detection, now)
+            core.tool_result(result.id, result.text, now, is_error=result.is_error, vetoed=result.vetoed)
+            if result.error_kind is not ToolErrorKind.CANCELLED:
+                detection = self._context.observe(by_id[result.id], result)
+                if detection is not None:
+                    core.found(detection, now)
             if core.stop is not None:
                 self._work.interrupt()
 
-        own = [spec.name for spec in self._goal.tools]
-        await self._work.under_deadlines(lambda: carry_out_all(calls, self._tools, self._run, finished, others=own))
+        await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished, turn=number))
+
+    # ------------------------------------------------------------------ what the scheduler tells
+
+    def changed(self, record: CallRecord) -> None:
+        if self._delivery.listened:
+            record = replace(record, arguments=masked(record.arguments))
+            self._emit(ToolCallChanged(self._at(), record.turn, record))
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
+        await self._delivery.room()
+
+    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        self._emit(
+            ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
+        )
+
+    def dropped(self, call: ToolCall, why: str) -> None:
+        self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
+
+    def requested(self, request: ApprovalRequest) -> None:
+        """A person is asked."""
+        self._emit(ApprovalRequested(self._at(), self._core.turns, request))
+
+    def answered(self, answer: ApprovalAnswer) -> None:
+        """The question has its answer."""
+        self._emit(ApprovalAnswered(self._at(), self._core.turns, answer))
+
+    # ------------------------------------------------------------------ helpers
 
     def _answer(self, call: ToolCall) -> ToolResult | None:
         """The result of a call that needs no tool of the caller's."""
@@ -115,10 +178,15 @@ class Calls:
         else:
             text = f"{VETO} This call was not made: {call.name} is not available any more."
             self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)
-            result = ToolResult(call.id, call.name, text, is_error=True, vetoed=True)
+            result = ToolResult(
+                call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.UNKNOWN_TOOL
+            )
         if result is not None and result.is_error:  # an accepted call has an event of its own
-            self._emit(ToolFinished(self._core.at(self._now()), self._core.turns, result, 0.0))
+            self._emit(ToolFinished(self._at(), self._core.turns, result, 0.0))
         return result
 
     def _may_call(self, name: str) -> bool:
         return name not in self._withdrawn and (self._only is None or name in self._only)
+
+    def _at(self) -> float:
+        return self._core.at(self._now())

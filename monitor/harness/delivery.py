@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import anyio
+import anyio.lowlevel
 
 from monitor.events import AttemptRetried, Event
 from monitor.sinks.base import EventSink, FanOut
+
+MOST_QUEUED: Final = 256
+"""Events that wait for the reader of the run. A tool that writes more waits until they are read."""
 
 
 class Delivery:
@@ -24,6 +29,11 @@ class Delivery:
         """
         self._sinks = FanOut(sinks)
         self._news: anyio.Event | None = None
+        self._room: anyio.Event | None = None
+        self.listened = streams or bool(sinks)
+        """Somebody gets the events."""
+        self.waits = False
+        """The reader reads while tools run, so tools may wait for it."""
 
     def emit(self, event: Event) -> None:
         """Deliver one event."""
@@ -34,6 +44,22 @@ class Delivery:
             if self._news is not None:
                 self._news.set()
         self._sinks.emit(event)
+
+    async def room(self) -> None:
+        """Return when the reader is not far behind."""
+        while self.waits and len(self.queue) >= MOST_QUEUED:
+            if self._room is None:
+                self._room = anyio.Event()
+            await self._room.wait()
+        await anyio.lowlevel.checkpoint()
+
+    def take(self) -> Event:
+        """The oldest event of the queue, for the reader."""
+        event = self.queue.popleft()
+        if self._room is not None and len(self.queue) < MOST_QUEUED:
+            self._room.set()
+            self._room = None
+        return event
 
     @contextmanager
     def news(self) -> Iterator[anyio.Event]:

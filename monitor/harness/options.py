@@ -5,11 +5,12 @@ makes no sense is said at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from monitor._util.checks import check_part, check_parts, is_finite
+from monitor._util.checks import check_part, check_parts, is_finite, is_whole
 from monitor.budget import Budget
+from monitor.calls import CallLedger
 from monitor.conditions import Condition
 from monitor.context.raw import RawMessage
 from monitor.context.window import Window, window_of
@@ -30,11 +31,27 @@ from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
 from monitor.tools.base import Tool
-from monitor.tools.functions import as_tools
+from monitor.tools.registry import Registry, Toolset
+from monitor.tools.scheduler import MAX_PARALLEL
 from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
 _DEFAULT: Any = object()
+
+
+@dataclass(slots=True, frozen=True)
+class CallOptions:
+    """How the calls of a run are carried out."""
+
+    max_parallel: int
+    ledger: CallLedger | None
+    artifacts: Any
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.max_parallel) or self.max_parallel < 1:
+            raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
+        if self.ledger is not None:
+            check_part("ledger", self.ledger, "advance")
 
 
 class RunOptions:
@@ -48,8 +65,11 @@ class RunOptions:
         *,
         instructions: str | None = None,
         variables: Mapping[str, object] | None = None,
-        tools: Sequence[Callable[..., Any] | Tool] = (),
+        tools: Sequence[Callable[..., Any] | Tool | Toolset] = (),
         tool_choice: ToolChoice = "auto",
+        max_parallel_tools: int = MAX_PARALLEL,
+        ledger: CallLedger | None = None,
+        artifacts: Any = None,
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | None = None,
@@ -97,7 +117,8 @@ class RunOptions:
         self.form = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
-        self.tools = as_tools(tools)
+        self.tools = Registry(tools)
+        self.calls = CallOptions(max_parallel_tools, ledger, artifacts)
         self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)

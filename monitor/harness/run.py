@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import copy
 import threading
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -123,12 +124,15 @@ class Run:
         history: Sequence[RawMessage | Message] | None = None,
         caller: Caller | None = None,
         as_tool: bool = False,
+        run_id: str | None = None,
     ) -> None:
         """`history`: replaces the supervisor's own. `caller`: the run that calls this run as a
-        tool, if any.
+        tool, if any. `run_id`: of a run that goes on in another process; by default a new one.
         """
         if not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
+        self.id: Final = uuid.uuid4().hex if run_id is None else run_id
+        """Names the run in its ledger and its events of calls."""
         self._supervisor = supervisor
         self._caller = caller
         self._clock = caller.clock if caller is not None else supervisor.clock
@@ -138,6 +142,7 @@ class Run:
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
         self._goal = Goal(outputs, plan, max_nudges=supervisor.max_nudges)
+        tools = supervisor.tools.copy()
         own = (supervisor.budget,) if supervisor.budget is not None else ()
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
@@ -181,14 +186,17 @@ class Run:
         )
         self._core.companions.append(self._context)
         calls = Calls(
-            supervisor.tools,
+            supervisor,
+            tools,
             core=self._core,
             goal=self._goal,
             context=self._context,
             work=self._work,
-            emit=self._emit,
+            delivery=self._delivery,
             clock=self._clock,
             run=self,
+            run_id=self.id,
+            gate=None,
         )
         self._loop = TurnLoop(
             supervisor,
@@ -361,7 +369,7 @@ class Run:
                 raise
             finally:
                 self._came_out()
-        return self._delivery.queue.popleft()
+        return self._delivery.take()
 
     def _destroyed(self, ending: Stop | None, error: BaseException | None) -> None:
         """The task is destroyed with its event loop: nothing can be awaited, so nothing is

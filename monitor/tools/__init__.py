@@ -3,8 +3,6 @@
 from monitor.tools.base import Tool as Tool
 from monitor.tools.base import ToolContext as ToolContext
 from monitor.tools.base import ToolTraits as ToolTraits
-from monitor.tools.base import carry_out as carry_out
-from monitor.tools.base import carry_out_all as carry_out_all
 from monitor.tools.base import traits_of as traits_of
 from monitor.tools.functions import FunctionTool as FunctionTool
 from monitor.tools.functions import as_tools as as_tools
@@ -13,10 +11,14 @@ from monitor.tools.ledger import InMemoryLedger as InMemoryLedger
 from monitor.tools.registry import ToolGroup as ToolGroup
 from monitor.tools.registry import Toolset as Toolset
 from monitor.tools.returned import ToolAnswer as ToolAnswer
+from monitor.tools.scheduler import Scheduler as Scheduler
+from monitor.tools.scheduler import carry_out as carry_out
+from monitor.tools.scheduler import carry_out_all as carry_out_all
 
 __all__ = [
     "FunctionTool",
     "InMemoryLedger",
+    "Scheduler",
     "Tool",
     "ToolAnswer",
     "ToolContext",
