@@ -16,6 +16,7 @@ from monitor.chunks import ToolCall
 from monitor.tools.base import Tool, ToolContext
 from monitor.tools.proctable import Entry, living
 from monitor.tools.returned import ToolAnswer
+from monitor.tools.scheduler import Listener
 
 
 def commands_left() -> list[Entry]:
@@ -46,15 +47,15 @@ def is_gone(pid: int, within_s: float = 1.0) -> bool:
     return False
 
 
-class Heard:
-    """Takes the live output of a call."""
+class Heard(Listener):
+    """Takes the live output of a call: of one by itself, or of one that a scheduler carries out."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self.something = anyio.Event()
 
-    async def output(self, text: str, stream: str) -> None:
-        self.pieces.append(text)
+    async def output(self, *given: Any) -> None:
+        self.pieces.append(given[0] if isinstance(given[0], str) else given[2])
         self.something.set()
 
     def progress(self, done: float | None, total: float | None, note: str) -> None: ...

@@ -178,6 +178,15 @@ class ShellTools(ToolGroup):
             why = await self._attend(job, context, parts, timeout_s or self._timeout_s)
             answer, kept = await self._finished(job, parts, why)
             return answer
+        except anyio.get_cancelled_exc_class():
+            kept = True  # it is closed here
+            await self._ended(job)
+            if anyio.current_effective_deadline() > -math.inf:  # no scope repeats it: it must go on
+                raise
+            with anyio.CancelScope(shield=True):
+                text = await _screen("".join([*parts, job.take(last=True)]))
+            status = f"cancelled after {job.command.elapsed_s:.2f} s; this is the output so far"
+            return _answer(job, text, status, kind=ToolErrorKind.CANCELLED)
         finally:
             if not kept:
                 await self._ended(job)
@@ -378,7 +387,7 @@ def _background(others: Sequence[Entry], *, kept: bool) -> str:
 
 
 async def _screen(text: str) -> str:
-    pieces = []
+    pieces: list[str] = []
     for piece in screen_pieces(text):
         pieces.append(piece)
         if len(pieces) > 1:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
-from monitor.tools.base import traits_of
+from monitor.tools.base import Tool, traits_of
 from monitor.tools.proctable import MARKER, command_of, end_leftovers, leftovers, living
 from monitor.tools.returned import ToolAnswer
+from monitor.tools.scheduler import Scheduler
 from monitor.tools.shell import BACKGROUND_MOST, ShellTools
 from monitor.tools.workspace import Workspace
 from tests.processes import Heard, ask, commands_left, is_gone, nothing_left  # noqa: F401 - a fixture
@@ -33,6 +36,15 @@ def shell(path: Path, **options: Any) -> ShellTools:
 
 async def run(tools: ShellTools, command: str, **arguments: Any) -> ToolAnswer:
     return await ask(tools.tools(), "shell", command=command, **arguments)
+
+
+class WithDeadline:
+    """The tool, with a deadline that the scheduler keeps."""
+
+    timeout_s = 0.5
+
+    def __init__(self, tool: Tool) -> None:
+        self.spec, self.call = tool.spec, tool.call
 
 
 # --- how a command ends
@@ -162,18 +174,44 @@ async def test_what_escapes_from_the_group_is_gone_after_a_cancellation(tmp_path
     assert not [command for command in left if "sleep 100" in command]
 
 
-async def test_a_cancellation_is_passed_on_after_the_command_has_ended(tmp_path: Path):
+async def test_a_cancellation_goes_on_after_the_command_has_ended(tmp_path: Path):
     with anyio.move_on_after(0.2) as scope:
-        await run(shell(tmp_path), "sleep 100")
+        answer = await run(shell(tmp_path), "echo before; sleep 100")
+        assert commands_left() == []
+        assert (answer.text, answer.error_kind) == ("before\n", ToolErrorKind.CANCELLED)
+        await anyio.lowlevel.checkpoint()
     assert scope.cancelled_caught
-    assert commands_left() == []
 
 
-async def test_output_before_a_cancellation_was_heard(tmp_path: Path):
+@pytest.mark.parametrize("how", ["the call", "the batch", "its deadline"])
+async def test_output_before_the_end_of_a_call_is_in_its_result(tmp_path: Path, how: str):
+    """Also what was written between the cancellation and the end."""
+    group = shell(tmp_path, grace_s=2)
     heard = Heard()
-    with anyio.move_on_after(0.3):
-        await ask(shell(tmp_path).tools(), "shell", heard, command="echo before; sleep 100")
-    assert "".join(heard.pieces) == "before\n"
+    tools = {tool.spec.name: tool for tool in group.tools()}
+    if how == "its deadline":
+        tools["shell"] = WithDeadline(tools["shell"])
+    scheduler = Scheduler(tools, listener=heard)
+    command = "trap 'echo after; exit 1' TERM; echo before; seq 100000; while true; do sleep 0.02; done"
+    results: list[ToolResult] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def carry_out() -> None:
+            calls = [ToolCall("1", "shell", {"command": command})]
+            with suppress(anyio.get_cancelled_exc_class()):
+                await scheduler.carry_out(calls, lambda result, _: results.append(result))
+
+        tasks.start_soon(carry_out)
+        await heard.something.wait()
+        if how == "the call":
+            assert scheduler.cancel("1")
+        elif how == "the batch":
+            scheduler.abort("it is over")
+    (result,) = results
+    assert result.is_error
+    assert result.error_kind is (ToolErrorKind.TIMEOUT if how == "its deadline" else ToolErrorKind.CANCELLED)
+    assert "before\n" in result.text
+    assert result.text.rstrip().endswith("after")
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
