@@ -109,6 +109,10 @@ class ToolResult:
     """Reference of the full text, where `text` is a part of it."""
     truncated: bool = field(default=False, compare=False)
     """The tool answered more than `text` holds."""
+    progress: float | None = field(default=None, compare=False)
+    """A number that is to be lowered, 0 when nothing is left: failing tests, open items. `None`:
+    the tool reports none.
+    """
 
 
 @dataclass(slots=True, frozen=True)

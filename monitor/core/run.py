@@ -350,25 +350,33 @@ class RunCore:
         self._running.tally.finish = None
 
     def tool_result(
-        self, call: str | None, text: str, now: float, *, is_error: bool = False, vetoed: bool = False
+        self,
+        call: str | None,
+        text: str,
+        now: float,
+        *,
+        is_error: bool = False,
+        vetoed: bool = False,
+        progress: float | None = None,
     ) -> None:
         """A tool answered. `call`: the id of the call. `None`: the oldest call of the turn without
         an answer.
 
         `vetoed`: the call was not carried out, and `text` is the monitor's message instead. It
-        counts neither as an error nor as a success.
+        counts neither as an error nor as a success. `progress`: the tool's number that is to be
+        lowered.
         """
         if self._outcome is not None:
             return  # a tool that was still running when the run ended
         known = self._running.take_call(call)
         if known is not None:
             self._counters.tool_answered(known.name)
-            result = ToolResult(known.id, known.name, abridged_text(text), is_error, vetoed=vetoed)
+            result = ToolResult(known.id, known.name, abridged_text(text), is_error, vetoed=vetoed, progress=progress)
             if not vetoed:
                 self._counters.errors.add(is_error=is_error)
         else:
             self._emit(events.ResultUnmatched(self.at(now), call))
-            result = ToolResult(call or "", "", abridged_text(text), is_error, vetoed=vetoed)
+            result = ToolResult(call or "", "", abridged_text(text), is_error, vetoed=vetoed, progress=progress)
         self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)

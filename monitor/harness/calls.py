@@ -132,7 +132,14 @@ class Calls(Listener):
             results[result.id] = result
             now = self._now()
             self._emit(ToolFinished(core.at(now), number, result, now - started))
-            core.tool_result(result.id, result.text, now, is_error=result.is_error, vetoed=result.vetoed)
+            core.tool_result(
+                result.id,
+                result.text,
+                now,
+                is_error=result.is_error,
+                vetoed=result.vetoed,
+                progress=result.progress,
+            )
             if result.error_kind is not ToolErrorKind.CANCELLED:
                 detection = self._context.observe(by_id[result.id], result)
                 if detection is not None:

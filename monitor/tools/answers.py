@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from monitor._util.arguments import closest, was_cut_off
+from monitor._util.checks import is_finite
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError, describe, message_of
 from monitor.messages import CUT_OFF
@@ -29,7 +30,9 @@ def result_of(call: ToolCall, value: object) -> ToolResult:
         media = answered(list(value.media))[1] if value.media else ()
     except ValueError as error:
         raise ToolError(str(error)) from None
-    return ToolResult(call.id, call.name, text, value.is_error, media, error_kind=kind)
+    progress = value.data.get("progress") if isinstance(value.data, Mapping) else None
+    number = float(progress) if is_finite(progress) else None
+    return ToolResult(call.id, call.name, text, value.is_error, media, error_kind=kind, progress=number)
 
 
 def failed(call: ToolCall, text: str, kind: ToolErrorKind, *, vetoed: bool = False) -> ToolResult:

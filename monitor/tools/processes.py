@@ -191,11 +191,14 @@ class Command:
         return True
 
     def _signal(self, number: signal.Signals) -> None:
+        # Looked for before the signal: a child whose parent is gone cannot be found by its parent.
+        found = self._members()
+        self._known |= {(entry.pid, entry.started) for entry in found}
         as_group = self._process.returncode is None or not HAS_TABLE
         if as_group:
             with suppress(OSError):
                 os.killpg(self.pid, number)
-        for entry in self._members():
+        for entry in found:
             if not as_group or entry.group != self.pid:
                 send(entry, number)
 

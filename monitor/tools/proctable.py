@@ -2,7 +2,7 @@
 
 Ending a process group is not enough: `setsid` leaves it. So each command gets a marker in its
 environment, which all its children inherit. A process belongs to a command if its environment has
-the marker, if it is in the command's session, or if its parent belongs to it.
+the marker. It also does if it is in the command's session, or if its parent belongs to the command.
 
 What still escapes: a process without the marker (`env -i`) in a session of its own (`setsid`) whose
 parent has ended before anybody looked. Where there is no `/proc`, only the process group is known.

@@ -1,8 +1,8 @@
 """How many tests fail, read from what pytest, jest, go test and cargo test print.
 
 A number that is to be lowered is what `NoProgress` wants to know of a tool: see
-`monitor.detectors.Progress`. Each reader gives the number of failing tests, 0 when all pass, and
-`None` when the text is no such output or says nothing about its tests.
+`monitor.detectors.Progress`. Each reader gives the number of failing tests, and 0 when all pass.
+`None`: the text is no such output, or says nothing about its tests.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ BACKGROUND_MOST: Final = 16
 POLL_S: Final = 0.1
 """How often `shell_wait` looks whether processes that hold no pipe are gone."""
 SHOWN: Final = 5
-"""So many background processes are named."""
+"""At most this number of background processes is named."""
 
 _Why: TypeAlias = Literal["ended", "timeout", "idle", "overflow"]
 
@@ -118,10 +118,10 @@ class ShellTools(ToolGroup):
         self._users = 0
         """How often it is open: several runs may share it."""
         run = FunctionTool(
-            self._run, name="shell", kind="execute", keep="tail", needs_approval=needs_approval, loop_key=_loop_key
+            self._run, name="shell", kind="execute", keep="ends", needs_approval=needs_approval, loop_key=_loop_key
         )
-        wait = FunctionTool(self._wait, name="shell_wait", kind="read", keep="tail")
-        kill = FunctionTool(self._kill, name="shell_kill", kind="execute", keep="tail")
+        wait = FunctionTool(self._wait, name="shell_wait", kind="read", keep="ends")
+        kill = FunctionTool(self._kill, name="shell_kill", kind="execute", keep="ends")
         super().__init__([run, wait, kill], prefix=prefix, filter=filter)
 
     @property
@@ -178,6 +178,15 @@ class ShellTools(ToolGroup):
             why = await self._attend(job, context, parts, timeout_s or self._timeout_s)
             answer, kept = await self._finished(job, parts, why)
             return answer
+        except anyio.get_cancelled_exc_class():
+            kept = True  # it is closed here
+            await self._ended(job)
+            if anyio.current_effective_deadline() > -math.inf:  # no scope repeats it: it must go on
+                raise
+            with anyio.CancelScope(shield=True):
+                text = await _screen("".join([*parts, job.take(last=True)]))
+            status = f"cancelled after {job.command.elapsed_s:.2f} s; this is the output so far"
+            return _answer(job, text, status, kind=ToolErrorKind.CANCELLED)
         finally:
             if not kept:
                 await self._ended(job)
@@ -226,7 +235,7 @@ class ShellTools(ToolGroup):
             self._forget(job)
         if len(self._jobs) >= BACKGROUND_MOST:
             raise ToolError(
-                f"{len(self._jobs)} commands run in the background; end one with shell_kill: {self._pids()}"
+                f"{BACKGROUND_MOST} commands run in the background; end one with shell_kill: {self._pids()}"
             )
         own = {**self._environment, "PWD": str(place)}
         try:
@@ -271,7 +280,7 @@ class ShellTools(ToolGroup):
         if why == "ended":
             others = command.others()
             await command.last_output()
-            others = command.others() if others else []
+            others = _roots(command.others()) if others else []
             keep = bool(others and self._users)
             parts.append(job.take(last=not keep))
             ending = _ending(command) + _background(others, kept=keep)
@@ -285,9 +294,7 @@ class ShellTools(ToolGroup):
         parts.append(job.take(last=True))
         text = await _screen("".join(parts))
         if why == "timeout":
-            status = (
-                f"ended after {command.elapsed_s:.2f} s: it took longer than its timeout; this is the output so far"
-            )
+            status = f"ended after {command.elapsed_s:.2f} s, its timeout; this is the output so far"
             return _answer(job, text, status, kind=ToolErrorKind.TIMEOUT), False
         status = f"ended after {self._bound:,} bytes of output, which is the most; this is its beginning"
         return _answer(job, text, status, kind=ToolErrorKind.EXECUTION_FAILED), False
@@ -365,6 +372,12 @@ def _signal_name(number: int) -> str:
         return ""
 
 
+def _roots(entries: Sequence[Entry]) -> list[Entry]:
+    """Those that none of the others has started."""
+    pids = {entry.pid for entry in entries}
+    return [entry for entry in entries if entry.parent not in pids]
+
+
 def _background(others: Sequence[Entry], *, kept: bool) -> str:
     if not others:
         return ""
@@ -374,7 +387,7 @@ def _background(others: Sequence[Entry], *, kept: bool) -> str:
 
 
 async def _screen(text: str) -> str:
-    pieces = []
+    pieces: list[str] = []
     for piece in screen_pieces(text):
         pieces.append(piece)
         if len(pieces) > 1:

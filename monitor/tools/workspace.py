@@ -79,7 +79,7 @@ class Workspace:
             ) from None
 
     def directory(self, path: str) -> Path:
-        """The existing directory `path`, for a command. `ToolError`: it is outside, or no directory."""
+        """The existing directory `path`, for a command. `ToolError`: it is outside, or none."""
         place = self.place(path)
         with errors_of(path), self._opened(place.parts):
             return self.root.joinpath(*place.parts)

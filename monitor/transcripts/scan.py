@@ -304,7 +304,9 @@ class _Listener:
 
 def _feed(core: RunCore, chunk: Chunk) -> None:
     if isinstance(chunk, ToolResult):
-        core.tool_result(chunk.id, chunk.text, 0.0, is_error=chunk.is_error, vetoed=chunk.vetoed)
+        core.tool_result(
+            chunk.id, chunk.text, 0.0, is_error=chunk.is_error, vetoed=chunk.vetoed, progress=chunk.progress
+        )
         return
     core.feed(chunk, 0.0)
     if isinstance(chunk, TurnFinished):
