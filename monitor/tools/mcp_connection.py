@@ -236,7 +236,7 @@ class Connection:
                 result = await client.call_tool(call.tool, call.arguments, None, call.progress)
                 call.settle(result)
         except self._sdk.MCPError as error:
-            # Servers use the SDK's number for a connection that ended, -32000, for their own errors.
+            # Servers use the number of an ended connection, -32000, for errors of their own.
             if self._lost.is_set() or (error.code, error.message) == self._sdk.CLOSED:
                 self._why = "its connection ended"
                 self._lost.set()
