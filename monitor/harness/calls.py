@@ -32,6 +32,7 @@ from monitor.models import ToolSpec
 from monitor.outcome import Turn
 from monitor.reasons import ToolErrorKind
 from monitor.tools.base import CallingRun
+from monitor.tools.guidance import GuidanceBook
 from monitor.tools.masking import masked
 from monitor.tools.registry import Registry
 from monitor.tools.scheduler import Gate, Listener, Scheduler
@@ -69,6 +70,8 @@ class Calls(Listener):
         self._now = clock.now
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
+        self._keeper = supervisor.calls.keeper(run_id)
+        self._guidance = GuidanceBook(lambda name: tools.entry(name).traits.guidance, supervisor.guidance)
         self.scheduler = Scheduler(
             tools,
             run=run,
@@ -79,9 +82,23 @@ class Calls(Listener):
             clock=clock,
             at=core.at,
             limit=supervisor.calls.max_parallel,
-            artifacts=supervisor.calls.artifacts,
+            keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
         )
+
+    async def close(self) -> None:
+        """The run has ended."""
+        if self._keeper is not None:
+            await self._keeper.close()
+
+    def beside(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """`result` with the guidance of its tool behind it, where that is new to the model."""
+        guidance = self._guidance.beside(call, result)
+        return result if guidance is None else replace(result, text=f"{result.text}\n\n{guidance}")
+
+    def history_was_edited(self) -> None:
+        """Earlier results may have left the history, with the guidance beside them."""
+        self._guidance.forget()
 
     def withdraw(self, name: str) -> None:
         """The model may not call the tool `name` any more."""

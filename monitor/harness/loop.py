@@ -64,6 +64,8 @@ class TurnLoop:
         self._delivery = delivery
         self._emit = delivery.emit
         self._streams_opened = 0
+        self._edits = 0
+        """The number of edits of the history that were seen."""
         self._reading: SourceStream[Any] | None = None
 
     async def drive(self) -> AsyncGenerator[None, None]:
@@ -110,7 +112,10 @@ class TurnLoop:
             try:
                 await self._judges.close()
             finally:
-                await self._context.close()
+                try:
+                    await self._context.close()
+                finally:
+                    await self._calls.close()
 
     def wake(self) -> None:
         """Let the pending read look at the deadline of the run. From any thread."""
@@ -193,8 +198,13 @@ class TurnLoop:
         """Append the model's message to the history, every call with its result."""
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
+            if (edits := len(self._history.edits)) != self._edits:
+                self._edits = edits
+                self._calls.history_was_edited()
             answered = (
-                _shown(results.get(call.id) or _not_carried_out(call)) for call in content if isinstance(call, ToolCall)
+                self._calls.beside(call, _shown(results.get(call.id) or _not_carried_out(call)))
+                for call in content
+                if isinstance(call, ToolCall)
             )
             self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             self._context.turn_ended()

@@ -30,9 +30,15 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
+from monitor.tools.artifact_tools import READ, ArtifactTools
+from monitor.tools.artifacts import ArtifactStore
 from monitor.tools.base import Tool
+from monitor.tools.guidance import GuidanceFlag, check_flag
+from monitor.tools.keeping import Keeper
+from monitor.tools.memory import Notes
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import MAX_PARALLEL
+from monitor.tools.truncation import Bound
 from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
@@ -45,9 +51,20 @@ class CallOptions:
 
     max_parallel: int
     ledger: CallLedger | None
-    artifacts: Any
+    artifacts: ArtifactStore | None
+    bound: Bound | None
+
+    def keeper(self, run_id: str) -> Keeper | None:
+        """What bounds the results of the run, if anything does."""
+        if self.artifacts is None and self.bound is None:
+            return None
+        return Keeper(self.artifacts, self.bound or Bound(), run=run_id)
 
     def __post_init__(self) -> None:
+        if self.artifacts is not None:
+            check_part("artifacts", self.artifacts, "put")
+        if self.bound is not None and not isinstance(self.bound, Bound):
+            raise ConfigError(f"result_bound takes a monitor.tools.Bound, not {self.bound!r}")
         if not is_whole(self.max_parallel) or self.max_parallel < 1:
             raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
         if self.ledger is not None:
@@ -69,7 +86,10 @@ class RunOptions:
         tool_choice: ToolChoice = "auto",
         max_parallel_tools: int = MAX_PARALLEL,
         ledger: CallLedger | None = None,
-        artifacts: Any = None,
+        artifacts: ArtifactStore | None = None,
+        result_bound: Bound | None = None,
+        guidance: GuidanceFlag = True,
+        notes: Sequence[Notes] = (),
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | None = None,
@@ -117,8 +137,13 @@ class RunOptions:
         self.form = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
+        self.calls = CallOptions(max_parallel_tools, ledger, artifacts, result_bound)
         self.tools = Registry(tools)
-        self.calls = CallOptions(max_parallel_tools, ledger, artifacts)
+        if artifacts is not None and READ not in self.tools:  # who is given references can read them
+            self.tools.toolsets += (ArtifactTools(artifacts),)
+        check_flag(guidance)
+        self.guidance: GuidanceFlag = guidance
+        self.notes = check_parts("notes", notes, "text")
         self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)

@@ -9,7 +9,7 @@ import anyio
 
 from monitor.chunks import ToolResult
 from monitor.errors import StoreError, message_of
-from monitor.tools.artifact_tools import restored_by
+from monitor.tools.artifact_tools import READ, SEARCH, restored_by
 from monitor.tools.artifacts import ArtifactStore
 from monitor.tools.base import Keep
 from monitor.tools.truncation import Bound, shown
@@ -17,6 +17,9 @@ from monitor.tools.truncation import Bound, shown
 LEAST_CHARS: Final = 2_000
 """A shorter result is not kept beside the history: it costs little to have it again."""
 UNPIN_S: Final = 5.0
+"""How long the end of a run waits for its store."""
+_OF_ARTIFACTS: Final = frozenset({READ, SEARCH})
+"""What these tools answer is kept already."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,7 +46,7 @@ class Keeper:
 
     async def kept(self, result: ToolResult, *, keep: Keep, status: str | None = None) -> ToolResult:
         """The same, after its full text was kept."""
-        if self.store is None or len(result.text) <= LEAST_CHARS or result.artifact is not None:
+        if self.store is None or len(result.text) <= LEAST_CHARS or result.name in _OF_ARTIFACTS:
             return self.cut(result, keep=keep, status=status)
         try:
             artifact = await self.store.put(result.text, pin=self.run or None)
