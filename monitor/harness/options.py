@@ -4,9 +4,9 @@ makes no sense is said at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from monitor._util.checks import check_part, check_parts, is_finite, is_whole
 from monitor.budget import Budget
@@ -30,6 +30,7 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
+from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of, approver_of
 from monitor.tools.base import Tool
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import MAX_PARALLEL
@@ -39,12 +40,19 @@ from monitor.verdicts import LastTurn
 _DEFAULT: Any = object()
 
 
+Offer: TypeAlias = Callable[[int, Sequence[str]], Collection[str]]
+"""Which tools the model is offered, by the number of the turn and the names of the tools."""
+
+
 @dataclass(slots=True, frozen=True)
 class CallOptions:
     """How the calls of a run are carried out."""
 
     max_parallel: int
     ledger: CallLedger | None
+    approval: Approval
+    approver: Approver | AskFunction | None
+    offer: Offer | None
     artifacts: Any
 
     def __post_init__(self) -> None:
@@ -52,6 +60,9 @@ class CallOptions:
             raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
         if self.ledger is not None:
             check_part("ledger", self.ledger, "advance")
+        approver_of(self.approver)
+        if self.offer is not None and not callable(self.offer):
+            raise ConfigError(f"offer takes a function of the turn and the tools' names, not {self.offer!r}")
 
 
 class RunOptions:
@@ -69,6 +80,9 @@ class RunOptions:
         tool_choice: ToolChoice = "auto",
         max_parallel_tools: int = MAX_PARALLEL,
         ledger: CallLedger | None = None,
+        approval: Approval | Mode | None = None,
+        approver: Approver | AskFunction | None = None,
+        offer: Offer | None = None,
         artifacts: Any = None,
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
@@ -118,7 +132,7 @@ class RunOptions:
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools = Registry(tools)
-        self.calls = CallOptions(max_parallel_tools, ledger, artifacts)
+        self.calls = CallOptions(max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts)
         self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
