@@ -27,9 +27,9 @@ from monitor.events import (
 )
 from monitor.goal.goal import Goal, preflight
 from monitor.goal.outputs import TERMINATE
+from monitor.harness.checks import CallOptions
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
-from monitor.harness.options import RunOptions
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.messages import AssistantMessage, Message
@@ -52,7 +52,7 @@ class Calls(Listener):
 
     def __init__(
         self,
-        supervisor: RunOptions,
+        options: CallOptions,
         tools: Registry,
         *,
         core: RunCore,
@@ -77,7 +77,6 @@ class Calls(Listener):
         self._only: tuple[str, ...] | None = None
         self._opened: list[Toolset] = []
         self._turn_only: Collection[str] | None = None
-        options = supervisor.calls
         self._offer = options.offer
         self._approver = options.approver
         self.approvals = Approvals(
@@ -137,12 +136,23 @@ class Calls(Listener):
         preflight(None, None, tuple(self._tools))
 
     async def close(self, grace_s: float) -> None:
-        """Close them, the last one first, and say what came too late. Each has `grace_s` seconds."""
+        """Close them, the last one first, each within `grace_s` seconds; and say what came too late.
+
+        Each is closed, whatever the others raise. The first error is raised then.
+        """
+        errors: list[Exception] = []
         while self._opened:
             toolset = self._opened.pop()
-            with anyio.move_on_after(grace_s, shield=True):
-                await toolset.__aexit__(None, None, None)
+            try:
+                with anyio.move_on_after(grace_s, shield=True):
+                    await toolset.__aexit__(None, None, None)
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
         self.scheduler.say_late()
+        if errors:
+            raise errors[0]
+
+    # ------------------------------------------------------------------ the calls of a turn
 
     def begin(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
         """Put the results of the run's own tools into `results`. Returns the calls that are left to
@@ -197,10 +207,10 @@ class Calls(Listener):
         if not answered:
             return
         at, message = _last_reply(history.messages)
-        calls = (
-            [part for part in message.content if isinstance(part, ToolCall) and part.id in answered] if message else []
-        )
-        if message is None or not calls:
+        if message is None:
+            return
+        calls = [part for part in message.content if isinstance(part, ToolCall) and part.id in answered]
+        if not calls:
             return
         results: dict[str, ToolResult] = {}
 

@@ -147,9 +147,9 @@ class TurnLoop:
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
                     said.append(text)
                 case Hold(detection):
-                    if text := await self._calls.hold(detection):
-                        self._emit(Nudged(self._at(), self._core.turns, text))
-                        said.append(text)
+                    if words := await self._calls.hold(detection):
+                        self._emit(Nudged(self._at(), self._core.turns, words))
+                        said.append(words)
                 case LastTurn(text, tools):
                     self._core.begin_last_turn(verdict, self._now())
                     self._context.last_turn()
@@ -167,7 +167,7 @@ class TurnLoop:
     def _open(self) -> SourceStream[Any]:
         """The next model call, as a stream that is opened by its first read."""
         supervisor = self._supervisor
-        self._calls.choose(self._core.turns + 1)
+        self._calls.choose(self._core.turns + (not self._core.void))
         self._outgoing.before_call()
         request = ModelRequest(
             messages=self._history.messages,

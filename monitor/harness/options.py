@@ -4,11 +4,11 @@ makes no sense is said at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
 
-from monitor._util.checks import check_part, check_parts, is_finite, is_whole
+from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.budget import Budget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
@@ -21,7 +21,15 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
+from monitor.harness.checks import (
+    CLOSE_GRACE_S,
+    KEEP_TEXT_CHARS,
+    CallOptions,
+    Offer,
+    check_bounds,
+    clock_of,
+    must_know_price,
+)
 from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock
@@ -30,7 +38,7 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
-from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of, approver_of
+from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.base import Tool
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import MAX_PARALLEL
@@ -38,31 +46,6 @@ from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
 _DEFAULT: Any = object()
-
-
-Offer: TypeAlias = Callable[[int, Sequence[str]], Collection[str]]
-"""Which tools the model is offered, by the number of the turn and the names of the tools."""
-
-
-@dataclass(slots=True, frozen=True)
-class CallOptions:
-    """How the calls of a run are carried out."""
-
-    max_parallel: int
-    ledger: CallLedger | None
-    approval: Approval
-    approver: Approver | AskFunction | None
-    offer: Offer | None
-    artifacts: Any
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.max_parallel) or self.max_parallel < 1:
-            raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
-        if self.ledger is not None:
-            check_part("ledger", self.ledger, "advance")
-        approver_of(self.approver)
-        if self.offer is not None and not callable(self.offer):
-            raise ConfigError(f"offer takes a function of the turn and the tools' names, not {self.offer!r}")
 
 
 class RunOptions:

@@ -187,7 +187,7 @@ class Run:
         )
         self._core.companions.append(self._context)
         calls = Calls(
-            supervisor,
+            supervisor.calls,
             tools,
             core=self._core,
             goal=self._goal,
