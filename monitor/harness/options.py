@@ -5,10 +5,10 @@ makes no sense is said at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
-from monitor._util.checks import check_part, check_parts, is_finite, is_whole
+from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.budget import Budget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
@@ -21,7 +21,15 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
+from monitor.harness.checks import (
+    CLOSE_GRACE_S,
+    KEEP_TEXT_CHARS,
+    CallOptions,
+    Offer,
+    check_bounds,
+    clock_of,
+    must_know_price,
+)
 from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock
@@ -30,11 +38,11 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
+from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.artifact_tools import READ, ArtifactTools
 from monitor.tools.artifacts import ArtifactStore
 from monitor.tools.base import Tool
-from monitor.tools.guidance import GuidanceFlag, check_flag
-from monitor.tools.keeping import Keeper
+from monitor.tools.guidance import GuidanceFlag
 from monitor.tools.memory import Notes
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import MAX_PARALLEL
@@ -43,32 +51,6 @@ from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
 _DEFAULT: Any = object()
-
-
-@dataclass(slots=True, frozen=True)
-class CallOptions:
-    """How the calls of a run are carried out."""
-
-    max_parallel: int
-    ledger: CallLedger | None
-    artifacts: ArtifactStore | None
-    bound: Bound | None
-
-    def keeper(self, run_id: str) -> Keeper | None:
-        """What bounds the results of the run, if anything does."""
-        if self.artifacts is None and self.bound is None:
-            return None
-        return Keeper(self.artifacts, self.bound or Bound(), run=run_id)
-
-    def __post_init__(self) -> None:
-        if self.artifacts is not None:
-            check_part("artifacts", self.artifacts, "put")
-        if self.bound is not None and not isinstance(self.bound, Bound):
-            raise ConfigError(f"result_bound takes a monitor.tools.Bound, not {self.bound!r}")
-        if not is_whole(self.max_parallel) or self.max_parallel < 1:
-            raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
-        if self.ledger is not None:
-            check_part("ledger", self.ledger, "advance")
 
 
 class RunOptions:
@@ -86,6 +68,9 @@ class RunOptions:
         tool_choice: ToolChoice = "auto",
         max_parallel_tools: int = MAX_PARALLEL,
         ledger: CallLedger | None = None,
+        approval: Approval | Mode | None = None,
+        approver: Approver | AskFunction | None = None,
+        offer: Offer | None = None,
         artifacts: ArtifactStore | None = None,
         result_bound: Bound | None = None,
         guidance: GuidanceFlag = True,
@@ -137,12 +122,10 @@ class RunOptions:
         self.form = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
-        self.calls = CallOptions(max_parallel_tools, ledger, artifacts, result_bound)
-        self.tools = Registry(tools)
-        if artifacts is not None and READ not in self.tools:  # who is given references can read them
-            self.tools.toolsets += (ArtifactTools(artifacts),)
-        check_flag(guidance)
-        self.guidance: GuidanceFlag = guidance
+        self.tools = _readable(Registry(tools), artifacts)
+        self.calls = CallOptions(
+            max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts, result_bound, guidance
+        )
         self.notes = check_parts("notes", notes, "text")
         self.prices = prices
         self.price = price_of(prices, model.name)
@@ -179,6 +162,13 @@ class RunOptions:
 
 
 RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # as Python calls it where an argument is wrong
+
+
+def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
+    """`tools` with those that read `store`: a model that is given references can follow them."""
+    if store is not None and READ not in tools:
+        tools.toolsets += (ArtifactTools(store),)
+    return tools
 
 
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:

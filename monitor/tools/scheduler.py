@@ -214,9 +214,9 @@ class Scheduler:
         others: Collection[str] = (),
     ) -> None:
         """`keeper`: bounds the results, and keeps their full texts; without one they are as long as
-        the tools give them. `at`: seconds since the run began, of a time of the clock. `retries`: how often a failed
-        call of an idempotent tool is made again. `others`: names of tools that are carried out
-        elsewhere; the answer to a call of an unknown tool names them too.
+        the tools give them. `at`: seconds since the run began, of a time of the clock. `retries`:
+        how often a failed call of an idempotent tool is made again. `others`: names of tools that
+        are carried out elsewhere; the answer to a call of an unknown tool names them too.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
