@@ -40,8 +40,7 @@ class Keeper:
         """`result` within the bound."""
         if self.bound.holds(result.text):
             return result
-        text = result.text.removeprefix(f"{status}\n") if status else result.text
-        cut = shown(text, keep=keep, bound=self.bound, status=status, more=more)
+        cut = shown(_without(status, result.text), keep=keep, bound=self.bound, status=status, more=more)
         return replace(result, text=cut.text, truncated=True) if cut.truncated else result
 
     async def kept(self, result: ToolResult, *, keep: Keep, status: str | None = None) -> ToolResult:
@@ -49,7 +48,7 @@ class Keeper:
         if self.store is None or len(result.text) <= LEAST_CHARS or result.name in _OF_ARTIFACTS:
             return self.cut(result, keep=keep, status=status)
         try:
-            artifact = await self.store.put(result.text, pin=self.run or None)
+            artifact = await self.store.put(_without(status, result.text), pin=self.run or None)
         except StoreError as error:
             more = f"the rest was not kept: {message_of(error)}"
             return self.cut(result, keep=keep, status=status, more=more)
@@ -64,3 +63,8 @@ class Keeper:
                     await self.store.unpin(self.run)
                 except StoreError:
                     return  # it cannot be reached, and nothing is lost
+
+
+def _without(status: str | None, text: str) -> str:
+    """`text` as the tool gave it, so that its lines have the numbers that are named."""
+    return text.removeprefix(f"{status}\n") if status else text
