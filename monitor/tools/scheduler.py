@@ -456,9 +456,11 @@ class Scheduler:
             return
         state, whole = job.outcome
         keep = job.entry.traits.keep
-        # The call may be cancelled while the text is kept.
-        job.outcome = state, self._keeper.cut(whole, keep=keep, status=job.status)
-        job.outcome = state, await self._keeper.kept(whole, keep=keep, status=job.status)
+        try:
+            job.outcome = state, await self._keeper.kept(whole, keep=keep, status=job.status)
+        except BaseException:  # it is cancelled while the text is kept
+            job.outcome = state, self._keeper.cut(whole, keep=keep, status=job.status)
+            raise
 
     async def _answer(self, job: Job) -> tuple[CallState, ToolResult]:
         context = ToolContext(job.call, self._run, job.record.key, self._artifacts, job)
