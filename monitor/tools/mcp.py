@@ -209,7 +209,11 @@ class McpTool:
         self._server = server
         self.original: str = listed.name
         """What the server calls it."""
-        self.traits = traits
+        self.kind = traits.kind
+        self.idempotent = traits.idempotent
+        self.needs_approval = traits.needs_approval
+        self.timeout_s = traits.timeout_s
+        self.hard_timeout_s = traits.hard_timeout_s
         schema = portable(listed.input_schema)
         if schema.get("type", "object") != "object":
             raise ConfigError(f"its arguments are {schema.get('type')!r}, not an object")

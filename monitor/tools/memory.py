@@ -207,4 +207,6 @@ class FileMemory(ToolGroup):
 def with_notes(instructions: str | None, notes: Sequence[Notes]) -> str | None:
     """`instructions` with the texts of `notes` behind them."""
     texts = [text for one in notes if (text := one.text())]
-    return "\n\n".join([*([instructions.rstrip()] if instructions else []), *texts]) or None
+    if not texts:
+        return instructions
+    return "\n\n".join([*([instructions.rstrip()] if instructions else []), *texts])

@@ -54,9 +54,13 @@ async def test_guidance_stands_beside_the_first_result_only():
 @pytest.mark.feature("SH-01")
 async def test_the_system_prompt_is_the_same_in_every_request_byte_by_byte(tmp_path: Path):
     memory = FileMemory(tmp_path)
-    calls = [call("search", q="a"), call("remember", kind="findings", name="x", text="y"), call("deploy", target="test")]
+    calls = [
+        call("search", q="a"),
+        call("remember", kind="findings", name="x", text="y"),
+        call("deploy", target="test"),
+    ]
     run = await drive(*calls, DONE, tools=[search, deploy, memory], notes=[memory], instructions="Work.")
-    prompts = {request.instructions for request in run.requests}
+    prompts = {str(request.instructions) for request in run.requests}
     assert len(run.requests) == 4
     assert len(prompts) == 1
     assert "Quote each source" not in prompts.pop()

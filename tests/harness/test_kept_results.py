@@ -50,7 +50,7 @@ async def test_the_only_error_in_line_50000_reaches_the_model_and_the_rest_can_b
     assert len(cut.text) < 41_000
     assert run.results(1)[0].text.startswith("step 77777 went well\n")
     # what is stored anywhere is the cut text
-    assert [event.result.text for event in run.of(ToolFinished)][0] == cut.text
+    assert run.of(ToolFinished)[0].result.text == cut.text
 
 
 @pytest.mark.feature("CL-11")
@@ -158,7 +158,9 @@ async def test_a_refused_call_is_never_cut_or_kept():
     assert await store.artifacts() == []
 
 
-@pytest.mark.parametrize("wrong", [{"artifacts": "folder"}, {"result_bound": 5_000}, {"guidance": "no"}, {"notes": [1]}])
+@pytest.mark.parametrize(
+    "wrong", [{"artifacts": "folder"}, {"result_bound": 5_000}, {"guidance": "no"}, {"notes": [1]}]
+)
 async def test_what_is_no_store_bound_flag_or_note_is_refused(wrong: dict[str, Any]):
     with pytest.raises(monitor.ConfigError):
         Drive(DONE, **wrong)

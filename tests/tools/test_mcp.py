@@ -15,12 +15,16 @@ import anyio
 import pytest
 
 from monitor import ConfigError
+from monitor.calls import ApprovalAnswer, ApprovalRequest
 from monitor.chunks import ToolCall
 from monitor.errors import ToolError
-from monitor.tools import ToolContext, traits_of
+from monitor.reasons import ToolErrorKind
+from monitor.testing import call
+from monitor.tools import ToolContext, carry_out, traits_of
 from monitor.tools.mcp import McpServer, endpoint_of, legal_name, readable
 from monitor.tools.mcp_connection import check_version
 from monitor.tools.proctable import living
+from tests.harness.driving import drive
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-03")]
 
@@ -43,6 +47,10 @@ class Watcher:
 
     def progress(self, done: float | None, total: float | None, note: str) -> None:
         self.heard.append((done, total, note))
+
+    def thread_left(self) -> None: ...
+
+    def thread_ended(self) -> None: ...
 
 
 async def ask(server: McpServer, tool: str, text: object = "", watcher: Watcher | None = None) -> str:
@@ -157,6 +165,36 @@ async def test_progress_is_told_which_extends_the_deadline_of_a_call():
         traits = traits_of(server.tools()[0])
     assert watcher.heard == [(1.0, 3.0, "step 1"), (2.0, 3.0, "step 2"), (3.0, 3.0, "step 3")]
     assert (traits.timeout_s, traits.hard_timeout_s) == (20, 90)
+
+
+async def test_progress_extends_the_deadline_and_a_blocked_server_does_not_hold_the_run():
+    async with plain(timeout_s=0.25, hard_timeout_s=20) as server:
+        tools = {tool.spec.name: tool for tool in server.tools()}
+        slow = await carry_out(ToolCall("1", "plain_slow", {}), tools)  # 0.3 s, with progress every 0.1 s
+        assert slow.text == "called slow"
+        blocked = await carry_out(ToolCall("2", "plain_block", {"text": "100"}), tools)
+    assert blocked.error_kind is ToolErrorKind.TIMEOUT
+    assert "made no progress for 0.25 s; its limits are 0.25 s without progress and 20 s in all" in blocked.text
+
+
+async def test_a_description_that_changed_after_always_asks_again():
+    asked: list[str] = []
+
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.append(request.tool)
+        return ApprovalAnswer(id=request.id, decision="approved", always=request.scopes[-1])
+
+    server = plain(needs_approval=True, filter=["echo", "describe"])
+
+    async def change() -> None:
+        """Let the server describe its tool otherwise."""
+        await ask(server, "describe", "Now it does something else.")
+        await _until(lambda: server.tools()[0].spec.description != "")
+
+    echoes = [call("plain_echo", text=text) for text in "abc"]
+    done = call("terminate", status="success")
+    await drive(*echoes[:2], call("change"), echoes[2], done, tools=[server, change], approver=approve)
+    assert asked == ["plain_echo", "plain_echo"]
 
 
 async def test_it_may_be_closed_by_another_task_than_the_one_that_opened_it():
@@ -402,8 +440,8 @@ def test_hints_of_a_server_count_only_where_it_is_trusted():
     for trusted, kind in ((False, "other"), (True, "read")):
         server = McpServer("command", trusted=trusted)
         server._listed([Listed("a", {"type": "object"}, hints=Hints())], True)
-        assert server.tools()[0].traits.kind == kind
-        assert server.tools()[0].traits.idempotent is trusted
+        assert server.tools()[0].kind == kind
+        assert server.tools()[0].idempotent is trusted
 
 
 def test_a_tool_that_cannot_be_offered_is_left_out_and_named():
