@@ -290,7 +290,7 @@ async def _end(process: Process, token: str) -> None:
             if stream is not None:
                 with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
                     await stream.aclose()
-        # On asyncio a pipe that was not read to its end stays open otherwise; nothing public closes it.
+        # On asyncio a pipe that was not read to its end stays open; nothing public closes it.
         transport = getattr(getattr(process, "_process", None), "_transport", None)
         if callable(close := getattr(transport, "close", None)):
             with suppress(OSError):
