@@ -4,6 +4,7 @@ from monitor.tools.base import Tool as Tool
 from monitor.tools.base import ToolContext as ToolContext
 from monitor.tools.base import ToolTraits as ToolTraits
 from monitor.tools.base import traits_of as traits_of
+from monitor.tools.files import FileTools as FileTools
 from monitor.tools.functions import FunctionTool as FunctionTool
 from monitor.tools.functions import as_tools as as_tools
 from monitor.tools.functions import tool as tool
@@ -14,17 +15,22 @@ from monitor.tools.returned import ToolAnswer as ToolAnswer
 from monitor.tools.scheduler import Scheduler as Scheduler
 from monitor.tools.scheduler import carry_out as carry_out
 from monitor.tools.scheduler import carry_out_all as carry_out_all
+from monitor.tools.shell import ShellTools as ShellTools
+from monitor.tools.workspace import Workspace as Workspace
 
 __all__ = [
+    "FileTools",
     "FunctionTool",
     "InMemoryLedger",
     "Scheduler",
+    "ShellTools",
     "Tool",
     "ToolAnswer",
     "ToolContext",
     "ToolGroup",
     "ToolTraits",
     "Toolset",
+    "Workspace",
     "as_tools",
     "carry_out",
     "carry_out_all",
