@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
+import anyio
 import anyio.lowlevel
 
+from monitor._util.quoting import foreign
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.chunks import ToolCall, ToolResult
+from monitor.context.history import History, HistoryEdit
 from monitor.core.run import RunCore
+from monitor.errors import ConfigError
 from monitor.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -21,21 +25,24 @@ from monitor.events import (
     ToolResultDropped,
     ToolStarted,
 )
-from monitor.goal.goal import Goal
+from monitor.goal.goal import Goal, preflight
 from monitor.goal.outputs import TERMINATE
+from monitor.harness.checks import CallOptions
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
-from monitor.harness.options import RunOptions
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
+from monitor.messages import AssistantMessage, Message
 from monitor.models import ToolSpec
 from monitor.outcome import Turn
-from monitor.reasons import ToolErrorKind
+from monitor.policy import stop_for
+from monitor.reasons import TerminateReason, ToolErrorKind
+from monitor.tools.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun
 from monitor.tools.masking import masked
-from monitor.tools.registry import Registry
-from monitor.tools.scheduler import Gate, Listener, Scheduler
-from monitor.verdicts import VETO
+from monitor.tools.registry import Registry, Toolset
+from monitor.tools.scheduler import Listener, Scheduler
+from monitor.verdicts import VETO, Detection, Stop
 
 
 class Calls(Listener):
@@ -45,7 +52,7 @@ class Calls(Listener):
 
     def __init__(
         self,
-        supervisor: RunOptions,
+        options: CallOptions,
         tools: Registry,
         *,
         core: RunCore,
@@ -56,7 +63,6 @@ class Calls(Listener):
         clock: Clock,
         run: CallingRun,
         run_id: str,
-        gate: Gate | None,
     ) -> None:
         """`run`: the run as the tools see it."""
         self._tools = tools
@@ -69,17 +75,29 @@ class Calls(Listener):
         self._now = clock.now
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
+        self._opened: list[Toolset] = []
+        self._turn_only: Collection[str] | None = None
+        self._offer = options.offer
+        self._approver = options.approver
+        self.approvals = Approvals(
+            options.approval,
+            approver_of(options.approver),
+            run=run,
+            run_id=run_id,
+            listener=self,
+            clock=clock,
+        )
         self.scheduler = Scheduler(
             tools,
             run=run,
             run_id=run_id,
-            ledger=supervisor.calls.ledger,
-            gate=gate,
+            ledger=options.ledger,
+            gate=self.approvals,
             listener=self,
             clock=clock,
             at=core.at,
-            limit=supervisor.calls.max_parallel,
-            artifacts=supervisor.calls.artifacts,
+            limit=options.max_parallel,
+            artifacts=options.artifacts,
             others=[spec.name for spec in goal.tools],
         )
 
@@ -97,6 +115,44 @@ class Calls(Listener):
         """
         specs = [*self._goal.tools, *(entry.spec for entry in self._tools.entries().values())]
         return (spec for spec in specs if self._may_call(spec.name))
+
+    def choose(self, turn: int) -> None:
+        """Choose what the model is offered in `turn`. A `ToolWarning` where that is too much."""
+        names = list(self._tools)
+        if self._offer is not None:
+            chosen = self._offer(turn, names)
+            if isinstance(chosen, str) or not set(chosen) <= set(names):
+                raise ConfigError(f"offer answered {chosen!r}: give a list of names out of {', '.join(names)}")
+            self._turn_only = frozenset(chosen)
+        self._tools.warn_of_number(len(names if self._turn_only is None else self._turn_only))
+
+    # ------------------------------------------------------------------ the toolsets
+
+    async def open(self) -> None:
+        """Open the toolsets of the run."""
+        for toolset in self._tools.toolsets:
+            await toolset.__aenter__()
+            self._opened.append(toolset)
+        preflight(None, None, tuple(self._tools))
+
+    async def close(self, grace_s: float) -> None:
+        """Close them, the last one first, each within `grace_s` seconds; and say what came too late.
+
+        Each is closed, whatever the others raise. The first error is raised then.
+        """
+        errors: list[Exception] = []
+        while self._opened:
+            toolset = self._opened.pop()
+            try:
+                with anyio.move_on_after(grace_s, shield=True):
+                    await toolset.__aexit__(None, None, None)
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        self.scheduler.say_late()
+        if errors:
+            raise errors[0]
+
+    # ------------------------------------------------------------------ the calls of a turn
 
     def begin(self, turn: Turn, results: dict[str, ToolResult]) -> Sequence[ToolCall]:
         """Put the results of the run's own tools into `results`. Returns the calls that are left to
@@ -148,6 +204,71 @@ class Calls(Listener):
                 self._work.interrupt()
 
         await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished, turn=number))
+        self._pause_for_answers()
+
+    async def carry_out_answered(self, history: History) -> None:
+        """A run before this one was paused for approvals that are there now: carry out those calls,
+        and put their results into the history, in the place of the ones that said so.
+        """
+        answered = getattr(self._approver, "answered_calls", None)
+        if not answered:
+            return
+        at, message = _last_reply(history.messages)
+        if message is None:
+            return
+        calls = [part for part in message.content if isinstance(part, ToolCall) and part.id in answered]
+        if not calls:
+            return
+        results: dict[str, ToolResult] = {}
+
+        def finished(result: ToolResult, seconds: float) -> None:
+            results[result.id] = result
+            self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
+
+        for call in calls:
+            self._emit(ToolStarted(self._at(), self._core.turns, call))
+        await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished))
+        made = replace(
+            message, results=tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
+        )
+        history.commit(HistoryEdit(history.version, at, at + 1, (made,), "approval", "approved calls were made"))
+        self._pause_for_answers()
+
+    def _pause_for_answers(self) -> None:
+        """End the run if a person has to answer first."""
+        if pending := self.approvals.pending:
+            self._core.pending = tuple(pending)
+            what = "call waits" if len(pending) == 1 else "calls wait"
+            detail = f"{len(pending)} {what} for an approval" if pending[0].call_id else f"held: {pending[0].why}"
+            self._core.leave(Stop(TerminateReason.PAUSED, detail, "approval"), None, self._now())
+
+    async def hold(self, detection: Detection) -> str | None:
+        """The run is frozen until a person says how it goes on. Answers with what they say to the
+        model; `""`: nothing.
+        """
+        answer: ApprovalAnswer | None = None
+
+        async def ask() -> None:
+            nonlocal answer
+            answer = await self.approvals.hold(detection)
+
+        await self._work.under_deadlines(ask)
+        if answer is not None and answer.approved:
+            return answer.reason
+        if self.approvals.pending:
+            self._pause_for_answers()
+            return None
+        stop = stop_for(detection)
+        if answer is None:
+            why = "the run was held, and nobody can say how it goes on"
+        else:
+            why = "the run was held, and " + (
+                "nobody answered" if answer.decision == "expired" else "was stopped by the person who was asked"
+            )
+        if answer is not None and answer.reason:
+            why += f": {answer.reason}"
+        self._core.leave(replace(stop, detail=f"{stop.detail}; {why}"), None, self._now())
+        return None
 
     # ------------------------------------------------------------------ what the scheduler tells
 
@@ -183,7 +304,7 @@ class Calls(Listener):
         if self._may_call(call.name):
             result = self._core.answer(call, self._now())
         else:
-            text = f"{VETO} This call was not made: {call.name} is not available any more."
+            text = f"{VETO} This call was not made: {call.name} is not available {self._since(call.name)}."
             self._core.tool_result(call.id, text, self._now(), is_error=True, vetoed=True)
             result = ToolResult(
                 call.id, call.name, text, is_error=True, vetoed=True, error_kind=ToolErrorKind.UNKNOWN_TOOL
@@ -193,7 +314,27 @@ class Calls(Listener):
         return result
 
     def _may_call(self, name: str) -> bool:
-        return name not in self._withdrawn and (self._only is None or name in self._only)
+        if name in self._withdrawn or (self._only is not None and name not in self._only):
+            return False
+        return self._turn_only is None or name in self._turn_only or name not in self._tools
+
+    def _since(self, name: str) -> str:
+        gone = name in self._withdrawn or (self._only is not None and name not in self._only)
+        return "any more" if gone else "in this turn"
 
     def _at(self) -> float:
         return self._core.at(self._now())
+
+
+def _last_reply(messages: Sequence[Message]) -> tuple[int, AssistantMessage | None]:
+    """The newest message of the model, and where it stands."""
+    for at in range(len(messages) - 1, -1, -1):
+        if isinstance(message := messages[at], AssistantMessage):
+            return at, message
+    return 0, None
+
+
+def shown(result: ToolResult) -> ToolResult:
+    """A result as the model reads it: a tool's text that imitates the monitor's is escaped."""
+    text = result.text if result.vetoed else foreign(result.text)
+    return result if text == result.text else replace(result, text=text)

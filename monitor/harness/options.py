@@ -5,10 +5,10 @@ makes no sense is said at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
-from monitor._util.checks import check_part, check_parts, is_finite, is_whole
+from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.budget import Budget
 from monitor.calls import CallLedger
 from monitor.conditions import Condition
@@ -21,7 +21,15 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
+from monitor.harness.checks import (
+    CLOSE_GRACE_S,
+    KEEP_TEXT_CHARS,
+    CallOptions,
+    Offer,
+    check_bounds,
+    clock_of,
+    must_know_price,
+)
 from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock
@@ -30,6 +38,7 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
+from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.base import Tool
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import MAX_PARALLEL
@@ -37,21 +46,6 @@ from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
 _DEFAULT: Any = object()
-
-
-@dataclass(slots=True, frozen=True)
-class CallOptions:
-    """How the calls of a run are carried out."""
-
-    max_parallel: int
-    ledger: CallLedger | None
-    artifacts: Any
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.max_parallel) or self.max_parallel < 1:
-            raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
-        if self.ledger is not None:
-            check_part("ledger", self.ledger, "advance")
 
 
 class RunOptions:
@@ -69,6 +63,9 @@ class RunOptions:
         tool_choice: ToolChoice = "auto",
         max_parallel_tools: int = MAX_PARALLEL,
         ledger: CallLedger | None = None,
+        approval: Approval | Mode | None = None,
+        approver: Approver | AskFunction | None = None,
+        offer: Offer | None = None,
         artifacts: Any = None,
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
@@ -118,7 +115,7 @@ class RunOptions:
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools = Registry(tools)
-        self.calls = CallOptions(max_parallel_tools, ledger, artifacts)
+        self.calls = CallOptions(max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts)
         self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)

@@ -162,6 +162,7 @@ class Run:
             judges=supervisor.judges,
             task=_words(task),
             window=supervisor.window,
+            loop_key=tools.loop_key,
         )
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
@@ -186,7 +187,7 @@ class Run:
         )
         self._core.companions.append(self._context)
         calls = Calls(
-            supervisor,
+            supervisor.calls,
             tools,
             core=self._core,
             goal=self._goal,
@@ -196,7 +197,6 @@ class Run:
             clock=self._clock,
             run=self,
             run_id=self.id,
-            gate=None,
         )
         self._loop = TurnLoop(
             supervisor,

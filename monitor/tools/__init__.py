@@ -1,5 +1,9 @@
 """Tools: what a model may call, and carrying out what it called."""
 
+from monitor.tools.approval import Approval as Approval
+from monitor.tools.approval import Approver as Approver
+from monitor.tools.approvers import PendingApprovals as PendingApprovals
+from monitor.tools.approvers import TerminalApprover as TerminalApprover
 from monitor.tools.base import Tool as Tool
 from monitor.tools.base import ToolContext as ToolContext
 from monitor.tools.base import ToolTraits as ToolTraits
@@ -9,9 +13,13 @@ from monitor.tools.functions import FunctionTool as FunctionTool
 from monitor.tools.functions import as_tools as as_tools
 from monitor.tools.functions import tool as tool
 from monitor.tools.ledger import InMemoryLedger as InMemoryLedger
+from monitor.tools.registry import Registry as Registry
 from monitor.tools.registry import ToolGroup as ToolGroup
 from monitor.tools.registry import Toolset as Toolset
+from monitor.tools.registry import ToolWarning as ToolWarning
 from monitor.tools.returned import ToolAnswer as ToolAnswer
+from monitor.tools.rules import Rule as Rule
+from monitor.tools.rules import Rules as Rules
 from monitor.tools.scheduler import Scheduler as Scheduler
 from monitor.tools.scheduler import carry_out as carry_out
 from monitor.tools.scheduler import carry_out_all as carry_out_all
@@ -19,16 +27,24 @@ from monitor.tools.shell import ShellTools as ShellTools
 from monitor.tools.workspace import Workspace as Workspace
 
 __all__ = [
+    "Approval",
+    "Approver",
     "FileTools",
     "FunctionTool",
     "InMemoryLedger",
+    "PendingApprovals",
+    "Registry",
+    "Rule",
+    "Rules",
     "Scheduler",
     "ShellTools",
+    "TerminalApprover",
     "Tool",
     "ToolAnswer",
     "ToolContext",
     "ToolGroup",
     "ToolTraits",
+    "ToolWarning",
     "Toolset",
     "Workspace",
     "as_tools",

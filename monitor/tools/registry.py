@@ -92,6 +92,12 @@ class Renamed:
         return await self._tool.call(arguments, context)
 
 
+MANY: Final = 20
+"""More tools than this make models choose worse; see docs/tools.md."""
+TOO_MANY: Final = 50
+"""More tools than this are hardly ever told apart."""
+
+
 class ToolWarning(UserWarning):
     """The tools of a run are probably not what somebody wanted."""
 
@@ -198,6 +204,13 @@ class Registry(Mapping[str, Tool]):
         }
         self._seen = seen
 
+    def warn_of_number(self, offered: int) -> None:
+        """Warn, with a `ToolWarning`, where a model is offered so many tools, the first time."""
+        if offered > TOO_MANY:
+            self._warn(f"more than {TOO_MANY} tools are offered: models mix them up; offer= can offer a part of them")
+        elif offered > MANY:
+            self._warn(f"more than {MANY} tools are offered: models choose worse; offer= can offer a part of them")
+
     def _warn(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
@@ -212,19 +225,3 @@ def is_toolset(item: object) -> TypeGuard[Toolset]:
 def _entry(tool: Tool) -> Entry:
     check = getattr(tool, "check", None)
     return Entry(tool, tool.spec, traits_of(tool), check if callable(check) else None)
-
-
-MANY: Final = 20
-"""More tools than this make models choose worse; see docs/tools.md."""
-TOO_MANY: Final = 50
-"""More tools than this are hardly ever told apart."""
-
-
-def warn_of_number(offered: int) -> None:
-    """Warn, with a `ToolWarning`, where a model is offered too many tools."""
-    if offered > TOO_MANY:
-        text = f"{offered} tools are offered, above {TOO_MANY}: models mix them up; offer a part with offer="
-        warnings.warn(text, ToolWarning, stacklevel=2)
-    elif offered > MANY:
-        text = f"{offered} tools are offered, above {MANY}: models choose worse; offer= can offer a part in each turn"
-        warnings.warn(text, ToolWarning, stacklevel=2)
