@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import monitor
 from monitor.adapters.replay.stream import RecordedChunk, write_chunks
-from monitor.chunks import TextDelta, ToolCall, TurnFinished
+from monitor.chunks import Chunk, TextDelta, ToolCall, TurnFinished
 from monitor.cli import _given
 from monitor.cli._app import app
 from tests.processes import nothing_left  # noqa: F401 - a fixture
@@ -37,7 +37,8 @@ def run(folder: Path, *options: str) -> dict[str, Any]:
     ]
     done = TurnFinished(monitor.FinishReason.DONE)
     recording = folder.parent / "run.jsonl"
-    write_chunks(recording, [RecordedChunk(0.0, chunk) for chunk in [*calls, done, TextDelta("Done."), done]])
+    chunks: list[Chunk] = [*calls, done, TextDelta("Done."), done]
+    write_chunks(recording, [RecordedChunk(0.0, chunk) for chunk in chunks])
     arguments = ["run", "x", "--model", f"replay:{recording}", "--workspace", str(folder), "--json", *options]
     ended = CliRunner().invoke(app, arguments)
     assert ended.exit_code == 0, ended.output
