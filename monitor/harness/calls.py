@@ -136,7 +136,7 @@ class Calls(Listener):
         preflight(None, None, tuple(self._tools))
 
     async def close(self, grace_s: float) -> None:
-        """Close them, the last one first, each within `grace_s` seconds; and say what came too late.
+        """Close them, the last one first, each within `grace_s` seconds. Say what came too late.
 
         Each is closed, whatever the others raise. The first error is raised then.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -100,11 +101,18 @@ class PendingApprovals:
     a queue, and another process goes on with `PendingApprovals(requests=..., answers=...)`.
     """
 
-    def __init__(self, *, requests: Iterable[ApprovalRequest] = (), answers: Iterable[ApprovalAnswer] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        requests: Iterable[ApprovalRequest] = (),
+        answers: Iterable[ApprovalAnswer] = (),
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self.requests: dict[str, ApprovalRequest] = {request.id: request for request in requests}
         """The open questions, by id."""
         self._answers: dict[str, ApprovalAnswer] = {}
         """By what they hold for."""
+        self._wall = wall
         self._calls: dict[str, str] = {}
         for answer in answers:
             self.answer(answer)
@@ -118,6 +126,8 @@ class PendingApprovals:
             raise ConfigError(f"no open question has the id {answer.id!r}: it is answered, or was never asked")
         if answer.bound_to and answer.bound_to != request.bound_to:
             raise ConfigError(f"the answer {answer.id!r} was given for another call, or for other arguments")
+        if request.expires_at is not None and self._wall() >= request.expires_at:
+            raise ConfigError(f"the question {answer.id!r} has expired; a new run asks it again")
         del self.requests[answer.id]
         self._answers[request.bound_to] = answer
         self._calls[request.call_id] = request.bound_to

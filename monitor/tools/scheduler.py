@@ -324,7 +324,7 @@ class Scheduler:
         if threading.get_ident() == self._thread:
             do()
         else:
-            with contextlib.suppress(RuntimeError, anyio.get_cancelled_exc_class()):
+            with contextlib.suppress(RuntimeError):  # the loop is over
                 anyio.from_thread.run_sync(do, token=self._token)
 
     # ------------------------------------------------------------------ a batch
@@ -426,11 +426,10 @@ class Scheduler:
         try:
             job.scope = scope = anyio.CancelScope()
             with scope:
-                if job.why is not None:
-                    scope.cancel()
-                if job.outcome is None:
+                if job.outcome is None and job.why is None:
                     job.outcome = await self._answer(job)
-                await self._store(job)
+                if job.outcome is not None:
+                    await self._store(job)
             if job.outcome is None:
                 job.outcome = _cut_off(job, job.why or batch.why)
                 await self._store(job)
