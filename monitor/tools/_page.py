@@ -1,8 +1,8 @@
 """The text of a web page. Uses the standard library only, because it is run as a program: `python
 -I -S _page.py FILE URL` prints the text of the page in FILE, whose address is URL.
 
-Parsing a page that somebody made to be slow may take time with its square, so it happens in a
-process of its own, which is killed when its time is over.
+A page may be made to be slow to parse. So it is parsed in a process of its own, which is killed
+when its time is over.
 """
 
 from __future__ import annotations
