@@ -13,6 +13,8 @@ from monitor.tools.functions import FunctionTool as FunctionTool
 from monitor.tools.functions import as_tools as as_tools
 from monitor.tools.functions import tool as tool
 from monitor.tools.ledger import InMemoryLedger as InMemoryLedger
+from monitor.tools.proctable import end_leftovers as end_leftovers
+from monitor.tools.progress import failing_tests as failing_tests
 from monitor.tools.registry import Registry as Registry
 from monitor.tools.registry import ToolGroup as ToolGroup
 from monitor.tools.registry import Toolset as Toolset
@@ -50,6 +52,8 @@ __all__ = [
     "as_tools",
     "carry_out",
     "carry_out_all",
+    "end_leftovers",
+    "failing_tests",
     "tool",
     "traits_of",
 ]
