@@ -176,6 +176,8 @@ class ApprovalRequest:
     """Unix time, in seconds: a question may outlive its process."""
     expires_at: float | None = None
     """Unix time. `None`: it does not expire."""
+    preview: str = ""
+    """What the call would change, if its tool can say: a difference of a file."""
     evidence: Detection | None = None
     """What was found, if the run is held for a detection."""
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,22 +49,42 @@ def is_gone(pid: int, within_s: float = 1.0) -> bool:
 
 
 class Heard(Listener):
-    """Takes the live output of a call: of one by itself, or of one that a scheduler carries out."""
+    """Takes the live output of a call that a scheduler carries out."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self.something = anyio.Event()
 
-    async def output(self, *given: Any) -> None:
-        self.pieces.append(given[0] if isinstance(given[0], str) else given[2])
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        self.pieces.append(text)
         self.something.set()
 
-    def progress(self, done: float | None, total: float | None, note: str) -> None: ...
+
+@dataclass
+class Reporter:
+    """Takes the live output of a call by itself."""
+
+    heard: Heard
+    call: ToolCall
+
+    async def output(self, text: str, stream: str) -> None:
+        await self.heard.output(self.call, stream, text)
+
+    def progress(self, done: float | None, total: float | None, note: str) -> None:
+        pass
+
+    def thread_left(self) -> None:
+        pass
+
+    def thread_ended(self) -> None:
+        pass
 
 
 async def ask(tools: Iterable[Tool], name: str, heard: Heard | None = None, /, **arguments: Any) -> ToolAnswer:
     """What the tool `name` answers."""
     (tool,) = [tool for tool in tools if tool.spec.name == name]
-    answer = await tool.call(arguments, ToolContext(ToolCall("1", name, arguments), reporter=heard))
+    call = ToolCall("1", name, arguments)
+    reporter = Reporter(heard, call) if heard is not None else None
+    answer = await tool.call(arguments, ToolContext(call, reporter=reporter))
     assert isinstance(answer, ToolAnswer)
     return answer

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import monitor
 from monitor.cli._clients import Closing, client_for
@@ -19,6 +19,7 @@ from monitor.cli._load import load
 from monitor.conditions import Condition
 from monitor.errors import ConfigError
 from monitor.settings import parse_setting
+from monitor.tools.approval import Mode
 from monitor.tools.functions import as_tools
 from monitor.tools.mcp import McpServer
 
@@ -117,6 +118,43 @@ def _tool(spec: str) -> monitor.tools.Tool:
     except ConfigError as error:
         raise ConfigError(f"--tool {spec}: {error}") from None
     return made
+
+
+def workspace_tools(folder: Path | None) -> list[monitor.tools.Toolset]:
+    """The tools for `--workspace FOLDER`: files, and a shell."""
+    if folder is None:
+        return []
+    place = monitor.tools.Workspace(folder)
+    return [monitor.tools.FileTools(place), monitor.tools.ShellTools(place)]
+
+
+def approval_of(given: str | None, workspace: Path | None) -> monitor.tools.Approval:
+    """`--approval`: a mode, or the path of a file with rules. With a workspace, `default` is the
+    default: a model that may run commands asks first.
+    """
+    mode: Mode | None = "default" if workspace is not None else None
+    if given is None:
+        return monitor.tools.Approval(mode=mode)
+    for known in get_args(Mode):
+        if given == known:
+            return monitor.tools.Approval(mode=known)
+    if Path(given).suffix != ".toml":
+        raise ConfigError(f"--approval {given}: give {', '.join(get_args(Mode))}, or a .toml file with rules")
+    return monitor.tools.Approval(mode=mode, rules=given)
+
+
+def approver() -> monitor.tools.TerminalApprover | None:
+    """Asks on the terminal. `None`: there is none, and what has to be approved is refused."""
+    return monitor.tools.TerminalApprover(read=_line) if sys.stdin.isatty() else None
+
+
+def _line(prompt: str) -> str:
+    """A line of the terminal. The prompt goes to stderr: stdout may be JSON lines."""
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
 
 
 def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:

@@ -19,6 +19,7 @@ from monitor.tools.base import ToolContext as ToolContext
 from monitor.tools.base import ToolTraits as ToolTraits
 from monitor.tools.base import traits_of as traits_of
 from monitor.tools.discovery import DiscoveredTools as DiscoveredTools
+from monitor.tools.files import FileTools as FileTools
 from monitor.tools.functions import FunctionTool as FunctionTool
 from monitor.tools.functions import as_tools as as_tools
 from monitor.tools.functions import tool as tool
@@ -26,6 +27,8 @@ from monitor.tools.ledger import InMemoryLedger as InMemoryLedger
 from monitor.tools.mcp import McpServer as McpServer
 from monitor.tools.memory import FileMemory as FileMemory
 from monitor.tools.memory import NotesFile as NotesFile
+from monitor.tools.proctable import end_leftovers as end_leftovers
+from monitor.tools.progress import failing_tests as failing_tests
 from monitor.tools.registry import Registry as Registry
 from monitor.tools.registry import ToolGroup as ToolGroup
 from monitor.tools.registry import Toolset as Toolset
@@ -36,7 +39,9 @@ from monitor.tools.rules import Rules as Rules
 from monitor.tools.scheduler import Scheduler as Scheduler
 from monitor.tools.scheduler import carry_out as carry_out
 from monitor.tools.scheduler import carry_out_all as carry_out_all
+from monitor.tools.shell import ShellTools as ShellTools
 from monitor.tools.truncation import Bound as Bound
+from monitor.tools.workspace import Workspace as Workspace
 
 __all__ = [
     "Approval",
@@ -50,6 +55,7 @@ __all__ = [
     "DiscoveredTools",
     "Fetched",
     "FileMemory",
+    "FileTools",
     "FolderArtifacts",
     "FunctionTool",
     "InMemoryArtifacts",
@@ -63,6 +69,7 @@ __all__ = [
     "Rule",
     "Rules",
     "Scheduler",
+    "ShellTools",
     "TerminalApprover",
     "Tool",
     "ToolAnswer",
@@ -71,9 +78,12 @@ __all__ = [
     "ToolTraits",
     "ToolWarning",
     "Toolset",
+    "Workspace",
     "as_tools",
     "carry_out",
     "carry_out_all",
+    "end_leftovers",
+    "failing_tests",
     "tool",
     "traits_of",
 ]

@@ -8,6 +8,7 @@ schema.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -241,6 +242,7 @@ class Approvals:
             bound_to=bound_hash(entry.spec.name, arguments, schema_hash),
             why=why,
             scopes=_scopes(entry, arguments),
+            preview=_preview(entry, arguments),
             asked_at=self._wall(),
             expires_at=self._expires_at(),
         )
@@ -312,6 +314,15 @@ def _needs_approval(entry: Entry, arguments: Mapping[str, Any], context: ToolCon
         except Exception as error:  # noqa: BLE001 - a function of the caller's: what cannot be said is asked
             return f"needs_approval of {entry.spec.name} raised {describe(error)}"
     return f"the tool {entry.spec.name} asks to be approved" if needs else None
+
+
+def _preview(entry: Entry, arguments: Mapping[str, Any]) -> str:
+    """What the tool says that the call would change. One that fails says nothing: its call will."""
+    preview = getattr(entry.tool, "preview", None)
+    if callable(preview):
+        with contextlib.suppress(Exception):
+            return str(masked(preview(arguments)))
+    return ""
 
 
 def _schema_hash(entry: Entry) -> str:

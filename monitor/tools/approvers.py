@@ -71,7 +71,7 @@ def shown(request: ApprovalRequest) -> list[str]:
         text = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
         cut = f"{text[:SHOWN_CHARS]}... ({len(text):,} characters)" if len(text) > SHOWN_CHARS else text
         lines += [f"  {printable(str(name))}: {printable(part)}" for part in cut.splitlines() or [""]]
-    return lines
+    return lines + [f"  {printable(line)}" for line in request.preview[:SHOWN_CHARS].splitlines()]
 
 
 def _to_stderr(line: str) -> None:

@@ -45,6 +45,19 @@ GREP_S: Final = 20.0
 _Path = Annotated[str, Field(description="Relative to the workspace.")]
 
 
+class _Editing(FunctionTool[..., Any]):
+    """A tool that can say what a call would change."""
+
+    changes: Callable[..., str]
+
+    def preview(self, arguments: Mapping[str, Any]) -> str:
+        """The difference that the call would make; nothing is written. `ToolError`: it would
+        fail.
+        """
+        self.check(arguments)
+        return self.changes(**arguments)
+
+
 class FileTools(ToolGroup):
     """The tools `ls`, `read_file`, `write_file`, `edit`, `glob` and `grep` for a workspace.
 
@@ -77,8 +90,10 @@ class FileTools(ToolGroup):
         self._file_bytes = file_bytes
         self._writing = threading.Lock()
         """Two edits of one file must not both start from its old text."""
-        edit = FunctionTool(self._edit, name="edit", kind="edit", needs_approval=needs_approval)
-        write = FunctionTool(self._write, name="write_file", kind="edit", needs_approval=needs_approval)
+        edit = _Editing(self._edit, name="edit", kind="edit", needs_approval=needs_approval)
+        edit.changes = self._would_edit
+        write = _Editing(self._write, name="write_file", kind="edit", needs_approval=needs_approval)
+        write.changes = self._would_write
         tools: list[Tool] = [
             FunctionTool(self._ls, name="ls", kind="read", keep="head"),
             FunctionTool(self._read, name="read_file", kind="read", keep="head"),
@@ -162,18 +177,11 @@ class FileTools(ToolGroup):
         found, over = await printed_by(request, self._grep_s)
         return matches_in(found, over=over, seconds=self._grep_s)
 
-    def preview(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """What a call of `write_file` or `edit` would change, as a difference. Nothing is written.
+    def _would_write(self, path: str, content: str) -> str:
+        return self._rewrite(path, content)[3]
 
-        `ToolError`: the call would fail. Any other tool changes nothing: `""`.
-        """
-        match tool.removeprefix("_"):
-            case "write_file":
-                return self._rewrite(str(arguments["path"]), str(arguments["content"]))[3]
-            case "edit":
-                every = bool(arguments.get("replace_all", False))
-                return self._change(str(arguments["path"]), str(arguments["old"]), str(arguments["new"]), every)[2]
-        return ""
+    def _would_edit(self, path: str, old: str, new: str, replace_all: bool = False) -> str:  # noqa: FBT001, FBT002
+        return self._change(path, old, new, replace_all)[2]
 
     # --- what they do, in a thread
 

@@ -26,7 +26,8 @@ from typing import Final
 
 import anyio
 
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, ToolError
+from monitor.tools.environment import environment
 from monitor.tools.proctable import HAS_TABLE, MARKER, Entry, marked, members, owner_token, send, sweep
 
 READ_BYTES: Final = 65_536
@@ -201,6 +202,38 @@ class Command:
         for entry in found:
             if not as_group or entry.group != self.pid:
                 send(entry, number)
+
+
+async def printed(argv: Sequence[str], *, directory: Path, bound: int, seconds: float) -> tuple[str, bool]:
+    """Run a Python file with its arguments in a process of its own. What it printed, and whether it
+    was ended because its time was over, or because it printed more than `bound` bytes.
+
+    `ToolError`: it cannot be started.
+    """
+    command_line = [sys.executable, "-I", "-S", *argv]
+    try:
+        command = Command(command_line, directory=directory, environment=environment(), bound=bound)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"a process cannot be started: {error}") from None
+    deadline = time.monotonic() + seconds
+    pieces: list[bytes] = []
+    try:
+        while not (command.first_ended or command.overflowed):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            await command.changed(left)
+            pieces.append(command.take())
+        over = not command.first_ended
+        if not over:
+            await command.last_output()
+        pieces.append(command.take())
+        return b"".join(pieces).decode("utf-8", "replace"), over
+    finally:
+        try:
+            await command.end(0)
+        finally:
+            command.close()
 
 
 class _Output:

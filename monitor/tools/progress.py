@@ -13,16 +13,16 @@ from types import MappingProxyType
 from typing import Final
 
 _PYTEST_LINE: Final = re.compile(r"(?:=+ )?((?:\d+ [a-z]+, ){0,9}\d+ [a-z]+) in \d+\.\d\ds")
-_PYTEST_COUNT: Final = re.compile(r"(\d+) ([a-z]+)")
 _PYTEST_FAILS: Final = frozenset({"failed", "error", "errors"})
 _PYTEST_COUNTS: Final = _PYTEST_FAILS | {"passed", "skipped", "xfailed", "xpassed", "deselected", "warning", "warnings"}
 _PYTEST_RAN: Final = _PYTEST_FAILS | {"passed", "xfailed", "xpassed"}
 _JEST_LINE: Final = re.compile(r"\s*(Test Suites|Tests): +((?:\d+ [a-z]+, ){0,9}\d+ total)")
-_JEST_FAILED: Final = re.compile(r"(\d+) failed")
 _GO_FAIL: Final = re.compile(r"\s*--- FAIL: (\S+) \(\d")
 _GO_PACKAGE: Final = re.compile(r"(ok|FAIL)\s+(\S+)\s+(\d+\.\d+s|\(cached\)|\[[a-z ]+\])")
 _CARGO_RESULT: Final = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed;")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_DIGITS: Final = 12
+"""A longer number counts no tests, and Python refuses very long ones."""
 LINE_CHARS: Final = 500
 """A longer line is no summary, and is not looked at."""
 READ_CHARS: Final = 1_000_000
@@ -35,7 +35,7 @@ def pytest_failures(output: str) -> int | None:
     found = None
     for line in _lines(output, " in "):
         if (match := _PYTEST_LINE.match(line)) is not None:
-            counts = {word: int(number) for number, word in _PYTEST_COUNT.findall(match[1])}
+            counts = _counts(match[1])
             if counts.keys() <= _PYTEST_COUNTS and not _PYTEST_RAN.isdisjoint(counts):
                 found = sum(number for word, number in counts.items() if word in _PYTEST_FAILS)
     return found
@@ -46,8 +46,7 @@ def jest_failures(output: str) -> int | None:
     failed: dict[str, int] = {}
     for line in _lines(output, "Test"):
         if (match := _JEST_LINE.match(line)) is not None:
-            number = _JEST_FAILED.search(match[2])
-            failed[match[1]] = int(number[1]) if number else 0
+            failed[match[1]] = _counts(match[2]).get("failed", 0)
     return (failed["Tests"] or failed.get("Test Suites", 0)) if "Tests" in failed else None
 
 
@@ -75,7 +74,7 @@ def cargo_failures(output: str) -> int | None:
     if len(output) > READ_CHARS:
         return None
     results = [match for line in _lines(output, "test result:") if (match := _CARGO_RESULT.match(line)) is not None]
-    return sum(int(match[2]) for match in results) if results else None
+    return sum(int(match[2][:_DIGITS]) for match in results) if results else None
 
 
 READERS: Final[Mapping[str, Callable[[str], int | None]]] = MappingProxyType(
@@ -88,6 +87,12 @@ def failing_tests(output: str) -> int | None:
     """The sum of what the readers find. `None`: this is no output of tests."""
     found = [number for reader in READERS.values() if (number := reader(output)) is not None]
     return sum(found) if found else None
+
+
+def _counts(listed: str) -> dict[str, int]:
+    """The numbers in `2 failed, 3 passed`, by their words."""
+    pairs = (one.split(" ") for one in listed.split(", "))
+    return {word: int(number[:_DIGITS]) for number, word in pairs}
 
 
 def _lines(output: str, *words: str) -> Iterator[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +10,7 @@ from typing import Any, Final
 from monitor.errors import ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools import _search
-from monitor.tools.environment import environment
-from monitor.tools.processes import Command
+from monitor.tools.processes import printed
 from monitor.tools.returned import ToolAnswer
 
 GREP_BYTES: Final = 8 * 1024 * 1024
@@ -38,31 +35,9 @@ def check_pattern(pattern: str, files: str) -> None:
 
 
 async def printed_by(request: Mapping[str, Any], seconds: float) -> tuple[str, bool]:
-    """What the search printed, and whether its time was over before it ended."""
-    argv = [sys.executable, "-I", "-S", _search.__file__, json.dumps(request)]
-    try:
-        command = Command(argv, directory=Path(str(request["root"])), environment=environment(), bound=GREP_BYTES)
-    except (OSError, ValueError) as error:
-        raise ToolError(f"the search cannot be started: {error}") from None
-    deadline = time.monotonic() + seconds
-    pieces: list[bytes] = []
-    try:
-        while not (command.first_ended or command.overflowed):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            await command.changed(left)
-            pieces.append(command.take())
-        over = not command.first_ended
-        if not over:
-            await command.last_output()
-        pieces.append(command.take())
-        return b"".join(pieces).decode("utf-8", "replace"), over
-    finally:
-        try:
-            await command.end(0)
-        finally:
-            command.close()
+    """What the search printed, and whether it was ended because its time was over."""
+    argv = [_search.__file__, json.dumps(request)]
+    return await printed(argv, directory=Path(str(request["root"])), bound=GREP_BYTES, seconds=seconds)
 
 
 def matches_in(printed: str, *, over: bool, seconds: float) -> ToolAnswer:

@@ -260,14 +260,21 @@ async def test_two_edits_at_once_are_both_made(tmp_path: Path):
     assert (tmp_path / "a").read_text() == "".join(f"[{number}]\n" for number in range(20))
 
 
-def test_a_preview_shows_the_change_and_makes_none(tmp_path: Path):
+@pytest.mark.parametrize("prefix", ["", "fs_"])
+def test_a_preview_shows_the_change_and_makes_none(tmp_path: Path, prefix: str):
     (tmp_path / "a").write_text("x = 1\n")
-    shown = tools(tmp_path).preview("edit", {"path": "a", "old": "1", "new": "2"})
-    assert shown == "--- a\n+++ a\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"
-    assert tools(tmp_path).preview("write_file", {"path": "b", "content": "y\n"}) == "--- b\n+++ b\n@@ -0,0 +1 @@\n+y\n"
-    assert tools(tmp_path).preview("ls", {}) == ""
+    group = {tool.spec.name.removeprefix("fs_"): tool for tool in tools(tmp_path, prefix=prefix).tools()}
+
+    def preview(name: str, **arguments: Any) -> str:
+        return str(getattr(group[name], "preview")(arguments))  # noqa: B009 - not every tool has it
+
+    assert preview("edit", path="a", old="1", new="2") == "--- a\n+++ a\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"
+    assert preview("write_file", path="b", content="y\n") == "--- b\n+++ b\n@@ -0,0 +1 @@\n+y\n"
     assert (tmp_path / "a").read_text() == "x = 1\n"
     assert not (tmp_path / "b").exists()
+    with pytest.raises(ToolError):
+        preview("edit", path="a", old="absent", new="2")
+    assert not hasattr(group["ls"], "preview")
 
 
 lines_of_text = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n", "a"]), max_size=12).map("".join)

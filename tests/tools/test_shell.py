@@ -324,8 +324,9 @@ async def test_a_background_process_that_nobody_reads_keeps_its_newest_output(tm
 
 async def test_only_so_many_processes_stay(tmp_path: Path):
     async with shell(tmp_path) as tools:
-        for _ in range(BACKGROUND_MOST):
-            answer = await run(tools, "sleep 100 > /dev/null 2>&1 &")
+        for _ in range(BACKGROUND_MOST - 1):
+            await run(tools, "sleep 100 > /dev/null 2>&1 &")
+        answer = await run(tools, "sleep 100 > /dev/null 2>&1 &")
         with pytest.raises(ToolError, match="shell_kill"):
             await run(tools, "true")
         await ask(tools.tools(), "shell_kill", pid=answer.data["background"][0])

@@ -192,7 +192,7 @@ def test_the_mode_of_a_file_stays_and_a_new_one_has_the_usual(workspace: Workspa
 def test_no_descriptor_is_left(workspace: Workspace):
     before = len([*Path("/proc/self/fd").iterdir()])
     for path in ("file", "nowhere", "file/below", "../secret", "sub"):
-        for use in (lambda path=path: workspace.read(path, 10), lambda path=path: workspace.write(path, b"x")):  # type: ignore[misc]
+        for use in (lambda path=path: workspace.read(path, 10), lambda path=path: workspace.write(path, b"x")):
             with suppress(ToolError):
                 use()
     assert len([*Path("/proc/self/fd").iterdir()]) == before
