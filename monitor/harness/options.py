@@ -115,9 +115,6 @@ class RunOptions:
         check_bounds(keep_text_chars, close_grace_s, max_nudges)
         if model_settings is not None and not isinstance(model_settings, Mapping):
             raise ConfigError(f"model_settings takes a dict, not {model_settings!r}")
-        if last_turn is _DEFAULT:
-            last_turn = LastTurn()
-        _check_last_turn(last_turn)
         self.model = model
         self.form = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
@@ -138,7 +135,7 @@ class RunOptions:
         self.detectors = None if detectors is _DEFAULT else check_parts("detectors", detectors or (), "observe")
         self.judges = as_judges(judge)
         self.policy = policy or Ladder()
-        self.last_turn = last_turn
+        self.last_turn = _checked_last_turn(last_turn)
         self.max_nudges = max_nudges
         self.retries = Retries() if retries is _DEFAULT else retries or Retries(0)
         self.looped_text: LoopedText = looped_text
@@ -192,6 +189,11 @@ def _checked_compaction(given: object) -> Compaction | None:
     raise ConfigError(f"compaction takes one such as monitor.Compaction.opencode(), or None, not {given!r}")
 
 
-def _check_last_turn(given: object) -> None:
-    if given is not None and not (isinstance(given, LastTurn) and is_finite(given.seconds) and given.seconds > 0):
+def _checked_last_turn(given: object) -> LastTurn | None:
+    if given is _DEFAULT:
+        return LastTurn()
+    if given is None:
+        return None
+    if not isinstance(given, LastTurn) or not is_finite(given.seconds) or given.seconds <= 0:
         raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {given!r}")
+    return given

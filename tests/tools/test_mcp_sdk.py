@@ -18,7 +18,7 @@ from monitor.chunks import Media, ToolCall
 from monitor.errors import ToolError
 from monitor.tools import ToolContext
 from monitor.tools.mcp import McpServer
-from tests.tools.test_mcp import SERVERS, Watcher, mine
+from tests.tools.test_mcp import SERVERS, Watcher, mine, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.feature("GT-03")]
 
@@ -72,9 +72,7 @@ async def exercised(server: McpServer) -> None:
     assert (answer.text, answer.data) == ("5", {"result": 5})
     watcher = Watcher()
     assert (await ask("slow", watcher)).text == "done"
-    with anyio.fail_after(2):
-        while len(watcher.heard) < 2:
-            await anyio.sleep(0.01)
+    await until(lambda: len(watcher.heard) == 2)
     assert watcher.heard == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
     assert (await ask("picture")).media == (Media("image/png", data="YSBwaWN0dXJl"),)
     failed = await ask("fail")
@@ -89,9 +87,7 @@ async def test_over_stdio():
         before = server.changed
         (learn,) = (one for one in server.tools() if one.original == "learn")
         await learn.call({"name": "newest"}, ToolContext(None))  # type: ignore[arg-type]  # it is not looked at
-        with anyio.fail_after(5):
-            while server.changed == before:
-                await anyio.sleep(0.01)
+        await until(lambda: server.changed > before)
         assert server.tools()[-1].spec.name == "sdk_newest"
     assert mine() == set()
 
