@@ -33,6 +33,10 @@ class Delivery:
         self.listened = streams or bool(sinks)
         """Somebody gets the events."""
         self._ended = False
+        self.urgent = False
+        """An event is queued that the reader should have while tools run. The others come when the
+        turn is part of the history.
+        """
         self.waits = False
         """The reader reads while tools run, so tools may wait for it."""
 
