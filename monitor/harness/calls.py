@@ -43,7 +43,7 @@ from monitor.policy import stop_for
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun
-from monitor.tools.masking import masked
+from monitor.tools.masking import masked, without_secrets
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import Listener, Scheduler
 from monitor.verdicts import VETO, Detection, Stop
@@ -174,7 +174,7 @@ class Calls(Listener):
             return ()
         calls = [call for call in turn.tool_calls if call.id not in results]
         for call in calls:
-            self._emit(ToolStarted(core.at(self._now()), core.turns, call))
+            self._emit(ToolStarted(core.at(self._now()), core.turns, without_secrets(call)))
         return calls
 
     async def carry_out(
@@ -287,7 +287,7 @@ class Calls(Listener):
             self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
 
         for call in calls:
-            self._emit(ToolStarted(self._at(), self._core.turns, call))
+            self._emit(ToolStarted(self._at(), self._core.turns, without_secrets(call)))
         await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished))
         made = replace(
             message, results=tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
