@@ -44,7 +44,7 @@ from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun
 from monitor.tools.guidance import GuidanceBook
-from monitor.tools.masking import masked
+from monitor.tools.masking import masked, without_secrets
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import Listener, Scheduler
 from monitor.verdicts import VETO, Detection, Stop
@@ -188,7 +188,7 @@ class Calls(Listener):
             return ()
         calls = [call for call in turn.tool_calls if call.id not in results]
         for call in calls:
-            self._emit(ToolStarted(core.at(self._now()), core.turns, call))
+            self._emit(ToolStarted(core.at(self._now()), core.turns, without_secrets(call)))
         return calls
 
     async def carry_out(
@@ -218,8 +218,8 @@ class Calls(Listener):
     async def _beside(
         self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
     ) -> AsyncGenerator[None, None]:
-        """Do `work` in a task of its own, and yield whenever there are events. Left early, the task
-        is cancelled and waited for, for `grace_s` seconds.
+        """Do `work` in a task of its own, and yield whenever there are urgent events. Left early,
+        the task is cancelled and waited for, for `grace_s` seconds.
         """
         errors: list[BaseException] = []
         cancelled = anyio.get_cancelled_exc_class()
@@ -237,9 +237,10 @@ class Calls(Listener):
         task = Background(keep, "agent-monitor tools", then=delivery.wake)
         try:
             while not task.ended:
-                if delivery.queue:
+                if delivery.urgent and delivery.queue:
                     yield
                     continue
+                delivery.urgent = False
                 with delivery.news() as news:
                     if not await self._work.under_deadlines(news.wait):
                         break
@@ -254,6 +255,7 @@ class Calls(Listener):
                     task.give_up()
         if errors:
             raise errors[0]
+        self._work.is_over()
 
     def _finisher(
         self, calls: Sequence[ToolCall], results: dict[str, ToolResult]
@@ -281,6 +283,7 @@ class Calls(Listener):
                 if detection is not None:
                     core.found(detection, now)
             if core.stop is not None:
+                self.scheduler.abort("the run ended first")
                 self._work.interrupt()
 
         return finished
@@ -305,7 +308,7 @@ class Calls(Listener):
             self._emit(ToolFinished(self._at(), self._core.turns, result, seconds))
 
         for call in calls:
-            self._emit(ToolStarted(self._at(), self._core.turns, call))
+            self._emit(ToolStarted(self._at(), self._core.turns, without_secrets(call)))
         await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished))
         made = replace(
             message, results=tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
@@ -357,10 +360,12 @@ class Calls(Listener):
             self._emit(ToolCallChanged(self._at(), record.turn, record))
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        self._delivery.urgent = True
         self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
         await self._delivery.room()
 
     def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        self._delivery.urgent = True
         self._emit(
             ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
         )
@@ -370,6 +375,7 @@ class Calls(Listener):
 
     def requested(self, request: ApprovalRequest) -> None:
         """A person is asked."""
+        self._delivery.urgent = True
         self._emit(ApprovalRequested(self._at(), self._core.turns, request))
 
     def answered(self, answer: ApprovalAnswer) -> None:

@@ -106,6 +106,8 @@ class FunctionTool(Generic[P, R]):
         name = check_name(_name_of(self.fn) if name is None else name)
         self._arguments = _Arguments(name, self.fn, function)
         self._is_async = _is_async(self.fn)
+        self._checked: tuple[Mapping[str, Any], BaseModel] | None = None
+        """The arguments that were checked last, so that the call need not check them again."""
         self.spec = ToolSpec(name, (self.__doc__ or "") if description is None else description, self._arguments.schema)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -119,7 +121,9 @@ class FunctionTool(Generic[P, R]):
 
         Called by hand, without a scheduler, `timeout_s` holds here, and a timeout is a `ToolError`.
         """
-        wanted = self._arguments.read(arguments, context)
+        checked, self._checked = self._checked, None
+        model = checked[1] if checked is not None and checked[0] is arguments else self._arguments.check(arguments)
+        wanted = self._arguments.read(model, context)
         if self.timeout_s is None or context.reporter is not None:
             return await self._run(wanted, context)
         with anyio.move_on_after(self.timeout_s):
@@ -128,7 +132,7 @@ class FunctionTool(Generic[P, R]):
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Raise `ToolError` for arguments that do not fit."""
-        self._arguments.check(arguments)
+        self._checked = arguments, self._arguments.check(arguments)
 
     async def _run(self, arguments: dict[str, Any], context: ToolContext) -> object:
         def start() -> list[Any]:
@@ -214,9 +218,8 @@ class _Arguments:
         except ValidationError as error:
             raise ToolError(self._complaint(error), kind=ToolErrorKind.INVALID_ARGUMENTS) from None
 
-    def read(self, given: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """The arguments for the function, or a `ToolError`."""
-        model = self.check(given)
+    def read(self, model: BaseModel, context: ToolContext) -> dict[str, Any]:
+        """The arguments for the function, of what `check` has answered."""
         read = {name: getattr(model, field) for field, name in self._fields.items() if field in model.model_fields_set}
         return read | dict.fromkeys(self._context, context)
 

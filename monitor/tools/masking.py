@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import SecretBytes, SecretStr
 
+from monitor.chunks import ToolCall
 from monitor.errors import without_keys
 
 MASK: Final = "**********"
@@ -33,7 +35,8 @@ _NOT_LETTERS: Final = re.compile("[^a-z0-9]")
 def masked(value: Any, depth: int = _DEPTH) -> Any:
     """`value` with its secrets masked; the same object where it has none."""
     if isinstance(value, str):
-        return without_keys(value)
+        clean = without_keys(value)
+        return value if clean == value else clean
     if isinstance(value, SecretStr | SecretBytes):
         return MASK
     if depth <= 0:
@@ -48,6 +51,12 @@ def masked(value: Any, depth: int = _DEPTH) -> Any:
         items = [masked(one, depth - 1) for one in value]
         return value if all(one is other for one, other in zip(items, value, strict=True)) else items
     return value
+
+
+def without_secrets(call: ToolCall) -> ToolCall:
+    """`call` with its arguments masked; the same object where they have no secret."""
+    arguments = masked(call.arguments)
+    return call if arguments is call.arguments else replace(call, arguments=arguments, raw=None)
 
 
 def _is_secret(key: object) -> bool:

@@ -32,7 +32,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from monitor._util.hashing import canonical_json
-from monitor.calls import CallLedger, CallRecord, CallState, call_key
+from monitor.calls import CallLedger, CallRecord, CallState, key_of, stepped
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
@@ -188,9 +188,11 @@ class Batch:
 
     jobs: list[Job]
     finished: Callable[[ToolResult, float], object] | None
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope | None = None
+    """Of its task group, or of its wait for its turn. `None`: it has not begun to wait."""
     fatal: list[BaseException] = field(default_factory=list)
     begun: bool = False
+    aborted: bool = False
     why: str = "it was interrupted"
 
 
@@ -263,12 +265,13 @@ class Scheduler:
         self._batches.append(batch)
         destroyed = False
         try:
-            with batch.scope:
-                # trio's task group misses a cancellation that strikes as its last task ends
-                await anyio.lowlevel.checkpoint_if_cancelled()
-                async with self._lock:
-                    batch.begun = True
+            # trio's task group misses a cancellation that strikes as its last task ends
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if await self._turn_of(batch):
+                try:
                     await self._perform(batch)
+                finally:
+                    self._lock.release()
         except GeneratorExit:
             destroyed = True
             raise
@@ -281,11 +284,23 @@ class Scheduler:
                 raise batch.fatal[0]
         return [job.result for job in batch.jobs if job.result is not None]
 
+    async def _turn_of(self, batch: Batch) -> bool:
+        """Wait until no other batch runs. False: it was taken out of the queue."""
+        if self._lock.locked():
+            with anyio.CancelScope() as batch.scope:
+                await self._lock.acquire()
+                return True
+            return False
+        await self._lock.acquire()
+        return True
+
     def abort(self, why: str) -> None:
         """End every batch, also those that wait. Each open call gets its result: cancelled."""
         for batch in tuple(self._batches):
             batch.why = why
-            batch.scope.cancel()
+            batch.aborted = True
+            if batch.scope is not None:
+                batch.scope.cancel()
 
     def cancel(self, call_id: str, why: str = "it was cancelled") -> bool:
         """Cancel one call, before it starts or while it runs; the others go on. False: there is no
@@ -312,7 +327,7 @@ class Scheduler:
         call that was running then has an unknown outcome. Answers with those calls.
         """
         running = [one for one in await self._ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
-        unknown = [replace(record, state=CallState.UNKNOWN) for record in running]
+        unknown = [stepped(record, state=CallState.UNKNOWN) for record in running]
         for record in unknown:
             await self._ledger.advance(record)
             self.listener.changed(record)
@@ -337,7 +352,7 @@ class Scheduler:
     def _job(self, call: ToolCall, index: int, turn: int) -> Job:
         entry = self.tools.entry(call.name)
         action = _action(call)
-        key = call_key(self._run_id, *action, self._made[action])
+        key = key_of(self._run_id, *action, self._made[action])
         self._made[action] += 1
         record = CallRecord(
             run=self._run_id,
@@ -353,8 +368,10 @@ class Scheduler:
 
     async def _perform(self, batch: Batch) -> None:
         jobs = batch.jobs
-        self._thread = threading.get_ident()
-        self._token = anyio.lowlevel.current_token()
+        batch.begun = True
+        if self._token is None:
+            self._thread = threading.get_ident()
+            self._token = anyio.lowlevel.current_token()
         self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
         for job, known in zip(jobs, await self._ledger.intend([job.record for job in jobs]), strict=True):
             self._meet(job, known)
@@ -362,8 +379,10 @@ class Scheduler:
             if job.outcome is None:
                 self._check(job)
         self._order(jobs)
+        if batch.aborted:
+            return
         async with anyio.create_task_group() as group:
-            self._group = group
+            self._group, batch.scope = group, group.cancel_scope
             for job in jobs:
                 group.start_soon(self._go, job, batch, name=f"tool {job.call.name}")
 
@@ -376,7 +395,7 @@ class Scheduler:
         if known.state is CallState.INTENDED or (known.state is CallState.UNKNOWN and job.entry.traits.idempotent):
             job.owned = True
             if known is not job.record:
-                job.record = replace(job.record, attempt=known.attempt, approval=known.approval)
+                job.record = stepped(job.record, attempt=known.attempt, approval=known.approval)
             self.listener.changed(job.record)
         elif known.state is CallState.RUNNING:
             job.outcome = CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
@@ -429,8 +448,8 @@ class Scheduler:
     async def _go(self, job: Job, batch: Batch) -> None:
         """Raises a cancellation from outside, and nothing else."""
         try:
-            job.scope = scope = anyio.CancelScope()
-            with scope:
+            # a batch of one call is cancelled with its call
+            with contextlib.nullcontext(batch.scope) if len(batch.jobs) == 1 else anyio.CancelScope() as job.scope:
                 if job.outcome is None and job.why is None:
                     job.outcome = await self._answer(job)
                 if job.outcome is not None:
@@ -444,7 +463,8 @@ class Scheduler:
             raise
         except BaseException as error:  # noqa: BLE001 - raised again, bare: the caller must not find it in a group
             batch.fatal.append(error)
-            batch.scope.cancel()
+            if batch.scope is not None:
+                batch.scope.cancel()
         finally:
             if job.ended is not None:
                 job.ended.set()
@@ -479,12 +499,12 @@ class Scheduler:
         if admission is None:
             admission = await gate.ask(job.entry, job.arguments, context)
         if admission.approval is not None:
-            job.record = replace(job.record, approval=admission.approval)
+            job.record = stepped(job.record, approval=admission.approval)
         if admission.state is not None:
             return admission.state, failed(job.call, admission.text, ToolErrorKind.DENIED, vetoed=True)
         if admission.arguments is not None:
             job.arguments = dict(admission.arguments)
-            job.record = replace(job.record, arguments=job.arguments)
+            job.record = stepped(job.record, arguments=job.arguments)
             try:
                 if job.entry.check is not None:
                     job.entry.check(job.arguments)
@@ -497,7 +517,7 @@ class Scheduler:
         while True:
             tries -= 1
             now = self.now()
-            running = replace(
+            running = stepped(
                 job.record, state=CallState.RUNNING, attempt=job.record.attempt + 1, started_at_s=self._at(now)
             )
             if not await self._ledger.advance(running):
@@ -593,9 +613,11 @@ class Scheduler:
         now = self.now()
         entered = job.record.started_at_s is not None
         seconds = now - job.begun_at if entered else 0.0
-        job.result = result = replace(result, duration_s=seconds)
+        job.result = result
+        object.__setattr__(result, "duration_s", seconds)  # it is ours, and nobody has seen it yet
         if job.owned:
-            job.record = _ended(job.record, state, result, self._at(now))
+            if job.record.state is not state:
+                job.record = _ended(job.record, state, result, self._at(now))
             self.listener.changed(job.record)
         if batch.finished is not None:
             batch.finished(result, seconds)
@@ -616,7 +638,8 @@ class Scheduler:
         assert job.outcome is not None  # noqa: S101 - the callers see to it
         state, result = job.outcome
         if job.owned and state is not job.stored and state is not CallState.INTENDED:
-            await self._ledger.advance(_ended(job.record, state, result, self._at(self.now())))
+            job.record = _ended(job.record, state, result, self._at(self.now()))
+            await self._ledger.advance(job.record)
             job.stored = state
 
     async def _store_rest(self, batch: Batch) -> None:
@@ -665,7 +688,7 @@ def _state_of(result: ToolResult) -> CallState:
 def _ended(record: CallRecord, state: CallState, result: ToolResult, at_s: float) -> CallRecord:
     if state is CallState.INTENDED:  # it waits for an answer
         return record
-    return replace(
+    return stepped(
         record,
         state=state,
         ended_at_s=at_s,

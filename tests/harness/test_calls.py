@@ -29,6 +29,10 @@ from tests.harness.driving import SENTENCE, Drive, Reason, drive, look, text_of_
 pytestmark = pytest.mark.anyio
 
 
+CHUNKS = monitor.events.ChunkReceived
+"""What the model writes is shown to the reader as it is."""
+
+
 def states(run: Drive) -> list[str]:
     return [f"{event.record.tool} {event.record.state.value}" for event in run.of(ToolCallChanged)]
 
@@ -53,6 +57,7 @@ async def test_secrets_in_arguments_are_masked_in_events_and_the_tool_gets_them(
     run = await drive([call("login", user="me", password="hunter2")], "done", tools=[login])
     assert got == ["hunter2"]
     assert [event.record.arguments["password"] for event in run.of(ToolCallChanged)] == ["**********"] * 3
+    assert not any("hunter2" in monitor.events.event_codec.dumps(e) for e in run.events if not isinstance(e, CHUNKS))
 
 
 @pytest.mark.feature("GT-08")
