@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -30,8 +32,10 @@ from monitor.goal.outputs import TERMINATE
 from monitor.harness.checks import CallOptions
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
+from monitor.harness.streams.background import Background
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
+from monitor.harness.streams.wait import current_task
 from monitor.messages import AssistantMessage, Message
 from monitor.models import ToolSpec
 from monitor.outcome import Turn
@@ -173,12 +177,76 @@ class Calls(Listener):
             self._emit(ToolStarted(core.at(self._now()), core.turns, call))
         return calls
 
-    async def carry_out(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
-        """Carry out `calls` by the caller's tools, until the run ends at the latest."""
+    async def carry_out(
+        self, calls: Sequence[ToolCall], results: dict[str, ToolResult], grace_s: float
+    ) -> AsyncGenerator[None, None]:
+        """Carry out `calls` by the caller's tools, until the run ends at the latest. Yields
+        whenever there are events to hand out, if somebody reads them one by one.
+        """
         if not calls:
             # Other tasks and cancellations need a checkpoint, and this turn may have had none.
             await anyio.lowlevel.checkpoint()
             return
+        finished = self._finisher(calls, results)
+        number = self._core.turns
+
+        async def work() -> None:
+            await self.scheduler.carry_out(calls, finished, turn=number)
+
+        if self._delivery.streams:
+            async with aclosing(self._beside(work, grace_s)) as beside:
+                async for _ in beside:
+                    yield
+        else:
+            await self._work.under_deadlines(work)
+        self._pause_for_answers()
+
+    async def _beside(
+        self, work: Callable[[], Coroutine[Any, Any, None]], grace_s: float
+    ) -> AsyncGenerator[None, None]:
+        """Do `work` in a task of its own, and yield whenever there are urgent events. Left early,
+        the task is cancelled and waited for, for `grace_s` seconds.
+        """
+        errors: list[BaseException] = []
+        cancelled = anyio.get_cancelled_exc_class()
+
+        async def keep() -> None:
+            try:
+                await work()
+            except cancelled:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised again below, in the task that drives the run
+                errors.append(error)
+
+        delivery = self._delivery
+        delivery.waits = True
+        task = Background(keep, "agent-monitor tools", then=delivery.wake)
+        try:
+            while not task.ended:
+                if delivery.urgent and delivery.queue:
+                    yield
+                    continue
+                delivery.urgent = False
+                with delivery.news() as news:
+                    if not await self._work.under_deadlines(news.wait):
+                        break
+        finally:
+            delivery.waits = False
+            delivery.wake()
+            if not task.ended and current_task() is not None:
+                task.cancel()
+                with anyio.move_on_after(grace_s, shield=True):
+                    await task.wait()
+                if not task.ended:
+                    task.give_up()
+        if errors:
+            raise errors[0]
+        self._work.is_over()
+
+    def _finisher(
+        self, calls: Sequence[ToolCall], results: dict[str, ToolResult]
+    ) -> Callable[[ToolResult, float], None]:
+        """Takes in each result when it is there."""
         core = self._core
         started = self._now()
         number = core.turns
@@ -201,10 +269,10 @@ class Calls(Listener):
                 if detection is not None:
                     core.found(detection, now)
             if core.stop is not None:
+                self.scheduler.abort("the run ended first")
                 self._work.interrupt()
 
-        await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished, turn=number))
-        self._pause_for_answers()
+        return finished
 
     async def carry_out_answered(self, history: History) -> None:
         """A run before this one was paused for approvals that are there now: carry out those calls,
@@ -278,10 +346,12 @@ class Calls(Listener):
             self._emit(ToolCallChanged(self._at(), record.turn, record))
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        self._delivery.urgent = True
         self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
         await self._delivery.room()
 
     def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        self._delivery.urgent = True
         self._emit(
             ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
         )
@@ -291,6 +361,7 @@ class Calls(Listener):
 
     def requested(self, request: ApprovalRequest) -> None:
         """A person is asked."""
+        self._delivery.urgent = True
         self._emit(ApprovalRequested(self._at(), self._core.turns, request))
 
     def answered(self, answer: ApprovalAnswer) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-from monitor.events import AttemptRetried, Event
+from monitor.events import AttemptRetried, Event, RunTerminated
 from monitor.sinks.base import EventSink, FanOut
 
 MOST_QUEUED: Final = 256
@@ -32,11 +32,19 @@ class Delivery:
         self._room: anyio.Event | None = None
         self.listened = streams or bool(sinks)
         """Somebody gets the events."""
+        self._ended = False
+        self.urgent = False
+        """An event is queued that the reader should have while tools run. The others come when the
+        turn is part of the history.
+        """
         self.waits = False
         """The reader reads while tools run, so tools may wait for it."""
 
     def emit(self, event: Event) -> None:
-        """Deliver one event."""
+        """Deliver one event. After the end of the run there are none."""
+        if self._ended:
+            return
+        self._ended = isinstance(event, RunTerminated)
         if isinstance(event, AttemptRetried):
             self.retried_inside = True
         if self.streams:
@@ -52,6 +60,14 @@ class Delivery:
                 self._room = anyio.Event()
             await self._room.wait()
         await anyio.lowlevel.checkpoint()
+
+    def wake(self) -> None:
+        """Let everybody who waits for events, or for room, look again."""
+        if self._news is not None:
+            self._news.set()
+        if self._room is not None:
+            self._room.set()
+            self._room = None
 
     def take(self) -> Event:
         """The oldest event of the queue, for the reader."""

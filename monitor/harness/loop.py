@@ -98,7 +98,10 @@ class TurnLoop:
                         calls = self._calls.begin(stream.turn, results)
                         if events:
                             yield
-                        await self._calls.carry_out(calls, results)
+                        carrying_out = self._calls.carry_out(calls, results, self._supervisor.close_grace_s)
+                        async with aclosing(carrying_out) as running:
+                            async for _ in running:
+                                yield
                     finally:
                         self._reading = None
                         self._record(results)

@@ -6,7 +6,8 @@ the block, the iteration, the abort and the pause. The rules of `Run` and `TurnL
 1. No task of ours outlives the call that started it, and none runs while the caller's body does:
    the run goes on only when somebody asks for its next event. So there is no scope, timeout or task
    group around a `yield`. (The exceptions: a judge's question, and a summary of the history, go on
-   beside the run, and end with it at the latest.)
+   beside the run, and end with it at the latest. So do the tools of a run whose events are read
+   one by one, or nobody would see what a tool writes while it runs.)
 2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort,
    and is left in order.
 3. What happened goes into the history once, whole: a message with the results of its calls,
