@@ -4,6 +4,7 @@ sentence: a `ConfigError`.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from monitor.errors import ConfigError
 from monitor.settings import parse_setting
 from monitor.tools.approval import Mode
 from monitor.tools.functions import as_tools
+from monitor.tools.mcp import McpServer
 
 STDIN = "-"
 _MARKER = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?")
@@ -93,6 +95,20 @@ def variables_of(given: Iterable[str]) -> dict[str, str]:
 def tools_of(given: Iterable[str]) -> list[monitor.tools.Tool]:
     """`--tool module:function`, each."""
     return [_tool(one) for one in given]
+
+
+def servers_of(given: Iterable[str]) -> list[McpServer]:
+    """`--mcp COMMAND|URL`, each. Of servers with one name the later ones get a number."""
+    servers: dict[str, McpServer] = {}
+    for target in given:
+        try:
+            made = McpServer(target)
+            names = itertools.chain([made.name], (f"{made.name[:28]}_{number}" for number in itertools.count(2)))
+            name = next(name for name in names if name not in servers)
+            servers[name] = McpServer(target, name=name)
+        except ConfigError as error:
+            raise ConfigError(f"--mcp {target}: {error}") from None
+    return list(servers.values())
 
 
 def _tool(spec: str) -> monitor.tools.Tool:

@@ -33,6 +33,7 @@ from monitor.cli._given import (
     number_or_off,
     plan_of,
     price_of,
+    servers_of,
     task_of,
     tools_of,
     variables_of,
@@ -95,6 +96,15 @@ def run(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Option(
             "--tool", metavar="MODULE:FUNCTION", help="A Python function the model may call.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mcp",
+            metavar="COMMAND|URL",
+            help="An MCP server whose tools the model may call; may be given again.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     workspace: Annotated[
@@ -287,7 +297,7 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 asked,
                 instructions=instructions_of(instructions),
                 variables=variables_of(var or ()),
-                tools=[*tools_of(tool or ()), *workspace_tools(workspace)],
+                tools=[*tools_of(tool or ()), *servers_of(mcp or ()), *workspace_tools(workspace)],
                 approval=approval_of(approval, workspace),
                 approver=approver(),
                 outputs=outputs_of(output) if output else None,

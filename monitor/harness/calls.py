@@ -43,6 +43,7 @@ from monitor.policy import stop_for
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approval import Approvals, approver_of
 from monitor.tools.base import CallingRun
+from monitor.tools.guidance import GuidanceBook
 from monitor.tools.masking import masked
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import Listener, Scheduler
@@ -79,6 +80,8 @@ class Calls(Listener):
         self._now = clock.now
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
+        self._keeper = options.keeper(run_id)
+        self._guidance = GuidanceBook(lambda name: tools.entry(name).traits.guidance, options.guidance)
         self._opened: list[Toolset] = []
         self._turn_only: Collection[str] | None = None
         self._offer = options.offer
@@ -101,9 +104,18 @@ class Calls(Listener):
             clock=clock,
             at=core.at,
             limit=options.max_parallel,
-            artifacts=options.artifacts,
+            keeper=self._keeper,
             others=[spec.name for spec in goal.tools],
         )
+
+    def beside(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """`result` with the guidance of its tool behind it, where that is new to the model."""
+        guidance = self._guidance.beside(call, result)
+        return result if guidance is None else replace(result, text=f"{result.text}\n\n{guidance}")
+
+    def history_was_edited(self) -> None:
+        """Earlier results may have left the history, with the guidance beside them."""
+        self._guidance.forget()
 
     def withdraw(self, name: str) -> None:
         """The model may not call the tool `name` any more."""
@@ -153,6 +165,8 @@ class Calls(Listener):
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
         self.scheduler.say_late()
+        if self._keeper is not None:
+            await self._keeper.close()
         if errors:
             raise errors[0]
 

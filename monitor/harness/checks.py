@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from monitor._util.checks import check_part, is_finite, is_whole
 from monitor.budget import Budget
@@ -16,6 +16,10 @@ from monitor.harness.streams.clock import Clock, SystemClock
 from monitor.harness.streams.wait import cancelled_types
 from monitor.reasons import TerminateReason
 from monitor.tools.approval import Approval, Approver, AskFunction, approver_of
+from monitor.tools.artifacts import ArtifactStore
+from monitor.tools.guidance import GuidanceFlag, check_flag
+from monitor.tools.keeping import Keeper
+from monitor.tools.truncation import Bound
 from monitor.usage import Price
 from monitor.verdicts import Stop
 
@@ -41,9 +45,22 @@ class CallOptions:
     approval: Approval
     approver: Approver | AskFunction | None
     offer: Offer | None
-    artifacts: Any
+    artifacts: ArtifactStore | None
+    bound: Bound | None
+    guidance: GuidanceFlag
+
+    def keeper(self, run_id: str) -> Keeper | None:
+        """What bounds the results of the run, if anything does."""
+        if self.artifacts is None and self.bound is None:
+            return None
+        return Keeper(self.artifacts, self.bound or Bound(), run=run_id)
 
     def __post_init__(self) -> None:
+        if self.artifacts is not None:
+            check_part("artifacts", self.artifacts, "put")
+        if self.bound is not None and not isinstance(self.bound, Bound):
+            raise ConfigError(f"result_bound takes a monitor.tools.Bound, not {self.bound!r}")
+        check_flag(self.guidance)
         if not is_whole(self.max_parallel) or self.max_parallel < 1:
             raise ConfigError(f"max_parallel_tools={self.max_parallel!r}: give 1 or more")
         if self.ledger is not None:

@@ -63,6 +63,8 @@ class TurnLoop:
         self._delivery = delivery
         self._emit = delivery.emit
         self._streams_opened = 0
+        self._edits = 0
+        """The number of edits of the history that were seen."""
         self._reading: SourceStream[Any] | None = None
 
     async def drive(self) -> AsyncGenerator[None, None]:
@@ -205,8 +207,13 @@ class TurnLoop:
         """Append the model's message to the history, every call with its result."""
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
+            if (edits := len(self._history.edits)) != self._edits:
+                self._edits = edits
+                self._calls.history_was_edited()
             answered = (
-                shown(results.get(call.id) or _not_carried_out(call)) for call in content if isinstance(call, ToolCall)
+                self._calls.beside(call, shown(results.get(call.id) or _not_carried_out(call)))
+                for call in content
+                if isinstance(call, ToolCall)
             )
             self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             self._context.turn_ended()

@@ -39,9 +39,14 @@ from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
 from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
+from monitor.tools.artifact_tools import READ, ArtifactTools
+from monitor.tools.artifacts import ArtifactStore
 from monitor.tools.base import Tool
+from monitor.tools.guidance import GuidanceFlag
+from monitor.tools.memory import Notes
 from monitor.tools.registry import Registry, Toolset
 from monitor.tools.scheduler import MAX_PARALLEL
+from monitor.tools.truncation import Bound
 from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
@@ -66,7 +71,10 @@ class RunOptions:
         approval: Approval | Mode | None = None,
         approver: Approver | AskFunction | None = None,
         offer: Offer | None = None,
-        artifacts: Any = None,
+        artifacts: ArtifactStore | None = None,
+        result_bound: Bound | None = None,
+        guidance: GuidanceFlag = True,
+        notes: Sequence[Notes] = (),
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | None = None,
@@ -114,8 +122,11 @@ class RunOptions:
         self.form = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
-        self.tools = Registry(tools)
-        self.calls = CallOptions(max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts)
+        self.tools = _readable(Registry(tools), artifacts)
+        self.calls = CallOptions(
+            max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts, result_bound, guidance
+        )
+        self.notes = check_parts("notes", notes, "text")
         self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
@@ -151,6 +162,13 @@ class RunOptions:
 
 
 RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # as Python calls it where an argument is wrong
+
+
+def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
+    """`tools` with those that read `store`: a model that is given references can follow them."""
+    if store is not None and READ not in tools:
+        tools.toolsets += (ArtifactTools(store),)
+    return tools
 
 
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:

@@ -59,6 +59,7 @@ from monitor.messages import Message, Repair, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
+from monitor.tools.memory import with_notes
 from monitor.usage import Price, price_of
 from monitor.verdicts import Stop
 
@@ -170,6 +171,7 @@ class Run:
         self.as_caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = _said_by_others(task)
         given = supervisor.given if history is None else supervisor.taken_in(history)
+        given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
         self._history = History((*given.messages, first))
         outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
         self._context = context_of(

@@ -32,6 +32,12 @@ class Supervisor(RunOptions):
     passed to the provider as they are. `instructions`: the system prompt, in which `${name}` is
     filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other supervisors'
     `as_tool()`. `outputs`: what the run must emit, as a dict of types or a pydantic model class.
+    `notes`: texts that stand behind the instructions, read when a run begins, such as
+    `monitor.tools.NotesFile("AGENTS.md")`. `guidance`: whether the guidance of a tool stands beside
+    its first result; a function of the tool's name, or `False`, switches it off. `artifacts`: where
+    full results are kept, e.g. `monitor.tools.FolderArtifacts("artifacts")`; a result above
+    `result_bound` is then cut, and the model has tools to read the rest. With `result_bound` alone
+    the rest is lost; with neither, results are as long as the tools give them.
     `plan`: the steps of the task. `history`: messages that come before the task of a run that is
     given none itself, in any state: they are put in order, and `HistoryRepaired` tells what was
     done.

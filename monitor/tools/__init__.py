@@ -4,15 +4,29 @@ from monitor.tools.approval import Approval as Approval
 from monitor.tools.approval import Approver as Approver
 from monitor.tools.approvers import PendingApprovals as PendingApprovals
 from monitor.tools.approvers import TerminalApprover as TerminalApprover
+from monitor.tools.artifact_folder import FolderArtifacts as FolderArtifacts
+from monitor.tools.artifact_tools import ArtifactTools as ArtifactTools
+from monitor.tools.artifact_tools import Fetched as Fetched
+from monitor.tools.artifact_tools import Recent as Recent
+from monitor.tools.artifacts import Artifact as Artifact
+from monitor.tools.artifacts import ArtifactGone as ArtifactGone
+from monitor.tools.artifacts import ArtifactsFull as ArtifactsFull
+from monitor.tools.artifacts import ArtifactStore as ArtifactStore
+from monitor.tools.artifacts import InMemoryArtifacts as InMemoryArtifacts
+from monitor.tools.artifacts import Reference as Reference
 from monitor.tools.base import Tool as Tool
 from monitor.tools.base import ToolContext as ToolContext
 from monitor.tools.base import ToolTraits as ToolTraits
 from monitor.tools.base import traits_of as traits_of
+from monitor.tools.discovery import DiscoveredTools as DiscoveredTools
 from monitor.tools.files import FileTools as FileTools
 from monitor.tools.functions import FunctionTool as FunctionTool
 from monitor.tools.functions import as_tools as as_tools
 from monitor.tools.functions import tool as tool
 from monitor.tools.ledger import InMemoryLedger as InMemoryLedger
+from monitor.tools.mcp import McpServer as McpServer
+from monitor.tools.memory import FileMemory as FileMemory
+from monitor.tools.memory import NotesFile as NotesFile
 from monitor.tools.proctable import end_leftovers as end_leftovers
 from monitor.tools.progress import failing_tests as failing_tests
 from monitor.tools.registry import Registry as Registry
@@ -26,15 +40,31 @@ from monitor.tools.scheduler import Scheduler as Scheduler
 from monitor.tools.scheduler import carry_out as carry_out
 from monitor.tools.scheduler import carry_out_all as carry_out_all
 from monitor.tools.shell import ShellTools as ShellTools
+from monitor.tools.truncation import Bound as Bound
 from monitor.tools.workspace import Workspace as Workspace
 
 __all__ = [
     "Approval",
     "Approver",
+    "Artifact",
+    "ArtifactGone",
+    "ArtifactStore",
+    "ArtifactTools",
+    "ArtifactsFull",
+    "Bound",
+    "DiscoveredTools",
+    "Fetched",
+    "FileMemory",
     "FileTools",
+    "FolderArtifacts",
     "FunctionTool",
+    "InMemoryArtifacts",
     "InMemoryLedger",
+    "McpServer",
+    "NotesFile",
     "PendingApprovals",
+    "Recent",
+    "Reference",
     "Registry",
     "Rule",
     "Rules",

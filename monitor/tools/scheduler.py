@@ -38,6 +38,7 @@ from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.answers import arguments_of, failed, failed_by, leaves_of, result_of, unknown_tool
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
+from monitor.tools.keeping import Keeper
 from monitor.tools.ledger import InMemoryLedger
 from monitor.tools.registry import NO_TOOL, Entry, Registry
 from monitor.tools.returned import ToolAnswer
@@ -149,6 +150,8 @@ class Job:
     ended: anyio.Event | None = None
     why: str | None = None
     """Why it is being cancelled: by us, and not from outside."""
+    status: str | None = None
+    """The line of the result that is never cut."""
     timed_out: bool = False
     left_thread: bool = False
     begun_at: float = 0.0
@@ -207,12 +210,13 @@ class Scheduler:
         at: Callable[[float], float] = lambda now: now,
         limit: int = MAX_PARALLEL,
         retries: int = 1,
-        artifacts: Any = None,
+        keeper: Keeper | None = None,
         others: Collection[str] = (),
     ) -> None:
-        """`at`: seconds since the run began, of a time of the clock. `retries`: how often a failed
-        call of an idempotent tool is made again. `others`: names of tools that are carried out
-        elsewhere; the answer to a call of an unknown tool names them too.
+        """`keeper`: bounds the results, and keeps their full texts; without one they are as long as
+        the tools give them. `at`: seconds since the run began, of a time of the clock. `retries`:
+        how often a failed call of an idempotent tool is made again. `others`: names of tools that
+        are carried out elsewhere; the answer to a call of an unknown tool names them too.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
@@ -229,7 +233,8 @@ class Scheduler:
         self._at = at
         self._limit = limit
         self._retries = retries
-        self._artifacts = artifacts
+        self._keeper = keeper
+        self._artifacts = keeper.store if keeper is not None else None
         self._others = others
         self._made: Counter[tuple[str, str]] = Counter()
         self._lock = anyio.Lock(fast_acquire=True)
@@ -429,6 +434,7 @@ class Scheduler:
                 if job.outcome is None and job.why is None:
                     job.outcome = await self._answer(job)
                 if job.outcome is not None:
+                    await self._bound(job)
                     await self._store(job)
             if job.outcome is None:
                 job.outcome = _cut_off(job, job.why or batch.why)
@@ -442,6 +448,18 @@ class Scheduler:
         finally:
             if job.ended is not None:
                 job.ended.set()
+
+    async def _bound(self, job: Job) -> None:
+        """Cut the result where it is too long, and keep its full text, before it is stored."""
+        if self._keeper is None or job.outcome is None or job.outcome[1].vetoed:
+            return
+        state, whole = job.outcome
+        keep = job.entry.traits.keep
+        try:
+            job.outcome = state, await self._keeper.kept(whole, keep=keep, status=job.status)
+        except BaseException:  # it is cancelled while the text is kept
+            job.outcome = state, self._keeper.cut(whole, keep=keep, status=job.status)
+            raise
 
     async def _answer(self, job: Job) -> tuple[CallState, ToolResult]:
         context = ToolContext(job.call, self._run, job.record.key, self._artifacts, job)
@@ -553,6 +571,7 @@ class Scheduler:
         assert tool is not None  # noqa: S101 - `_check` has answered a call of no tool
         try:
             value = await tool.call(job.arguments, context)
+            job.status = value.status if isinstance(value, ToolAnswer) else None
             return result_of(job.call, value), isinstance(value, ToolAnswer)
         except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
             return failed_by(job.call, error, cancelled), isinstance(error, ToolError)
