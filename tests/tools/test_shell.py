@@ -19,6 +19,7 @@ import pytest
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
+from monitor.tools import processes, proctable
 from monitor.tools import shell as shell_module
 from monitor.tools.base import Tool, traits_of
 from monitor.tools.proctable import MARKER, command_of, end_leftovers, leftovers, living
@@ -261,6 +262,20 @@ async def test_commands_of_a_living_owner_are_no_leftovers(tmp_path: Path):
         assert leftovers() == []
 
 
+async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As on macOS: no /proc, and no descriptor of a process."""
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "_pidfd", lambda pid: -1)
+        patched.setattr(processes, "HAS_TABLE", False)
+        patched.setattr(proctable, "living", lambda: iter(()))
+        assert (await run(shell(tmp_path), "echo hi; exit 3")).data["exit_code"] == 3
+        async with shell(tmp_path) as tools:
+            answer = await run(tools, "sleep 100 > /dev/null & echo $!")
+        late = await run(shell(tmp_path), "echo before; sleep 100 & sleep 100", timeout_s=0.2)
+    assert is_gone(int(answer.text))
+    assert (late.text, late.error_kind) == ("before\n", ToolErrorKind.TIMEOUT)
+
+
 # --- in the background
 
 
@@ -317,7 +332,7 @@ async def test_a_background_process_that_nobody_reads_keeps_its_newest_output(tm
     async with shell(tmp_path, idle_s=0.1) as tools:
         answer = await run(tools, "sleep 0.3; seq 1 200000; echo last; touch written; sleep 100")
         with anyio.fail_after(20):
-            while not await anyio.Path(tmp_path, "written").exists():
+            while not await anyio.Path(tmp_path, "written").exists():  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=0.1)
     assert waited.text.endswith("\nlast\n")
