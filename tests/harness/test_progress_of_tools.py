@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from monitor.detectors import NoProgress
 from monitor.events import ToolFinished, ToolOutput
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import ShellTools, ToolAnswer, Workspace
+from monitor.tools.artifacts import InMemoryArtifacts
 from tests.processes import is_gone, nothing_left  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_left")]
@@ -66,6 +68,27 @@ async def test_the_shell_reads_the_number_and_the_run_ends_what_it_left(tmp_path
     first, second = (event.result for event in events if isinstance(event, ToolFinished))
     assert (first.progress, second.progress) == (2, None)
     assert is_gone(int(second.text.splitlines()[1]))
+
+
+@pytest.mark.feature("GT-12")
+async def test_the_only_error_in_line_50000_of_a_command_reaches_the_model(tmp_path: Path):
+    seen: list[str] = []
+
+    def reads(request: Any) -> str:
+        seen.extend(result.text for result in request.messages[-1].results)
+        return "Done."
+
+    lines = "seq 1 49999; echo 'E   ValueError: the one and only'; seq 50001 100000"
+    await monitor.Supervisor(
+        ScriptedModel([call("shell", command=lines)], reads),
+        tools=[ShellTools(Workspace(tmp_path))],
+        artifacts=InMemoryArtifacts(),
+    ).run("x")
+    (text,) = seen
+    assert text.startswith("[exit code 0, ")
+    assert "line 50000: E   ValueError: the one and only\n" in text
+    assert "\n100000\n" in text
+    assert len(text) < 50_000
 
 
 async def test_an_aborted_run_ends_its_command_and_shows_what_it_wrote(tmp_path: Path):

@@ -19,11 +19,13 @@ import pytest
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
+from monitor.tools import processes, proctable
+from monitor.tools import shell as shell_module
 from monitor.tools.base import Tool, traits_of
 from monitor.tools.proctable import MARKER, command_of, end_leftovers, leftovers, living
 from monitor.tools.returned import ToolAnswer
 from monitor.tools.scheduler import Scheduler
-from monitor.tools.shell import BACKGROUND_MOST, ShellTools
+from monitor.tools.shell import ShellTools
 from monitor.tools.workspace import Workspace
 from tests.processes import Heard, ask, commands_left, is_gone, nothing_left  # noqa: F401 - a fixture
 
@@ -260,6 +262,20 @@ async def test_commands_of_a_living_owner_are_no_leftovers(tmp_path: Path):
         assert leftovers() == []
 
 
+async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As on macOS: no /proc, and no descriptor of a process."""
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "_pidfd", lambda pid: -1)
+        patched.setattr(processes, "HAS_TABLE", False)
+        patched.setattr(proctable, "living", lambda: iter(()))
+        assert (await run(shell(tmp_path), "echo hi; exit 3")).data["exit_code"] == 3
+        async with shell(tmp_path) as tools:
+            answer = await run(tools, "sleep 100 > /dev/null & echo $!")
+        late = await run(shell(tmp_path), "echo before; sleep 100 & sleep 100", timeout_s=0.2)
+    assert is_gone(int(answer.text))
+    assert (late.text, late.error_kind) == ("before\n", ToolErrorKind.TIMEOUT)
+
+
 # --- in the background
 
 
@@ -314,18 +330,20 @@ async def test_two_waits_for_one_process_take_turns(tmp_path: Path):
 
 async def test_a_background_process_that_nobody_reads_keeps_its_newest_output(tmp_path: Path):
     async with shell(tmp_path, idle_s=0.1) as tools:
-        answer = await run(tools, "sleep 0.3; seq 1 400000; echo last; sleep 100")
-        await anyio.sleep(1)
+        answer = await run(tools, "sleep 0.3; seq 1 200000; echo last; touch written; sleep 100")
+        with anyio.fail_after(20):
+            while not await anyio.Path(tmp_path, "written").exists():  # noqa: ASYNC110
+                await anyio.sleep(0.02)
         waited = await ask(tools.tools(), "shell_wait", pid=answer.data["pid"], timeout_s=0.1)
     assert waited.text.endswith("\nlast\n")
     assert waited.text.startswith("[the first ")
     assert len(waited.text) < 1_100_000
 
 
-async def test_only_so_many_processes_stay(tmp_path: Path):
+async def test_only_so_many_processes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shell_module, "BACKGROUND_MOST", 2)
     async with shell(tmp_path) as tools:
-        for _ in range(BACKGROUND_MOST - 1):
-            await run(tools, "sleep 100 > /dev/null 2>&1 &")
+        await run(tools, "sleep 100 > /dev/null 2>&1 &")
         answer = await run(tools, "sleep 100 > /dev/null 2>&1 &")
         with pytest.raises(ToolError, match="shell_kill"):
             await run(tools, "true")
