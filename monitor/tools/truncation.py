@@ -116,7 +116,7 @@ def shown(
         return Shown(f"{said}\n{text}" if said else text)
     body, next_line = _head(text, bound, first_line) if keep == "head" else (_CUTS[keep](text, bound), None)
     lines = text.count("\n") + (not text.endswith("\n"))
-    size = f"{lines:,} lines, {len(text):,} characters"
+    size = f"{lines:,} {'line' if lines == 1 else 'lines'}, {len(text):,} characters"
     rest = more or "the rest was not kept"
     if next_line is not None:
         rest = f"continue at line {next_line}" + (f"; {more}" if more else "")

@@ -144,7 +144,7 @@ def test_ten_errors_at_most_are_shown_each_kind_once_and_no_line_that_says_there
 def test_the_status_is_one_line_and_never_cut():
     status = "exit code 1\nand " + "more " * 100
     first = shown("x" * 100_000, status=status).text.split("\n")[0]
-    assert first == "[exit code 1\\nand " + ("more " * 100).strip() + "; 1 lines, 100,000 characters]"
+    assert first == "[exit code 1\\nand " + ("more " * 100).strip() + "; 1 line, 100,000 characters]"
 
 
 @settings(deadline=None)
