@@ -3,8 +3,8 @@
     store = FolderArtifacts("artifacts")
     supervisor = monitor.Supervisor(model, tools=[fn, ArtifactTools(store)], artifacts=store)
 
-Failure answered: a page, a file or a log that has left the context and cannot be had again, so that
-the model fetches it again or guesses. An artifact is known by the SHA-256 of its text: the same
+Failure answered: a page, a file or a log has left the context and cannot be had again, so the model
+fetches it once more, or guesses. An artifact is known by the SHA-256 of its text: the same
 text is kept once. A mention of it, or asking whether it is there, loads nothing.
 """
 

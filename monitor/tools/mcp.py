@@ -4,8 +4,8 @@
     search = McpServer("https://example.org/mcp", headers={"Authorization": "Bearer ..."})
     supervisor = monitor.Supervisor(model, tools=[files, search])
 
-What a server says is data: names are made legal for every provider and kept apart by the name of
-the server, descriptions are bounded and printable, and hints ("this only reads") count only for a
+What a server says is data. Names are made legal for every provider, and kept apart by the name of
+the server. Descriptions are bounded and printable. Hints such as "this only reads" count only for a
 server that is trusted. A server that is dead, blocked or broken is an error that the model reads.
 """
 

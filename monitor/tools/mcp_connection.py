@@ -38,7 +38,8 @@ GIVE_UP_S: Final = 3.0
 """How long is waited for the task after its cancellation."""
 FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 30.0
-"""After a failed connection, the next one is tried after so many seconds; each time twice as many.
+"""Seconds between a failed connection and the next attempt: 0.5 at first, then twice as long each
+time, at most 30.
 """
 STDERR_CHARS: Final = 600
 """How much of what a server wrote on stderr is shown where it cannot be reached."""

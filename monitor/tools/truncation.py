@@ -54,7 +54,7 @@ _SIGNS: Final = (
 _AS_WORD: Final = re.compile(r"fail(?:ed|ures?|s)?\b|assert(?:ion)?(?:\b|error)|(?!fail|assert).", re.DOTALL)
 """Two of them are parts of harmless words."""
 _MOST_LOOKS: Final = 200_000
-"""So many lines of one text are looked at, so that no text takes long."""
+"""The most signs of one text that are looked at, so that no text takes long."""
 _SMALL: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 _NO_ERROR: Final = re.compile(
     r"\b(?:no|0|without) (?:errors?|failures?|failed|exceptions?)|\b(?:errors?|failures?|failed)\s?[:=]\s?0\b",
