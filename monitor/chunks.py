@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from monitor._util.codec import Codec
 from monitor.errors import AdapterError
-from monitor.reasons import FinishReason
+from monitor.reasons import FinishReason, ToolErrorKind
 
 __all__ = [
     "CHUNK_TYPES",
@@ -73,6 +73,10 @@ class ToolCall:
     """The JSON object of the arguments; the raw text where the model wrote no valid JSON."""
     raw: Any = field(default=None, compare=False, repr=False, metadata={"record": False})
     """The SDK's own object, where there is one. Not part of the JSON form."""
+    loop_key: Any = field(default=None, compare=False, repr=False, metadata={"record": False})
+    """What identifies the call for the detectors, where its tool says so. Not part of the JSON
+    form: a replay is given the same tools.
+    """
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,6 +104,18 @@ class ToolResult:
     vetoed: bool = field(default=False, compare=False)
     """The monitor wrote `text` in the place of an answer: the call was not carried out, or was
     stopped. Only this field says so; the text is no proof.
+    """
+    error_kind: ToolErrorKind | None = field(default=None, compare=False)
+    """The class of the failure, where the result is an error and its class is known."""
+    duration_s: float | None = field(default=None, compare=False)
+    """Seconds that the call took, without the time in which a person was asked."""
+    artifact: str | None = field(default=None, compare=False)
+    """Reference of the full text, where `text` is a part of it."""
+    truncated: bool = field(default=False, compare=False)
+    """The tool answered more than `text` holds."""
+    progress: float | None = field(default=None, compare=False)
+    """A number that is to be lowered, 0 when nothing is left: failing tests, open items. `None`:
+    the tool reports none.
     """
 
 

@@ -19,6 +19,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from monitor.reasons import ToolErrorKind
+
 __all__ = [
     "AdapterError",
     "ConfigError",
@@ -159,8 +161,15 @@ class StoreError(MonitorError):
 
 class ToolError(MonitorError):
     """A tool could not do its work. The message goes to the model unchanged, so it should say what
-    to do instead.
+    to do instead. `kind`: the class of the failure.
     """
+
+    def __init__(self, message: str = "", *, kind: ToolErrorKind | str = ToolErrorKind.EXECUTION_FAILED) -> None:
+        super().__init__(message)
+        self.kind = ToolErrorKind(kind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {"kind": self.kind}
 
 
 class RecordedError(MonitorError):

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from monitor._util.quoting import quoted
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
-from monitor.verdicts import Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 __all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]
 
@@ -119,6 +119,9 @@ class Ladder:
     - A new loop starts at the first step while nudges are left (`max_nudges` in a run).
     - After `clean_turns` turns without a finding, all findings are forgiven. A judge's findings
       take three times as many.
+    - With `hold`, a person is asked where the last turn would come, and each time after it. They
+      see the evidence, and the run goes on, gets a message, or stops. Without anybody to ask, it
+      stops.
     - A loop with `give_up` times the repetitions of its threshold ends the run on any step: a flood
       within one turn.
     """
@@ -129,6 +132,7 @@ class Ladder:
         "_clean_turns",
         "_final_tools",
         "_give_up",
+        "_hold",
         "_last_given",
         "_max_nudges",
         "_nudges",
@@ -143,6 +147,7 @@ class Ladder:
         clean_turns: int | None = 5,
         final_tools: tuple[str, ...] = (),
         give_up: int | None = 4,
+        hold: bool = False,
     ) -> None:
         """By default three nudges, and four times the threshold: 20 identical calls, which OpenClaw
         calls critical.
@@ -157,6 +162,7 @@ class Ladder:
         self._clean_turns = clean_turns
         self._final_tools = tuple(final_tools)
         self._give_up = give_up
+        self._hold = hold
         self.reset()
 
     def reset(self) -> None:
@@ -212,6 +218,9 @@ class Ladder:
         if taken > 1 and detection.level == "suspect":
             self._watch(signature, taken)
             return Continue()
+        if taken > 1 and self._hold:
+            self._watch(signature, taken)
+            return Hold(detection)
         self._watch(signature, taken + 1)
         if taken == 0:
             self._nudges += 1
@@ -290,6 +299,10 @@ _ANOTHER_WAY = {
     ),
     "same_error": (
         "Other arguments do not help. Look at what the error names, and whether it exists, before you try again."
+    ),
+    "stalled": (
+        "Running this again does not help. Say what the failures that are left have in common, and take a way that you"
+        " have not taken, or undo what made no difference."
     ),
     "same_result": "Other arguments give nothing new. Use what you have, or look somewhere else.",
     "unknown_tool": "There is no such tool. Use one of the tools that you were given, or say that you cannot do this.",

@@ -38,12 +38,13 @@ IMPURE = {
 
 ONLY_IN = {
     "xxhash": ("_util",),
-    "asyncio": ("harness.streams", "testing"),  # local servers run a loop of their own in a thread
-    "trio": ("harness.streams",),
+    "asyncio": ("harness.streams", "tools.background", "testing"),  # local servers run a loop of their own in a thread
+    "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli"),  # the demo is a client of the SDK
     "openai": ("adapters",),
     "anthropic": ("adapters",),
+    "mcp": ("tools.mcp_connection",),
 }
 
 

@@ -4,13 +4,14 @@ one sentence.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import monitor
 from monitor.cli._clients import Closing, client_for
@@ -18,7 +19,9 @@ from monitor.cli._load import load
 from monitor.conditions import Condition
 from monitor.errors import ConfigError
 from monitor.settings import parse_setting
+from monitor.tools.approval import Mode
 from monitor.tools.functions import as_tools
+from monitor.tools.mcp import McpServer
 
 STDIN = "-"
 _MARKER = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?")
@@ -94,6 +97,20 @@ def tools_of(given: Iterable[str]) -> list[monitor.tools.Tool]:
     return [_tool(one) for one in given]
 
 
+def servers_of(given: Iterable[str]) -> list[McpServer]:
+    """`--mcp COMMAND|URL`, each. Of servers with one name the later ones get a number."""
+    servers: dict[str, McpServer] = {}
+    for target in given:
+        try:
+            made = McpServer(target)
+            names = itertools.chain([made.name], (f"{made.name[:28]}_{number}" for number in itertools.count(2)))
+            name = next(name for name in names if name not in servers)
+            servers[name] = McpServer(target, name=name)
+        except ConfigError as error:
+            raise ConfigError(f"--mcp {target}: {error}") from None
+    return list(servers.values())
+
+
 def _tool(spec: str) -> monitor.tools.Tool:
     thing = load(spec, "--tool")
     try:
@@ -101,6 +118,43 @@ def _tool(spec: str) -> monitor.tools.Tool:
     except ConfigError as error:
         raise ConfigError(f"--tool {spec}: {error}") from None
     return made
+
+
+def workspace_tools(folder: Path | None) -> list[monitor.tools.Toolset]:
+    """The tools for `--workspace FOLDER`: files, and a shell."""
+    if folder is None:
+        return []
+    place = monitor.tools.Workspace(folder)
+    return [monitor.tools.FileTools(place), monitor.tools.ShellTools(place)]
+
+
+def approval_of(given: str | None, workspace: Path | None) -> monitor.tools.Approval:
+    """`--approval`: a mode, or the path of a file with rules. With a workspace, `default` is the
+    default: a model that may run commands asks first.
+    """
+    mode: Mode | None = "default" if workspace is not None else None
+    if given is None:
+        return monitor.tools.Approval(mode=mode)
+    for known in get_args(Mode):
+        if given == known:
+            return monitor.tools.Approval(mode=known)
+    if Path(given).suffix != ".toml":
+        raise ConfigError(f"--approval {given}: give {', '.join(get_args(Mode))}, or a .toml file with rules")
+    return monitor.tools.Approval(mode=mode, rules=given)
+
+
+def approver() -> monitor.tools.TerminalApprover | None:
+    """Asks on the terminal. `None`: there is none, and what has to be approved is refused."""
+    return monitor.tools.TerminalApprover(read=_line) if sys.stdin.isatty() else None
+
+
+def _line(prompt: str) -> str:
+    """A line of the terminal. The prompt goes to stderr: stdout may be JSON lines."""
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
 
 
 def plan_of(file: Path | None, steps: Sequence[str]) -> monitor.Plan | None:

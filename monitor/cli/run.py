@@ -22,6 +22,8 @@ from monitor.cli import UNREAD, _sample, _view
 from monitor.cli._clients import Closing
 from monitor.cli._given import (
     STDIN,
+    approval_of,
+    approver,
     budget_of,
     instructions_of,
     limits_of,
@@ -31,9 +33,11 @@ from monitor.cli._given import (
     number_or_off,
     plan_of,
     price_of,
+    servers_of,
     task_of,
     tools_of,
     variables_of,
+    workspace_tools,
 )
 from monitor.cli._outcome import exit_code
 from monitor.cli._screen import ForPeople, JsonLines, Shown
@@ -92,6 +96,36 @@ def run(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Option(
             "--tool", metavar="MODULE:FUNCTION", help="A Python function the model may call.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    mcp: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mcp",
+            metavar="COMMAND|URL",
+            help="An MCP server whose tools the model may call; may be given again.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            "--workspace",
+            metavar="FOLDER",
+            help="Tools for the files in this folder, and a shell that begins there.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    approval: Annotated[
+        str | None,
+        typer.Option(
+            "--approval",
+            metavar="MODE|FILE",
+            help=(
+                "Which calls need a yes on the terminal: default (all that do not read; so it is with --workspace),"
+                " auto_edit, yolo (none), plan (only reads run), or a TOML file with rules."
+            ),
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     plan: Annotated[
@@ -263,7 +297,9 @@ def run(  # noqa: PLR0917 - typer calls it by name
                 asked,
                 instructions=instructions_of(instructions),
                 variables=variables_of(var or ()),
-                tools=tools_of(tool or ()),
+                tools=[*tools_of(tool or ()), *servers_of(mcp or ()), *workspace_tools(workspace)],
+                approval=approval_of(approval, workspace),
+                approver=approver(),
                 outputs=outputs_of(output) if output else None,
                 stop_when=limits_of(
                     max_turns=max_turns, timeout=timeout, idle_timeout=idle_timeout, max_tool_calls=max_tool_calls

@@ -13,14 +13,15 @@ from monitor.context.reduction import Messages, TextTokens, check_number
 from monitor.context.turns import newest_turns, unread_from
 from monitor.messages import AssistantMessage, Message
 
-_CLEARED: Final = re.compile(r"\[Old tool result cleared: \d+ characters\]")
+_CLEARED: Final = re.compile(r"\[Old tool result cleared: \d+ characters[;\]]")
 _CLEARED_CHARS: Final = 80
-"""The greatest length of the marker."""
+"""The greatest length of the marker, without the reference in it."""
 
 
 @dataclass(slots=True, frozen=True)
 class PruneResults:
-    """Old tool results become a marker that says how long they were. The newest ones stay, and so
+    """Old tool results become a marker that says how long they were, and by which reference they
+    can be had again, if their full text is kept. The newest ones stay, and so
     do errors, which keep the model from trying again.
 
     The search goes backwards, past the newest turns and the results that the model has not answered
@@ -66,7 +67,7 @@ class PruneResults:
         for index, place, result in self._old(messages, head):
             size = self.tokens(result.text)
             seen += size
-            marker = self._marker(result.text)
+            marker = self._marker(result)
             if seen > self.protect_tokens and len(marker) < len(result.text):
                 gone += size
                 markers.setdefault(index, {})[place] = marker
@@ -91,13 +92,16 @@ class PruneResults:
                 if not (result.is_error or result.name in self.protected_tools):
                     yield index, place, result
 
-    def _marker(self, text: str) -> str:
-        marker = f"[Old tool result cleared: {len(text)} characters]"
+    def _marker(self, result: ToolResult) -> str:
+        text = result.text
+        kept = f"; kept as artifact {result.artifact}" if result.artifact else ""
+        marker = f"[Old tool result cleared: {len(text)} characters{kept}]"
         half = self.keep_chars // 2
         return f"{text[:half]}\n{marker}\n{text[len(text) - half :]}" if half else marker
 
     def _is_pruned(self, result: ToolResult) -> bool:
-        return len(result.text) <= self.keep_chars + _CLEARED_CHARS and _CLEARED.search(result.text) is not None
+        longest = self.keep_chars + _CLEARED_CHARS + len(result.artifact or "")
+        return len(result.text) <= longest and _CLEARED.search(result.text) is not None
 
 
 def _with(message: Message, texts: Mapping[int, str]) -> Message:

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 from monitor._util.checks import is_finite
+from monitor._util.cuts import cut_after, cut_before
 from monitor.context.reduction import Messages, check_number
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Message
@@ -62,8 +63,9 @@ def clip(text: str, max_chars: int, *, ending: float | None = None, advice: str 
 
     `ending`: the share of the characters that is taken from the end. `None`: nothing, unless the
     end reports an outcome (an error, a summary); then up to 30 %, at most 4,000. The beginning
-    stops at the end of a line within its last fifth, but not before its 2,000th character. `advice`
-    is part of the note. A second clipping changes nothing.
+    stops at the end of a line within its last fifth, but not before its 2,000th character. No cut
+    parts a surrogate pair or an escape sequence. `advice` is part of the note. A second clipping
+    changes nothing.
     """
     if len(text) <= max_chars + _NOTE_CHARS + len(advice):
         return text
@@ -72,9 +74,10 @@ def clip(text: str, max_chars: int, *, ending: float | None = None, advice: str 
     newline = text.rfind("\n", max(int(begin * (1 - NEWLINE_SHARE)), min(MIN_KEPT_CHARS, begin)), begin)
     if newline >= 0:
         begin = newline
-    left_out = len(text) - begin - end
+    begin, rest = cut_before(text, begin), cut_after(text, len(text) - end)
+    left_out = rest - begin
     note = f"[{left_out} of {len(text)} characters left out{advice and '; '}{advice}]"
-    return f"{text[:begin]}\n{note}\n{text[len(text) - end :]}" if end else f"{text[:begin]}\n{note}"
+    return f"{text[:begin]}\n{note}\n{text[rest:]}" if end else f"{text[:begin]}\n{note}"
 
 
 def _telling(text: str, max_chars: int) -> int:

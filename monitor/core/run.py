@@ -25,10 +25,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from monitor import events
 from monitor.budget import Budget
+from monitor.calls import ApprovalRequest
 from monitor.chunks import (
     PIECE_CHARS,
     Chunk,
@@ -118,11 +119,14 @@ class RunCore:
         judges: Sequence[Judge] = (),
         task: str | None = None,
         window: Window | None = None,
+        loop_key: Callable[[str, Any], Any] | None = None,
     ) -> None:
         """`cuts`: a stream in which text loops is left although the run goes on, because the
         harness acts on the verdict. `supervised`: the harness makes the model calls itself, so
         replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
         run is. `task`: the user's request, for the judges. `window`: of the model.
+        `loop_key`: what identifies a call for the detectors, by the name of its tool and its
+        arguments.
         """
         self.deadline: float = math.inf
         """When the next look is due, in the harness's clock."""
@@ -140,6 +144,8 @@ class RunCore:
         """Called when `deadline` may have come closer. A harness that waits sets it, to move its
         alarm.
         """
+        self.pending: tuple[ApprovalRequest, ...] = ()
+        """Questions that stay open when the run ends. The harness sets it."""
         self.companions: tuple[Companion, ...] = ()
         """The work beside the run."""
         self.piecewise = False
@@ -152,6 +158,7 @@ class RunCore:
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._window = window
+        self._loop_key = loop_key
         self._bank = DetectorBank(detectors)
         self._verdicts = VerdictQueue(policy)
         self._goal = goal
@@ -351,25 +358,33 @@ class RunCore:
         self._running.tally.finish = None
 
     def tool_result(
-        self, call: str | None, text: str, now: float, *, is_error: bool = False, vetoed: bool = False
+        self,
+        call: str | None,
+        text: str,
+        now: float,
+        *,
+        is_error: bool = False,
+        vetoed: bool = False,
+        progress: float | None = None,
     ) -> None:
         """A tool answered. `call`: the id of the call. `None`: the oldest call of the turn without
         an answer.
 
         `vetoed`: the call was not carried out, and `text` is the monitor's message instead. It
-        counts neither as an error nor as a success.
+        counts neither as an error nor as a success. `progress`: the tool's number that is to be
+        lowered.
         """
         if self._outcome is not None:
             return  # a tool that was still running when the run ended
         known = self._running.take_call(call)
         if known is not None:
             self._counters.tool_answered(known.name)
-            result = ToolResult(known.id, known.name, abridged_text(text), is_error, vetoed=vetoed)
+            result = ToolResult(known.id, known.name, abridged_text(text), is_error, vetoed=vetoed, progress=progress)
             if not vetoed:
                 self._counters.errors.add(is_error=is_error)
         else:
             self._emit(events.ResultUnmatched(self.at(now), call))
-            result = ToolResult(call or "", "", abridged_text(text), is_error, vetoed=vetoed)
+            result = ToolResult(call or "", "", abridged_text(text), is_error, vetoed=vetoed, progress=progress)
         self._panel.add_result(result)
         self._find(self._bank.fact, result, now)
         self._look(now, waiting=False)
@@ -696,6 +711,7 @@ class RunCore:
             compaction_cost=self._compaction_cost,
             recovered_from=self._recovery.cause,
             closing=self._closing,
+            pending=self.pending,
         )
         self._emit(events.RunTerminated(self.at(now), self._outcome))
         return self._outcome
@@ -822,6 +838,8 @@ class RunCore:
             abridged = abridged_arguments(chunk.arguments)
             chunk, eighths = running.add_call(chunk, abridged[1] if abridged is not None else None)
             self._spend(eighths, now)
+            if self._loop_key is not None and (key := self._loop_key(chunk.name, chunk.arguments)) is not None:
+                chunk = replace(chunk, loop_key=key)
             if abridged is not None:
                 chunk = replace(chunk, arguments=abridged[0])
         elif isinstance(chunk, UsageReport):

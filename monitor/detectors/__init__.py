@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, FactDetector, TextFeed
 from monitor.detectors.no_progress import NoProgress
+from monitor.detectors.progress import Progress
 from monitor.detectors.similar_messages import SimilarMessages
 from monitor.detectors.text import ContentRepetition, CountedRule, RecurrenceRule, TailRule, WindowRule
 from monitor.detectors.tool_cycle import ToolCallCycle
@@ -21,6 +22,7 @@ __all__ = [
     "Detector",
     "FactDetector",
     "NoProgress",
+    "Progress",
     "RecurrenceRule",
     "SimilarMessages",
     "TailRule",

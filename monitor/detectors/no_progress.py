@@ -17,6 +17,8 @@ Rules:
   reads, and needs eight calls. Tools that page or repeat an effect may answer the same.
 - One question in other words with the same answer, however short, is a suspicion at three and a
   loop at five (`reworded`).
+- A call with a number that is to be lowered (failing tests) stands still if that number does not
+  become lower (`monitor.detectors.progress`).
 - An answer is an error if it is marked as one, or begins like one. An exit code without a message
   is not an error: five greps that find nothing are a search (three of 20 hard good runs have such a
   streak).
@@ -24,7 +26,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,6 +35,7 @@ from monitor.chunks import ToolResult
 from monitor.detectors.answers import is_error
 from monitor.detectors.base import NOTHING
 from monitor.detectors.calls import EXCERPT_CHARS, OFFSETS_SHOWN, Asked, CallDetector, Called, plain
+from monitor.detectors.progress import Progress, Standstill, reported
 from monitor.detectors.reworded import NOTHING_FOUND, Rewording, answer_to, question_of
 from monitor.detectors.tool_policy import ToolPolicy, error_identity
 from monitor.errors import ConfigError
@@ -91,19 +94,26 @@ class NoProgress(CallDetector):
     The options are the numbers of calls that make a loop. `errors_at`: different calls with the
     same error. `results_at`: with the same long success. `short_results_at`: with the same short
     success of a tool that only reads. `reworded_suspect_at`, `reworded_at`: questions in other
-    words, for a suspicion and for a loop. `None` switches a rule off.
+    words, for a suspicion and for a loop. `stalled_suspect_at`, `stalled_at`: results of one call
+    whose number does not become lower. `progress` reads that number (see `Progress`), by default
+    what the tool reports. `None` switches a number's rule off.
     """
 
     __slots__ = (
         "_errors_at",
+        "_progress",
         "_results_at",
         "_reworded_at",
         "_reworded_suspect_at",
         "_rewording",
         "_short_results_at",
+        "_stalled_at",
+        "_stalled_suspect_at",
+        "_standstill",
         "_streak",
         "_turn",
     )
+    _standstill: Standstill
     _streak: _Streak
     _rewording: Rewording
     _turn: _Turn
@@ -116,11 +126,15 @@ class NoProgress(CallDetector):
         short_results_at: int | None = 8,
         reworded_suspect_at: int | None = 3,
         reworded_at: int | None = 5,
+        stalled_suspect_at: int | None = 6,
+        stalled_at: int | None = 12,
+        progress: Callable[[ToolResult], float | None] | None = None,
         tools: Mapping[str, ToolPolicy] | None = None,
         name: str = "no_progress",
     ) -> None:
         given = {"errors_at": errors_at, "results_at": results_at, "short_results_at": short_results_at}
         given |= {"reworded_suspect_at": reworded_suspect_at, "reworded_at": reworded_at}
+        given |= {"stalled_suspect_at": stalled_suspect_at, "stalled_at": stalled_at}
         for option, value in given.items():
             if value is not None and not 1 < value <= CALLS_COMPARED:
                 raise ConfigError(f"NoProgress({option}={value}): give 2 to {CALLS_COMPARED}, or None to switch it off")
@@ -129,6 +143,11 @@ class NoProgress(CallDetector):
         self._short_results_at = short_results_at
         self._reworded_suspect_at = reworded_suspect_at
         self._reworded_at = reworded_at
+        self._stalled_suspect_at = stalled_suspect_at
+        self._stalled_at = stalled_at
+        if progress is not None and not callable(progress):
+            raise ConfigError(f"NoProgress(progress={progress!r}): give a function of a tool result")
+        self._progress: Progress = progress or reported
         super().__init__(tools=tools, name=name)
 
     def _called(self, call: Called) -> Sequence[Detection]:
@@ -153,6 +172,7 @@ class NoProgress(CallDetector):
         if asked.index not in turn.open:
             return NOTHING
         turn.open.remove(asked.index)
+        stalled = self._stalled(turn, asked, result)
         error = is_error(result)
         answer = self._answer(policy, result, error=error)
         if answer not in turn.answers:
@@ -162,7 +182,45 @@ class NoProgress(CallDetector):
         if turn.question:
             told = answer_to(turn.question[1], result, policy)
             turn.told = [*turn.told, told][:2] if told not in turn.told else turn.told
-        return NOTHING if turn.open else self._close_turn()
+        return stalled if turn.open else self._close_turn() or stalled
+
+    def _stalled(self, turn: _Turn, asked: Asked, result: ToolResult) -> Sequence[Detection]:
+        """One call, whose number does not become lower."""
+        left = self._progress(result)
+        xxhash = dict(zip(turn.calls, turn.hashes, strict=True)).get(asked.index)
+        if left is None or xxhash is None:
+            return NOTHING
+        if self._standstill.took(xxhash, left, asked.index):
+            self._streak = _Streak()
+            self._rewording.forget()
+        best, offsets = self._standstill.of(xxhash)
+        count = len(offsets)
+        level: Level
+        if self._stalled_at is not None and count >= self._stalled_at:
+            level, threshold = "loop", self._stalled_at
+        elif self._stalled_suspect_at is not None and count == self._stalled_suspect_at:
+            level, threshold = "suspect", self._stalled_suspect_at
+        else:
+            return NOTHING
+        return (
+            Detection(
+                detector=self.name,
+                kind="stalled",
+                channel="tools",
+                level=level,
+                count=count,
+                threshold=threshold,
+                start_offset=offsets[0],
+                offset=offsets[-1],
+                evidence=Evidence(
+                    f"{asked.name}(...) -> {left:g} left, at best {best:g}"[:EXCERPT_CHARS],
+                    xxhash,
+                    len(result.text),
+                    tuple(offsets[-OFFSETS_SHOWN:]),
+                ),
+                message=f"{asked.name} was run {count} times, and what is left has not become less than {best:g}",
+            ),
+        )
 
     def _answer(self, policy: ToolPolicy, result: ToolResult, *, error: bool) -> str:
         """The identity of an answer that counts; empty for one that does not."""
@@ -249,12 +307,18 @@ class NoProgress(CallDetector):
         )
 
     def _save(self) -> dict[str, Any]:
-        return {"turn": plain(self._turn), "streak": plain(self._streak), "rewording": self._rewording.save()}
+        return {
+            "turn": plain(self._turn),
+            "streak": plain(self._streak),
+            "rewording": self._rewording.save(),
+            "standstill": self._standstill.save(),
+        }
 
     def _load(self, state: Mapping[str, Any] | None) -> None:
         self._turn = _Turn(**_copied(state["turn"])) if state else _Turn()
         self._streak = _Streak(**_copied(state["streak"])) if state else _Streak()
         self._rewording = Rewording(**_copied(state["rewording"])) if state else Rewording()
+        self._standstill = Standstill(state.get("standstill")) if state else Standstill()
 
 
 def _copied(data: Mapping[str, Any]) -> dict[str, Any]:

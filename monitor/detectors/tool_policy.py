@@ -259,7 +259,7 @@ def guess(name: str) -> ToolPolicy:
         return ToolPolicy(no_op=True)
     if whole in DELEGATES:
         return ToolPolicy(sampling=True)
-    if first == "poll" and last not in REPEATS_ITS_EFFECT:
+    if (first == "poll" and last not in REPEATS_ITS_EFFECT) or (len(words) > 1 and last == "wait"):
         return WAITS
     if first in ONLY_LOOKS:
         waits = not ASKS_HOW_FAR.isdisjoint(words[1:]) and "git" not in words

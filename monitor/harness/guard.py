@@ -226,14 +226,23 @@ class Guard:
         """
         return Watched(stream, self, adapter=adapter, isolate=isolate)
 
-    def tool_result(self, call: object, result: object, *, is_error: bool = False, vetoed: bool = False) -> None:
+    def tool_result(
+        self,
+        call: object,
+        result: object,
+        *,
+        is_error: bool = False,
+        vetoed: bool = False,
+        progress: float | None = None,
+    ) -> None:
         """Pass the result of a tool to the run.
 
         `call`: the call from `watched.turn.tool_calls`, the SDK's own call object, its id, or
         `None` (then results are matched in call order). `result`: text as the model will read it;
         anything else is taken as JSON. After the end of the run, `tool_result` does nothing.
         `vetoed`: you did not carry the call out, and `result` says so. A vetoed result counts
-        neither as an answer nor as an error of the tool.
+        neither as an answer nor as an error of the tool. `progress`: a number that is to be
+        lowered, such as that of failing tests, for `NoProgress`.
         """
         self._must_have_begun()
         self._core.tool_result(
@@ -242,6 +251,7 @@ class Guard:
             self._clock.now(),
             is_error=is_error,
             vetoed=vetoed,
+            progress=progress,
         )
 
     def answer(self, call: object) -> ToolResult | None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from monitor._util.checks import check_kind, check_part, check_parts, is_finite
 from monitor.budget import Budget
+from monitor.calls import CallLedger
 from monitor.conditions import Condition
 from monitor.context.forms import Form
 from monitor.context.raw import RawMessage
@@ -19,7 +20,15 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
+from monitor.harness.checks import (
+    CLOSE_GRACE_S,
+    KEEP_TEXT_CHARS,
+    CallOptions,
+    Offer,
+    check_bounds,
+    clock_of,
+    must_know_price,
+)
 from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock
@@ -28,8 +37,15 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
+from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
+from monitor.tools.artifact_tools import READ, ArtifactTools
+from monitor.tools.artifacts import ArtifactStore
 from monitor.tools.base import Tool
-from monitor.tools.functions import as_tools
+from monitor.tools.guidance import GuidanceFlag
+from monitor.tools.memory import Notes
+from monitor.tools.registry import Registry, Toolset
+from monitor.tools.scheduler import MAX_PARALLEL
+from monitor.tools.truncation import Bound
 from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
@@ -47,8 +63,17 @@ class RunOptions:
         *,
         instructions: str | None = None,
         variables: Mapping[str, object] | None = None,
-        tools: Sequence[Callable[..., Any] | Tool] = (),
+        tools: Sequence[Callable[..., Any] | Tool | Toolset] = (),
         tool_choice: ToolChoice = "auto",
+        max_parallel_tools: int = MAX_PARALLEL,
+        ledger: CallLedger | None = None,
+        approval: Approval | Mode | None = None,
+        approver: Approver | AskFunction | None = None,
+        offer: Offer | None = None,
+        artifacts: ArtifactStore | None = None,
+        result_bound: Bound | None = None,
+        guidance: GuidanceFlag = True,
+        notes: Sequence[Notes] = (),
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | None = None,
@@ -90,14 +115,15 @@ class RunOptions:
         check_kind("model_settings", model_settings, Mapping, "a dict")
         compaction = DEFAULT if compaction is _DEFAULT else compaction
         check_kind("compaction", compaction, Compaction, "one such as monitor.Compaction.opencode(), or None")
-        if last_turn is _DEFAULT:
-            last_turn = LastTurn()
-        _check_last_turn(last_turn)
         self.model = model
         self.form: Form | None = form_of(model)
         self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         self.plan = plan
-        self.tools: dict[str, Tool] = as_tools(tools)
+        self.tools: Registry = _readable(Registry(tools), artifacts)
+        self.calls: CallOptions = CallOptions(
+            max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts, result_bound, guidance
+        )
+        self.notes: Sequence[Notes] = check_parts("notes", notes, "text")
         self.prices = prices
         self.price: Price | None = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)
@@ -111,7 +137,7 @@ class RunOptions:
         )
         self.judges: tuple[Judge, ...] = as_judges(judge)
         self.policy: Policy = policy or Ladder()
-        self.last_turn = last_turn
+        self.last_turn: LastTurn | None = _checked_last_turn(last_turn)
         self.max_nudges = max_nudges
         self.retries: Retries = retries or Retries(0)
         self.looped_text: LoopedText = looped_text
@@ -137,11 +163,23 @@ class RunOptions:
 RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in Python's error for a wrong argument
 
 
+def _readable(tools: Registry, store: ArtifactStore | None) -> Registry:
+    """`tools` with those that read `store`: a model that is given references can follow them."""
+    if store is not None and READ not in tools:
+        tools.toolsets += (ArtifactTools(store),)
+    return tools
+
+
 def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {given!r}")
 
 
-def _check_last_turn(given: object) -> None:
-    if given is not None and not (isinstance(given, LastTurn) and is_finite(given.seconds) and given.seconds > 0):
+def _checked_last_turn(given: object) -> LastTurn | None:
+    if given is _DEFAULT:
+        return LastTurn()
+    if given is None:
+        return None
+    if not isinstance(given, LastTurn) or not is_finite(given.seconds) or given.seconds <= 0:
         raise ConfigError(f"last_turn takes a LastTurn with its seconds, such as monitor.LastTurn(60), not {given!r}")
+    return given

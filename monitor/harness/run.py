@@ -5,8 +5,9 @@ provides the block, the iteration, the abort and the pause. The rules of `Run` a
 
 1. Tasks of the run end with the call that started them, and none runs while the caller's code does:
    the run goes on only when its next event is requested. So there is no scope, timeout or task
-   group around a `yield`. There are two exceptions: a judge's question and a summary of the history
-   run beside the run, and end with it at the latest.
+   group around a `yield`. There are three exceptions: a judge's question, a summary of the history,
+   and the tools of a run whose events are read one by one. They run beside the run, and end with it
+   at the latest.
 2. The run's deadlines and its abort cover everything that can take time (a stream, the tools, a
    delay), and leave it cleanly.
 3. A turn goes into the history once, as a whole: a message with the result of every call, even
@@ -17,11 +18,12 @@ from __future__ import annotations
 
 import copy
 import threading
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -57,6 +59,7 @@ from monitor.messages import Message, Repair, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.state import RunState
+from monitor.tools.memory import with_notes
 from monitor.usage import Price, price_of
 from monitor.verdicts import Stop
 
@@ -125,12 +128,15 @@ class Run:
         history: Sequence[RawMessage | Message] | None = None,
         caller: Caller | None = None,
         as_tool: bool = False,
+        run_id: str | None = None,
     ) -> None:
         """`history`: replaces the supervisor's own. `caller`: the run that calls this run as a
-        tool, if any.
+        tool, if any. `run_id`: of a run that goes on in another process; by default a new one.
         """
         if not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
+        self.id: Final = uuid.uuid4().hex if run_id is None else run_id
+        """Names the run in its ledger and its events of calls."""
         self._supervisor = supervisor
         self._caller = caller
         self._clock = caller.clock if caller is not None else supervisor.clock
@@ -140,6 +146,7 @@ class Run:
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
         self._goal = Goal(outputs, plan, max_nudges=supervisor.max_nudges)
+        tools = supervisor.tools.copy()
         own = (supervisor.budget,) if supervisor.budget is not None else ()
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
@@ -159,12 +166,14 @@ class Run:
             judges=supervisor.judges,
             task=_words(task),
             window=supervisor.window,
+            loop_key=tools.loop_key,
         )
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
         self.as_caller: Caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
         first = _said_by_others(task)
         given = supervisor.given if history is None else supervisor.taken_in(history)
+        given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
         self._history = History((*given.messages, first))
         outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
         self._context = context_of(
@@ -183,14 +192,16 @@ class Run:
         )
         self._core.companions += (self._context,)
         calls = Calls(
-            supervisor.tools,
+            supervisor.calls,
+            tools,
             core=self._core,
             goal=self._goal,
             context=self._context,
             work=self._work,
-            emit=self._emit,
+            delivery=self._delivery,
             clock=self._clock,
             run=self,
+            run_id=self.id,
         )
         self._loop = TurnLoop(
             supervisor,
@@ -363,7 +374,7 @@ class Run:
                 raise
             finally:
                 self._came_out()
-        return self._delivery.queue.popleft()
+        return self._delivery.take()
 
     def _destroyed(self, ending: Stop | None, error: BaseException | None) -> None:
         """End the run without closing anything: its task is destroyed with the event loop, so

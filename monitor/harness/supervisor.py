@@ -35,6 +35,13 @@ class Supervisor(RunOptions):
     - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
     - `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`.
     - `outputs`: what the run must emit, as a dict of types or a pydantic model class.
+    - `notes`: texts behind the instructions, read when a run begins, such as
+      `monitor.tools.NotesFile("AGENTS.md")`.
+    - `guidance`: whether the guidance of a tool stands beside its first result. A function of the
+      tool's name, or `False`, switches it off.
+    - `artifacts`: where full results are kept, e.g. `monitor.tools.FolderArtifacts("artifacts")`. A
+      result above `result_bound` is then cut, and the model has tools to read the rest. With
+      `result_bound` alone the rest is lost. With neither, results are not cut.
     - `plan`: the steps of the task.
     - `history`: messages before the task, for runs that are started without a history. They may be
       in any state: they are repaired, and `HistoryRepaired` lists the repairs.
@@ -67,22 +74,36 @@ class Supervisor(RunOptions):
     Detectors, policy and plan are copied for every run.
     """
 
-    async def run(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Outcome:
+    async def run(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        run_id: str | None = None,
+    ) -> Outcome:
         """Drive one run to its end. Every end is an `Outcome`; a cancellation from outside is
         raised further.
 
-        `history`: messages before the task, in the place of the supervisor's own.
+        `history`: messages before the task, in the place of the supervisor's own. `run_id`: names
+        the run in its ledger, and is a part of the idempotency key of its tools; by default a new
+        one.
         """
-        async with Run(self, task, streams=False, history=history) as run:
+        async with Run(self, task, streams=False, history=history, run_id=run_id) as run:
             async for _ in run:
                 pass
         return run.outcome
 
-    def stream(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Run:
+    def stream(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        run_id: str | None = None,
+    ) -> Run:
         """One run, event by event:
         `async with supervisor.stream(task) as run: async for event in run`.
         """
-        return Run(self, task, streams=True, history=history)
+        return Run(self, task, streams=True, history=history, run_id=run_id)
 
     def as_tool(self, *, name: str, description: str) -> Tool:
         """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,

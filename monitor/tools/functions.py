@@ -22,10 +22,11 @@ import functools
 import inspect
 import json
 import math
+import threading
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
-from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Annotated, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 import anyio
 import anyio.to_thread
@@ -36,8 +37,22 @@ from pydantic_core import PydanticSerializationError
 
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
+from monitor.reasons import ToolErrorKind
 from monitor.schemas import portable
-from monitor.tools.base import NAME, Tool, ToolContext, check_name, excerpt
+from monitor.tools.base import (
+    NAME,
+    CallReporter,
+    Guidance,
+    Keep,
+    LoopKey,
+    NeedsApproval,
+    Tool,
+    ToolContext,
+    ToolKind,
+    ToolTraits,
+    check_name,
+    excerpt,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,13 +61,27 @@ ERRORS_SHOWN = 8
 """Of more mistakes in one call, these are named to the model."""
 
 
+class Traits(TypedDict, total=False):
+    """The options of a function as a tool: the fields of `ToolTraits`."""
+
+    alone: bool
+    kind: ToolKind
+    idempotent: bool
+    needs_approval: NeedsApproval
+    loop_key: LoopKey | None
+    timeout_s: float | None
+    hard_timeout_s: float | None
+    guidance: Guidance | None
+    keep: Keep
+
+
 class FunctionTool(Generic[P, R]):
     """A function that a model can call. Calling the tool itself calls the function, as if it were
     no tool.
 
-    `alone`: no other call is carried out at the same time. `timeout_s`: a call that takes longer is
-    an error result. A parameter annotated `ToolContext` is given the context and is not shown to
-    the model, and neither is what a `functools.partial` has bound.
+    The options from `alone` on are those of `monitor.tools.ToolTraits`. A parameter annotated
+    `ToolContext` is given the context and is not shown to the model, and neither is what a
+    `functools.partial` has bound.
 
     `ConfigError`: what the function takes cannot be described to a model, or it has no name that
     every provider takes.
@@ -64,17 +93,21 @@ class FunctionTool(Generic[P, R]):
         *,
         name: str | None = None,
         description: str | None = None,
-        alone: bool = False,
-        timeout_s: float | None = None,
+        **traits: Unpack[Traits],
     ) -> None:
         self.fn: Callable[P, R] = fn.fn if isinstance(fn, FunctionTool) else fn
         self.__wrapped__ = self.fn
         function = _function_of(self.fn)
         self.__doc__ = _doc_of(self.fn, function)
-        self.alone = alone
-        self.timeout_s = _seconds(timeout_s)
+        said = checked_traits(traits)
+        self.alone, self.kind, self.idempotent = said.alone, said.kind, said.idempotent
+        self.needs_approval, self.loop_key, self.guidance = said.needs_approval, said.loop_key, said.guidance
+        self.timeout_s, self.hard_timeout_s, self.keep = said.timeout_s, said.hard_timeout_s, said.keep
         name = check_name(_name_of(self.fn) if name is None else name)
         self._arguments = _Arguments(name, self.fn, function)
+        self._is_async = _is_async(self.fn)
+        self._checked: tuple[Mapping[str, Any], BaseModel] | None = None
+        """The arguments that were checked last, so that the call need not check them again."""
         self.spec = ToolSpec(name, (self.__doc__ or "") if description is None else description, self._arguments.schema)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -84,25 +117,58 @@ class FunctionTool(Generic[P, R]):
         return f"<FunctionTool {self.spec.name}>"
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """What the function answers. Arguments that do not fit, and a timeout, are a
-        `ToolError`.
-        """
-        wanted = self._arguments.read(arguments, context)
-        if self.timeout_s is None:
-            return await self._run(wanted)
-        with anyio.move_on_after(self.timeout_s):
-            return await self._run(wanted)
-        raise ToolError(f"{self.spec.name} did not answer within {self.timeout_s:g} s")
+        """What the function answers. Arguments that do not fit are a `ToolError`.
 
-    async def _run(self, arguments: dict[str, Any]) -> object:
+        Called by hand, without a scheduler, `timeout_s` holds here, and a timeout is a `ToolError`.
+        """
+        checked, self._checked = self._checked, None
+        model = checked[1] if checked is not None and checked[0] is arguments else self._arguments.check(arguments)
+        wanted = self._arguments.read(model, context)
+        if self.timeout_s is None or context.reporter is not None:
+            return await self._run(wanted, context)
+        with anyio.move_on_after(self.timeout_s):
+            return await self._run(wanted, context)
+        raise ToolError(f"{self.spec.name} did not answer within {self.timeout_s:g} s", kind=ToolErrorKind.TIMEOUT)
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raise `ToolError` for arguments that do not fit."""
+        self._checked = arguments, self._arguments.check(arguments)
+
+    async def _run(self, arguments: dict[str, Any], context: ToolContext) -> object:
         def start() -> list[Any]:
             return [self.fn(**arguments)]  # type: ignore[call-arg]  # in a list, because trio takes no coroutine from a thread
 
-        (answer,) = start() if _is_async(self.fn) else await anyio.to_thread.run_sync(start, abandon_on_cancel=True)
+        (answer,) = start() if self._is_async else await _in_thread(start, context.reporter)
         # also what a plain function handed back, e.g. a lambda or a decorator around an async one
         if inspect.isawaitable(answer):
             answer = await answer
         return "done" if answer is None and self._arguments.answers_nothing else answer
+
+
+async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | None) -> list[Any]:
+    """`work` in a worker thread. A cancellation leaves the thread behind, and tells `reporter`."""
+    left = ended = False
+    lock = threading.Lock()
+
+    def do() -> list[Any]:
+        nonlocal ended
+        try:
+            return work()
+        finally:
+            with lock:
+                ended = True
+                late = left
+            if late and reporter is not None:
+                reporter.thread_ended()
+
+    try:
+        return await anyio.to_thread.run_sync(do, abandon_on_cancel=True)
+    except BaseException:
+        with lock:
+            left = not ended
+        if left and reporter is not None:
+            reporter.thread_left()
+        raise
 
 
 class _Arguments:
@@ -145,12 +211,15 @@ class _Arguments:
         written.pop("description", None)
         self.schema = portable(written)
 
-    def read(self, given: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """The arguments for the function, or a `ToolError` that says what is wrong, by field."""
+    def check(self, given: Mapping[str, Any]) -> BaseModel:
+        """What was given, as the fields. `ToolError` says what is wrong, by field."""
         try:
-            model = self._model.model_validate(dict(given))
+            return self._model.model_validate(dict(given))
         except ValidationError as error:
-            raise ToolError(self._complaint(error)) from None
+            raise ToolError(self._complaint(error), kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+
+    def read(self, model: BaseModel, context: ToolContext) -> dict[str, Any]:
+        """The arguments for the function, of what `check` has answered."""
         read = {name: getattr(model, field) for field, name in self._fields.items() if field in model.model_fields_set}
         return read | dict.fromkeys(self._context, context)
 
@@ -193,7 +262,7 @@ class _QuietJsonSchema(GenerateJsonSchema):
 def tool(fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, alone: bool = False, timeout_s: float | None = None
+    *, name: str | None = None, description: str | None = None, **traits: Unpack[Traits]
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     fn: Callable[..., Any] | None = None,
@@ -201,15 +270,14 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    alone: bool = False,
-    timeout_s: float | None = None,
+    **traits: Unpack[Traits],
 ) -> Any:
     """Decorator: this function is a tool. `@tool`, or `@tool(timeout_s=30, alone=True)`; the
     options are those of `FunctionTool`.
     """
 
     def wrap(fn: Callable[..., Any]) -> FunctionTool[..., Any]:
-        return FunctionTool(fn, name=name, description=description, alone=alone, timeout_s=timeout_s)
+        return FunctionTool(fn, name=name, description=description, **traits)
 
     return wrap if fn is None else wrap(fn)
 
@@ -298,7 +366,16 @@ def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, 
         ) from None
 
 
-def _seconds(timeout_s: float | None) -> float | None:
-    if timeout_s is not None and (isinstance(timeout_s, bool) or not 0 < timeout_s < math.inf):
-        raise ConfigError(f"timeout_s={timeout_s!r}: give seconds above 0, or None for no timeout")
-    return timeout_s
+def checked_traits(given: Traits) -> ToolTraits:
+    """`given` as traits. `ConfigError` for what makes no sense."""
+    traits = ToolTraits(**given)
+    for name in ("timeout_s", "hard_timeout_s"):
+        seconds = getattr(traits, name)
+        if seconds is not None and (isinstance(seconds, bool) or not 0 < seconds < math.inf):
+            raise ConfigError(f"{name}={seconds!r}: give seconds above 0, or None for no timeout")
+    if traits.hard_timeout_s is not None and traits.hard_timeout_s < (traits.timeout_s or 0):
+        raise ConfigError(f"hard_timeout_s={traits.hard_timeout_s!r} is shorter than timeout_s={traits.timeout_s!r}")
+    for name, known in (("kind", get_args(ToolKind)), ("keep", get_args(Keep))):
+        if getattr(traits, name) not in known:
+            raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {getattr(traits, name)!r}")
+    return traits

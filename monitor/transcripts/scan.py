@@ -27,7 +27,7 @@ from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
 from monitor.transcripts.base import RecordedRun
 from monitor.usage import AskCost
-from monitor.verdicts import Compact, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Compact, Continue, Detection, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 SLICE_CHARS = 4_096
 """The length of the slices in which text is fed. A loop at the start of a huge message is found
@@ -39,11 +39,12 @@ KEPT_FOR_JUDGES = 2_000
 AskJudge: TypeAlias = Callable[[Judge, JudgeInput], Judgement | str]
 """Asks a judge and waits. A returned text is the reason why there is no answer."""
 
-Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "compact", "last_turn", "stop"]
+Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "hold", "compact", "last_turn", "stop"]
 _RUNGS: Mapping[type[Verdict], Rung] = {
     Continue: "observe",
     Nudge: "nudge",
     WithdrawTool: "withdraw",
+    Hold: "hold",
     Compact: "compact",
     LastTurn: "last_turn",
     Stop: "stop",
@@ -248,7 +249,7 @@ class RunScanner:
         for detection, verdict in self._listener.take():
             finding = _finding(detection, verdict, index, self._before, self._base)
             self.findings.append(finding)
-            if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn) and self.ended_by is None):
+            if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn | Hold) and self.ended_by is None):
                 self.ended_by = finding
             if isinstance(verdict, Stop):
                 break  # what else the same piece of text holds was never written
@@ -350,7 +351,9 @@ class _Listener:
 
 def _feed(core: RunCore, chunk: Chunk) -> None:
     if isinstance(chunk, ToolResult):
-        core.tool_result(chunk.id, chunk.text, 0.0, is_error=chunk.is_error, vetoed=chunk.vetoed)
+        core.tool_result(
+            chunk.id, chunk.text, 0.0, is_error=chunk.is_error, vetoed=chunk.vetoed, progress=chunk.progress
+        )
         return
     core.feed(chunk, 0.0)
     if isinstance(chunk, TurnFinished):

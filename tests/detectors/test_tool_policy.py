@@ -35,6 +35,7 @@ def same(policy: ToolPolicy, one: str, other: str) -> bool:
         ("order_status", ToolPolicy()),
         ("get_job_status", WAITS),
         ("poll_build", WAITS),
+        ("shell_wait", WAITS),
         ("git.show_git_status", ToolPolicy(idempotent=True)),
         ("send_keys", ToolPolicy()),
         ("post_search", ToolPolicy()),

@@ -1,0 +1,42 @@
+"""The environment of a command: what it gets from this process, and what is fixed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Final
+
+PASSED: Final = frozenset(
+    {
+        *("PATH", "HOME", "USER", "USERNAME", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "JAVA_HOME", "GOPATH", "GOROOT", "GOFLAGS"),
+        *("CARGO_HOME", "RUSTUP_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    }
+)
+"""What is passed on beside `LC_*`: where programs, settings and certificates are. Keys of services
+stand in other variables, and a command does not get them.
+"""
+FIXED: Final[Mapping[str, str]] = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_EDITOR": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PYTHONUNBUFFERED": "1",
+    "LINES": "50",
+}
+"""Nobody sits at a terminal: no pager, no colours, no questions. Output comes at once."""
+
+
+def environment(
+    own: Mapping[str, str] | None = None, *, passed: Collection[str] = (), columns: int = 120
+) -> dict[str, str]:
+    """The environment of a command. `own`: variables to set, which win. `passed`: names of more
+    variables that it may have from this process.
+    """
+    names = PASSED.union(passed)
+    kept = {name: value for name, value in os.environ.items() if name in names or name.startswith("LC_")}
+    return {**kept, **FIXED, "COLUMNS": str(columns), **(own or {})}

@@ -1,0 +1,78 @@
+"""What a tool says about its use enters the context beside its first result, and not before.
+
+Failure answered: a system prompt that explains every tool, which few runs need, and that changes
+with the tools, so that the provider's cache is lost. Beside the result it costs nothing before the
+tool is used, and the system prompt stays the same, byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from monitor.chunks import ToolCall, ToolResult
+from monitor.errors import ConfigError
+from monitor.tools.base import Guidance
+from monitor.verdicts import VETO
+
+GuidanceFlag: TypeAlias = bool | Callable[[str], bool]
+"""Whether guidance is given; or a function that is asked with the name of a tool, so that an
+experiment can leave out some.
+"""
+GUIDANCE_CHARS: Final = 8_000
+"""The most characters of one text: it is no place for a manual, which a tool can read aloud."""
+
+
+@dataclass(slots=True)
+class GuidanceBook:
+    """The guidance of one run: what was said already. Each text is said once, and again where a
+    compaction has taken it away.
+    """
+
+    guidance_of: Callable[[str], Guidance | None]
+    """The guidance of a tool, by name."""
+    flag: GuidanceFlag = True
+    _said: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        check_flag(self.flag)
+
+    def beside(self, call: ToolCall, result: ToolResult) -> str | None:
+        """What is to stand behind the text of `result`. `None`: nothing new.
+
+        A call that was refused or not carried out has no guidance: nothing was used. A function
+        that fails says nothing.
+        """
+        if result.vetoed or self.flag is False:
+            return None
+        text = self._text(call)
+        if not text or (call.name, text) in self._said:
+            return None
+        try:
+            if callable(self.flag) and not self.flag(call.name):
+                return None
+        except Exception:  # noqa: BLE001 - an experiment of the caller's must not end the run
+            return None
+        self._said.add((call.name, text))
+        return f"{VETO} About {call.name}: {text}"
+
+    def forget(self) -> None:
+        """Earlier results have left the context: their guidance may be said again."""
+        self._said.clear()
+
+    def _text(self, call: ToolCall) -> str | None:
+        guidance = self.guidance_of(call.name)
+        if callable(guidance):
+            arguments: Mapping[str, Any] = call.arguments if isinstance(call.arguments, Mapping) else {}
+            try:
+                guidance = guidance(arguments)
+            except Exception:  # noqa: BLE001 - the tool's own function; the result is there
+                return None
+        return guidance.strip()[:GUIDANCE_CHARS] if isinstance(guidance, str) else None
+
+
+def check_flag(flag: object) -> None:
+    """Raises `ConfigError` for what is neither a boolean nor a function."""
+    if not isinstance(flag, bool) and not callable(flag):
+        raise ConfigError(f"guidance={flag!r}: give True, False, or a function of the tool's name")

@@ -1,0 +1,209 @@
+"""A folder that file tools do not leave, whatever path a model writes.
+
+A path is resolved first, symbolic links included, and must lie in the folder. Then each of its
+directories is opened from the one before, without following links. So a link that is put in the
+place of a directory in the meantime is an error, and no way out.
+
+What this cannot see: a hard link to a file elsewhere, and a file system that is mounted within the
+folder. A shell command is not confined by it: only approval or a sandbox confines commands.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from monitor.errors import ConfigError, ToolError
+from monitor.reasons import ToolErrorKind
+from monitor.tools.base import excerpt
+
+_ENTRY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY = _ENTRY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FILE = _ENTRY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""`O_NONBLOCK`: a named pipe must not hold the opening."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+READ_BYTES = 65_536
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """A path within a workspace: that of its directory there, and its name."""
+
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "/".join(self.parts) or "."
+
+
+class Workspace:
+    """The folder `path`. Relative paths begin there; absolute ones must lie in it.
+
+    `ConfigError`: there is no such folder, or the system cannot open files relative to a directory
+    (Windows).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
+            raise ConfigError("Workspace needs a system that opens files relative to a directory: Linux or macOS")
+        try:
+            self.root = Path(path).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ConfigError(f"Workspace({str(path)!r}): {error}") from None
+        if not self.root.is_dir():
+            raise ConfigError(f"Workspace({str(path)!r}) is no folder")
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.root)!r})"
+
+    def place(self, path: str) -> Place:
+        """Where `path` really is. `ToolError` (`outside_workspace`): not in this workspace."""
+        try:
+            real = os.path.realpath(self.root / path)
+            real.encode()
+        except ValueError:
+            raise ToolError(f"{excerpt(path)} is no path", kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+        except (OSError, RuntimeError) as error:
+            raise failed(path, error) from None
+        try:
+            return Place(Path(real).relative_to(self.root).parts)
+        except ValueError:
+            raise ToolError(
+                f"{excerpt(path)} is outside the workspace; give a path relative to it",
+                kind=ToolErrorKind.OUTSIDE_WORKSPACE,
+            ) from None
+
+    def directory(self, path: str) -> Path:
+        """The existing directory `path`, for a command. `ToolError`: it is outside, or none."""
+        place = self.place(path)
+        with errors_of(path), self._opened(place.parts):
+            return self.root.joinpath(*place.parts)
+
+    @contextmanager
+    def listed(self, path: str) -> Iterator[tuple[Place, int]]:
+        """The directory `path`, opened: where it is, and its descriptor."""
+        place = self.place(path)
+        with errors_of(path), self._opened(place.parts) as descriptor:
+            yield place, descriptor
+
+    def read(self, path: str, limit: int) -> tuple[Place, bytes, int]:
+        """Where the file is, at most `limit` bytes of its beginning, and its size in bytes."""
+        place = self.place(path)
+        with errors_of(path), self._opened(place.parts[:-1]) as parent:
+            name = place.parts[-1] if place.parts else "."
+            descriptor = os.open(name, _FILE, dir_fd=parent)
+            try:
+                status = os.fstat(descriptor)
+                _check_regular(path, status)
+                pieces, left = [], limit
+                while left > 0 and (piece := os.read(descriptor, min(left, READ_BYTES))):
+                    pieces.append(piece)
+                    left -= len(piece)
+                content = b"".join(pieces)
+                return place, content, max(status.st_size, len(content))
+            finally:
+                os.close(descriptor)
+
+    def write(self, path: str, content: bytes) -> Place:
+        """Put `content` in the place of the file, whole or not at all. Its mode stays; directories
+        that are missing are made.
+        """
+        place = self.place(path)
+        if not place.parts:
+            raise ToolError(f"{excerpt(path)} is a directory", kind=ToolErrorKind.INVALID_ARGUMENTS)
+        *above, name = place.parts
+        with errors_of(path), self._opened(tuple(above), make=True) as parent:
+            old = _status_of(path, name, parent)
+            temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+            descriptor = os.open(temporary, _NEW, 0o666 if old is None else 0o600, dir_fd=parent)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    if old is not None:
+                        with suppress(OSError):  # only root may give a file to somebody else
+                            os.fchown(descriptor, old.st_uid, old.st_gid)
+                        os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                    os.fsync(descriptor)
+                os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=parent)
+                raise
+            with suppress(OSError):  # some file systems cannot
+                os.fsync(parent)
+        return place
+
+    @contextmanager
+    def _opened(self, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+        """A descriptor of the directory, each part opened from the one before."""
+        descriptor = os.open(self.root, _DIRECTORY)
+        try:
+            for part in parts:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=descriptor)
+                below = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def errors_of(path: str) -> Iterator[None]:
+    """What the system refuses, as a `ToolError` that a model can act on."""
+    try:
+        yield
+    except OSError as error:
+        raise failed(path, error) from None
+
+
+def failed(path: str, error: OSError | RuntimeError) -> ToolError:
+    """The `ToolError` for an error of the system about `path`."""
+    shown = excerpt(path)
+    match getattr(error, "errno", None):
+        case errno.ENOENT:
+            return ToolError(f"{shown} does not exist", kind=ToolErrorKind.NOT_FOUND)
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return ToolError(f"{shown}: permission denied", kind=ToolErrorKind.PERMISSION)
+        case errno.ELOOP:
+            return ToolError(
+                f"{shown} is a symbolic link that leads nowhere, or that has changed meanwhile",
+                kind=ToolErrorKind.OUTSIDE_WORKSPACE,
+            )
+        case errno.ENOTDIR:
+            return ToolError(f"{shown}: a part of this path is no directory", kind=ToolErrorKind.NOT_FOUND)
+        case errno.EISDIR:
+            return ToolError(f"{shown} is a directory", kind=ToolErrorKind.INVALID_ARGUMENTS)
+        case errno.ENAMETOOLONG:
+            return ToolError(f"{shown}: the name is too long", kind=ToolErrorKind.INVALID_ARGUMENTS)
+        case _:
+            what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            return ToolError(f"{shown}: {what}")
+
+
+def _status_of(path: str, name: str, parent: int) -> os.stat_result | None:
+    """Owner and permissions of an existing file; `None`: there is none."""
+    try:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _check_regular(path, status)
+    return status
+
+
+def _check_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{excerpt(path)} is a directory; list it with ls", kind=ToolErrorKind.INVALID_ARGUMENTS)
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(
+            f"{excerpt(path)} is no ordinary file but a link, a pipe, a socket or a device",
+            kind=ToolErrorKind.INVALID_ARGUMENTS,
+        )
