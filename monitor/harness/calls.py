@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor._util.quoting import foreign
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, stepped
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History, HistoryEdit
 from monitor.core.run import RunCore
@@ -79,6 +79,7 @@ class Calls(Listener):
         self._now = clock.now
         self._withdrawn: set[str] = set()
         self._only: tuple[str, ...] | None = None
+        self.listens = delivery.listened
         self._opened: list[Toolset] = []
         self._turn_only: Collection[str] | None = None
         self._offer = options.offer
@@ -334,8 +335,10 @@ class Calls(Listener):
     # ------------------------------------------------------------------ what the scheduler tells
 
     def changed(self, record: CallRecord) -> None:
-        if self._delivery.listened:
-            record = replace(record, arguments=masked(record.arguments))
+        if self.listens:
+            arguments = masked(record.arguments)
+            if arguments is not record.arguments:
+                record = stepped(record, arguments=arguments)
             self._emit(ToolCallChanged(self._at(), record.turn, record))
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:

@@ -22,6 +22,8 @@ from monitor.tools.rules import Rules as Rules
 from monitor.tools.scheduler import Scheduler as Scheduler
 from monitor.tools.scheduler import carry_out as carry_out
 from monitor.tools.scheduler import carry_out_all as carry_out_all
+from monitor.tools.special import checkpoint_tool as checkpoint_tool
+from monitor.tools.special import pause_tool as pause_tool
 
 __all__ = [
     "Approval",
@@ -44,6 +46,8 @@ __all__ = [
     "as_tools",
     "carry_out",
     "carry_out_all",
+    "checkpoint_tool",
+    "pause_tool",
     "tool",
     "traits_of",
 ]

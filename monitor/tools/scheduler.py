@@ -38,7 +38,6 @@ from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.answers import arguments_of, failed, failed_by, leaves_of, result_of, unknown_tool
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
-from monitor.tools.ledger import InMemoryLedger
 from monitor.tools.registry import NO_TOOL, Entry, Registry
 from monitor.tools.returned import ToolAnswer
 from monitor.verdicts import VETO
@@ -79,6 +78,9 @@ class Clock(Protocol):
 class Listener:
     """Is told what happens to calls while they are carried out. This one makes nothing of it."""
 
+    listens = True
+    """Somebody wants to know of each step."""
+
     def changed(self, record: CallRecord) -> None:
         """A call has taken a step."""
 
@@ -93,7 +95,11 @@ class Listener:
         """A tool has answered after its call had got another result."""
 
 
-NOBODY = Listener()
+class _Nobody(Listener):
+    listens = False
+
+
+NOBODY = _Nobody()
 
 
 @dataclass(slots=True, frozen=True)
@@ -151,6 +157,7 @@ class Job:
     """Why it is being cancelled: by us, and not from outside."""
     timed_out: bool = False
     left_thread: bool = False
+    entered: bool = False
     begun_at: float = 0.0
     idle_due: float = math.inf
     hard_due: float = math.inf
@@ -212,9 +219,10 @@ class Scheduler:
         artifacts: Any = None,
         others: Collection[str] = (),
     ) -> None:
-        """`at`: seconds since the run began, of a time of the clock. `retries`: how often a failed
-        call of an idempotent tool is made again. `others`: names of tools that are carried out
-        elsewhere; the answer to a call of an unknown tool names them too.
+        """`ledger`: `None` keeps no records. `at`: seconds since the run began, of a time of the
+        clock. `retries`: how often a failed call of an idempotent tool is made again. `others`:
+        names of tools that are carried out elsewhere; the answer to a call of an unknown tool names
+        them too.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
@@ -224,7 +232,7 @@ class Scheduler:
         """Calls whose abandoned threads have ended, and nobody was told."""
         self._run = run if run is not None else NO_RUN
         self._run_id = run_id
-        self._ledger: CallLedger = ledger if ledger is not None else InMemoryLedger()
+        self._ledger = ledger
         self._gate = gate
         self._clock = clock
         self.now: Callable[[], float] = clock.now if clock is not None else anyio.current_time
@@ -321,10 +329,13 @@ class Scheduler:
         """After a crash, by whoever knows that no other process carries out calls of this run: a
         call that was running then has an unknown outcome. Answers with those calls.
         """
-        running = [one for one in await self._ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
+        ledger = self._ledger
+        if ledger is None:
+            return []
+        running = [one for one in await ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
         unknown = [stepped(record, state=CallState.UNKNOWN) for record in running]
         for record in unknown:
-            await self._ledger.advance(record)
+            await ledger.advance(record)
             self.listener.changed(record)
         return unknown
 
@@ -368,7 +379,10 @@ class Scheduler:
             self._thread = threading.get_ident()
             self._token = anyio.lowlevel.current_token()
         self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
-        for job, known in zip(jobs, await self._ledger.intend([job.record for job in jobs]), strict=True):
+        records: Sequence[CallRecord] = [job.record for job in jobs]
+        if self._ledger is not None:
+            records = await self._ledger.intend(records)
+        for job, known in zip(jobs, records, strict=True):
             self._meet(job, known)
         for job in jobs:
             if job.outcome is None:
@@ -499,14 +513,15 @@ class Scheduler:
         while True:
             tries -= 1
             now = self.now()
-            running = stepped(
-                job.record, state=CallState.RUNNING, attempt=job.record.attempt + 1, started_at_s=self._at(now)
-            )
-            if not await self._ledger.advance(running):
-                job.owned = False
-                return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
-            job.record, job.stored, job.begun_at = running, CallState.RUNNING, now
-            self.listener.changed(running)
+            if self._ledger is not None or self.listener.listens:
+                attempt = job.record.attempt + 1
+                running = stepped(job.record, state=CallState.RUNNING, attempt=attempt, started_at_s=self._at(now))
+                if self._ledger is not None and not await self._ledger.advance(running):
+                    job.owned = False
+                    return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
+                job.record = running
+                self.listener.changed(running)
+            job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
             state, result = await self._enter(job, context)
             if not tries or result.error_kind not in RETRIED or job.why is not None:
                 return state, result
@@ -592,11 +607,10 @@ class Scheduler:
         assert job.outcome is not None  # noqa: S101 - the callers see to it
         state, result = job.outcome
         now = self.now()
-        entered = job.record.started_at_s is not None
-        seconds = now - job.begun_at if entered else 0.0
+        seconds = now - job.begun_at if job.entered else 0.0
         job.result = result
         object.__setattr__(result, "duration_s", seconds)  # it is ours, and nobody has seen it yet
-        if job.owned:
+        if job.owned and self.listener.listens:
             if job.record.state is not state:
                 job.record = _ended(job.record, state, result, self._at(now))
             self.listener.changed(job.record)
@@ -618,7 +632,9 @@ class Scheduler:
         """Put the end of a call into the ledger."""
         assert job.outcome is not None  # noqa: S101 - the callers see to it
         state, result = job.outcome
-        if job.owned and state is not job.stored and state is not CallState.INTENDED:
+        if self._ledger is None:
+            job.stored = state
+        elif job.owned and state is not job.stored and state is not CallState.INTENDED:
             job.record = _ended(job.record, state, result, self._at(self.now()))
             await self._ledger.advance(job.record)
             job.stored = state
