@@ -85,7 +85,7 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
 
 
 class ApprovalListener(Protocol):
-    """Is told of questions and answers."""
+    """Gets the questions and the answers."""
 
     def requested(self, request: ApprovalRequest) -> None:
         """A person is asked."""

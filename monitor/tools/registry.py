@@ -205,7 +205,7 @@ class Registry(Mapping[str, Tool]):
         self._seen = seen
 
     def warn_of_number(self, offered: int) -> None:
-        """Warn, with a `ToolWarning`, where a model is offered so many tools, the first time."""
+        """Warn, with a `ToolWarning`, the first time that more than 20, or 50, tools are offered."""
         if offered > TOO_MANY:
             self._warn(f"more than {TOO_MANY} tools are offered: models mix them up; offer= can offer a part of them")
         elif offered > MANY:

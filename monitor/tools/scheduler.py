@@ -76,7 +76,7 @@ class Clock(Protocol):
 
 
 class Listener:
-    """Is told what happens to calls while they are carried out. This one makes nothing of it."""
+    """Gets the news of calls while they are carried out. This one makes nothing of them."""
 
     listens = True
     """Somebody wants to know of each step."""
@@ -229,7 +229,7 @@ class Scheduler:
         self.tools = tools if isinstance(tools, Registry) else Registry(tools)
         self.listener = listener
         self.late: deque[Job] = deque()
-        """Calls whose abandoned threads have ended, and nobody was told."""
+        """Calls whose abandoned threads have ended since `say_late` was called."""
         self._run = run if run is not None else NO_RUN
         self._run_id = run_id
         self._ledger = ledger
@@ -326,8 +326,8 @@ class Scheduler:
             self._made[_action(call)] += 1
 
     async def recover(self) -> Sequence[CallRecord]:
-        """After a crash, by whoever knows that no other process carries out calls of this run: a
-        call that was running then has an unknown outcome. Answers with those calls.
+        """Make the calls that were running at a crash unknown, and answer with them. The caller
+        has to know that no other process carries out calls of this run.
         """
         ledger = self._ledger
         if ledger is None:
