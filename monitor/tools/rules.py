@@ -124,8 +124,8 @@ class Rules:
         return cls(data.get("rules", []))
 
     def judge(self, tool: str, arguments: Mapping[str, Any], allowed: Sequence[Sequence[str]] = ()) -> Ruling | None:
-        """What the strictest matching rule says of a call; `None`: no rule matches. `allowed`: other
-        beginnings of commands that somebody has allowed.
+        """What the strictest matching rule says of a call; `None`: no rule matches. `allowed`:
+        other beginnings of commands that somebody has allowed.
         """
         rulings: list[Ruling] = []
         line: Line | None = None
