@@ -36,7 +36,7 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ToolError
 from monitor.tools import InMemoryLedger, Registry, Scheduler, ToolContext, tool
 from monitor.tools.answers import arguments_of
-from monitor.tools.scheduler import Admission, Listener
+from monitor.tools.around import Admission, Listener
 
 _console = Console(width=120)
 SEED = 20261122

@@ -42,10 +42,11 @@ from monitor.outcome import Turn
 from monitor.policy import stop_for
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approval import Approvals, approver_of
+from monitor.tools.around import Listener
 from monitor.tools.base import CallingRun
 from monitor.tools.masking import masked, without_secrets
 from monitor.tools.registry import Registry, Toolset
-from monitor.tools.scheduler import Listener, Scheduler
+from monitor.tools.scheduler import Scheduler
 from monitor.verdicts import VETO, Detection, Stop
 
 

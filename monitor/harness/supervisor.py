@@ -30,11 +30,16 @@ class Supervisor(RunOptions):
 
     What it does: `model`, e.g. `monitor.model("google:gemini-2.5-flash")`, with `model_settings`
     passed to the provider as they are. `instructions`: the system prompt, in which `${name}` is
-    filled in from `variables`. `tools`: Python functions, `monitor.tool`s, other supervisors'
-    `as_tool()`. `outputs`: what the run must emit, as a dict of types or a pydantic model class.
+    filled in from `variables`. `tools`: Python functions, `monitor.tool`s, toolsets, other
+    supervisors' `as_tool()`. `outputs`: what the run must emit, as a dict of types or a pydantic model class.
     `plan`: the steps of the task. `history`: messages that come before the task of a run that is
     given none itself, in any state: they are put in order, and `HistoryRepaired` tells what was
     done.
+
+    Its calls: `approval`, a mode such as `"default"` or a `monitor.tools.Approval`, says which calls
+    need a person, and `approver` asks that person. `ledger` records each call before its effect.
+    `max_parallel_tools` run at once. `offer` chooses the tools of each turn. `artifacts`: the store
+    that tools are given for full texts.
 
     When it ends: `stop_when`, a condition; `None` is no limit. Without one, and without a budget
     that has a limit, a run has 100 turns and one hour; as a tool it has 30 turns and 10 minutes.

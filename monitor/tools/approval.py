@@ -20,12 +20,12 @@ import anyio
 from monitor._util.quoting import foreign
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
 from monitor.errors import ConfigError, describe
+from monitor.tools.around import ADMITTED, Admission, Clock
 from monitor.tools.base import CallingRun, ToolContext
 from monitor.tools.commands import read_line
 from monitor.tools.masking import masked
 from monitor.tools.registry import Entry
 from monitor.tools.rules import COMMAND, Rules, Ruling
-from monitor.tools.scheduler import ADMITTED, Admission, Clock
 from monitor.verdicts import VETO, Detection
 
 Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]

@@ -17,9 +17,9 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import StoreError, ToolError
 from monitor.testing import FakeClock
 from monitor.tools import InMemoryLedger, Scheduler, ToolAnswer, ToolContext, tool
+from monitor.tools.around import Admission, Listener
 from monitor.tools.base import Tool, ToolKind
 from monitor.tools.registry import Registry
-from monitor.tools.scheduler import Admission, Listener
 
 pytestmark = pytest.mark.anyio
 
