@@ -1,8 +1,8 @@
 """Tool calls as records: what a ledger keeps, and what an approver is asked and answers.
 
 A record of a call is stored before the step that it names happens: `intended` before anything else,
-`running` before the tool is entered. So after a crash a ledger says of each call whether it had an
-effect, could not have had one, or may have had one (`unknown`).
+`running` before the tool is entered. So after a crash a ledger knows which calls may have had an
+effect: those that were running, which become `unknown`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor._util.quoting import foreign
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, stepped
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History, HistoryEdit
 from monitor.core.run import RunCore
@@ -42,11 +42,12 @@ from monitor.outcome import Turn
 from monitor.policy import stop_for
 from monitor.reasons import TerminateReason, ToolErrorKind
 from monitor.tools.approval import Approvals, approver_of
+from monitor.tools.around import Listener
 from monitor.tools.base import CallingRun
 from monitor.tools.guidance import GuidanceBook
 from monitor.tools.masking import masked, without_secrets
 from monitor.tools.registry import Registry, Toolset
-from monitor.tools.scheduler import Listener, Scheduler
+from monitor.tools.scheduler import Scheduler
 from monitor.verdicts import VETO, Detection, Stop
 
 
@@ -82,6 +83,7 @@ class Calls(Listener):
         self._only: tuple[str, ...] | None = None
         self._keeper = options.keeper(run_id)
         self._guidance = GuidanceBook(lambda name: tools.entry(name).traits.guidance, options.guidance)
+        self.listens = delivery.listened
         self._opened: list[Toolset] = []
         self._turn_only: Collection[str] | None = None
         self._offer = options.offer
@@ -357,8 +359,10 @@ class Calls(Listener):
     # ------------------------------------------------------------------ what the scheduler tells
 
     def changed(self, record: CallRecord) -> None:
-        if self._delivery.listened:
-            record = replace(record, arguments=masked(record.arguments))
+        if self.listens:
+            arguments = masked(record.arguments)
+            if arguments is not record.arguments:
+                record = stepped(record, arguments=arguments)
             self._emit(ToolCallChanged(self._at(), record.turn, record))
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:

@@ -33,7 +33,7 @@ class Supervisor(RunOptions):
     - `model`: e.g. `monitor.model("google:gemini-2.5-flash")`. `model_settings` are passed to the
       provider unchanged.
     - `instructions`: the system prompt, in which `${name}` is filled in from `variables`.
-    - `tools`: Python functions, `monitor.tool`s, other supervisors' `as_tool()`.
+    - `tools`: Python functions, `monitor.tool`s, toolsets, other supervisors' `as_tool()`.
     - `outputs`: what the run must emit, as a dict of types or a pydantic model class.
     - `notes`: texts behind the instructions, read when a run begins, such as
       `monitor.tools.NotesFile("AGENTS.md")`.
@@ -45,6 +45,14 @@ class Supervisor(RunOptions):
     - `plan`: the steps of the task.
     - `history`: messages before the task, for runs that are started without a history. They may be
       in any state: they are repaired, and `HistoryRepaired` lists the repairs.
+
+    How its calls are carried out:
+
+    - `approval`: a mode such as `"default"`, or a `monitor.tools.Approval`, says which calls need a
+      person. `approver` asks that person.
+    - `ledger`: records each call before its effect.
+    - `max_parallel_tools`: how many calls run at once.
+    - `offer`: chooses the tools of each turn.
 
     When a run ends:
 

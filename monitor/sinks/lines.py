@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from monitor._util.codec import to_plain
+from monitor._util.quoting import printable
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
 from monitor.events import (
     AbortRequested,
@@ -64,9 +65,9 @@ LINE_CHARS = 200
 
 def line_of(event: Event, *, chars: int | None = LINE_CHARS) -> str:
     """`event` as one line of at most `chars` characters (`None`: no limit). It has no times, so
-    equal runs have equal lines.
+    equal runs have equal lines. Characters that a terminal would obey are escaped.
     """
-    line = " ".join(_words(event).split())
+    line = printable(" ".join(_words(event).split()))
     return line if chars is None or len(line) <= chars else f"{line[: chars - 1]}…"
 
 

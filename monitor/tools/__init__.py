@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from monitor.tools.scheduler import carry_out as carry_out
     from monitor.tools.scheduler import carry_out_all as carry_out_all
     from monitor.tools.shell import ShellTools as ShellTools
+    from monitor.tools.special import checkpoint_tool as checkpoint_tool
+    from monitor.tools.special import pause_tool as pause_tool
     from monitor.tools.truncation import Bound as Bound
     from monitor.tools.workspace import Workspace as Workspace
 
@@ -87,8 +89,10 @@ __all__ = [
     "as_tools",
     "carry_out",
     "carry_out_all",
+    "checkpoint_tool",
     "end_leftovers",
     "failing_tests",
+    "pause_tool",
     "tool",
     "traits_of",
 ]
@@ -135,8 +139,10 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "as_tools": "monitor.tools.functions",
             "carry_out": "monitor.tools.scheduler",
             "carry_out_all": "monitor.tools.scheduler",
+            "checkpoint_tool": "monitor.tools.special",
             "end_leftovers": "monitor.tools.proctable",
             "failing_tests": "monitor.tools.progress",
+            "pause_tool": "monitor.tools.special",
             "tool": "monitor.tools.functions",
             "traits_of": "monitor.tools.base",
         },

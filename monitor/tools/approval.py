@@ -21,12 +21,12 @@ import anyio
 from monitor._util.quoting import foreign
 from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
 from monitor.errors import ConfigError, describe
+from monitor.tools.around import ADMITTED, Admission, Clock
 from monitor.tools.base import CallingRun, ToolContext
 from monitor.tools.commands import read_line
 from monitor.tools.masking import masked
 from monitor.tools.registry import Entry
 from monitor.tools.rules import COMMAND, Rules, Ruling
-from monitor.tools.scheduler import ADMITTED, Admission, Clock
 from monitor.verdicts import VETO, Detection
 
 Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]
@@ -79,14 +79,15 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
     """What is awaited with each question."""
     if given is None:
         return None
-    ask = getattr(given, "ask", given)
+    ask: Any = getattr(given, "ask", given)
     if not callable(ask) or isinstance(given, type):
         raise ConfigError(f"approver takes an object with ask(), or an async function, not {given!r}")
-    return ask
+    asks: AskFunction = ask
+    return asks
 
 
 class ApprovalListener(Protocol):
-    """Is told of questions and answers."""
+    """Gets the questions and the answers."""
 
     def requested(self, request: ApprovalRequest) -> None:
         """A person is asked."""

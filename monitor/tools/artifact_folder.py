@@ -40,6 +40,7 @@ try:
 
     _LOCKS = True
 except ImportError:  # pragma: no cover - a system without it (Windows) has no lock between processes
+    fcntl = None  # type: ignore[assignment]
     _LOCKS = False
 
 P = ParamSpec("P")

@@ -116,7 +116,7 @@ class ToolContext:
     artifacts: Any = field(default=None, compare=False)
     """The run's store of full texts. `None`: it has none."""
     reporter: CallReporter | None = field(default=None, compare=False, repr=False)
-    """Who is told of output and progress. `None`: nobody."""
+    """Gets output and progress. `None`: nobody does."""
 
     async def output(self, text: str, stream: str = "stdout") -> None:
         """Show a piece of live output as an event. Waits while the run's reader is behind."""

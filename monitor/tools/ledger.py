@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from monitor.calls import CallRecord, CallState
 
 AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
-"""Ends after which a call may be entered another time, by whoever decides that."""
+"""Ends after which a call may be entered another time, if somebody decides that."""
 
 
 class InMemoryLedger:

@@ -1,8 +1,8 @@
 """Secrets in the arguments of calls, masked for events, logs and approvers.
 
-Masked are values under a key that names a secret (`password`, `api_key`, `token` ...), texts in the
-forms that services give their keys, and pydantic's `SecretStr`. The tool itself gets the arguments
-as they are.
+Masked are values under a key that names a secret, such as `password`, `api_key` or `token`. So are
+texts in the forms that services give their keys, and pydantic's `SecretStr`. The tool itself gets
+the arguments as they are.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ToolGroup:
 
     def __init__(
         self,
-        tools: Iterable[Callable[..., Any] | Tool],
+        tools: Iterable[Callable[..., Any] | Tool | Toolset],
         *,
         prefix: str = "",
         filter: Collection[str] | Callable[[Tool], bool] | None = None,  # noqa: A002 - the word for it
@@ -205,7 +205,7 @@ class Registry(Mapping[str, Tool]):
         self._seen = seen
 
     def warn_of_number(self, offered: int) -> None:
-        """Warn, with a `ToolWarning`, where a model is offered so many tools, the first time."""
+        """Warn, with a `ToolWarning`, the first time that above 20 or 50 tools are offered."""
         if offered > TOO_MANY:
             self._warn(f"more than {TOO_MANY} tools are offered: models mix them up; offer= can offer a part of them")
         elif offered > MANY:

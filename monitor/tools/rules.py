@@ -53,7 +53,7 @@ class Rule(BaseModel):
     """
     decision: Decision
     reason: str = ""
-    """Why, for the model and for whoever is asked."""
+    """Why, for the model and for the person who is asked."""
     name: str = ""
     match: list[Example] = Field(default_factory=list)
     """Calls that the rule must match."""
@@ -124,8 +124,8 @@ class Rules:
         return cls(data.get("rules", []))
 
     def judge(self, tool: str, arguments: Mapping[str, Any], allowed: Sequence[Sequence[str]] = ()) -> Ruling | None:
-        """What the strictest matching rule says of a call; `None`: no rule matches. `allowed`: how
-        commands begin that somebody has allowed besides.
+        """What the strictest matching rule says of a call; `None`: no rule matches. `allowed`:
+        other beginnings of commands that somebody has allowed.
         """
         rulings: list[Ruling] = []
         line: Line | None = None

@@ -24,7 +24,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import anyio.from_thread
@@ -37,9 +37,9 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, ToolError
 from monitor.reasons import ToolErrorKind
 from monitor.tools.answers import arguments_of, failed, failed_by, leaves_of, result_of, unknown_tool
+from monitor.tools.around import NOBODY, Alarm, Clock, Gate, Listener
 from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
 from monitor.tools.keeping import Keeper
-from monitor.tools.ledger import InMemoryLedger
 from monitor.tools.registry import NO_TOOL, Entry, Registry
 from monitor.tools.returned import ToolAnswer
 from monitor.verdicts import VETO
@@ -55,77 +55,6 @@ _ENDS: Final = {
     ToolErrorKind.DENIED: CallState.DENIED,
     ToolErrorKind.CANCELLED: CallState.CANCELLED,
 }
-
-
-class Alarm(Protocol):
-    """A wake-up that was asked for."""
-
-    def cancel(self) -> object:
-        """It is not wanted any more."""
-        ...
-
-
-class Clock(Protocol):
-    """Where the time of calls comes from: the clock of the run."""
-
-    def now(self) -> float:
-        """Seconds; never goes back."""
-        ...
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> Alarm:
-        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
-        ...
-
-
-class Listener:
-    """Is told what happens to calls while they are carried out. This one makes nothing of it."""
-
-    def changed(self, record: CallRecord) -> None:
-        """A call has taken a step."""
-
-    async def output(self, call: ToolCall, stream: str, text: str) -> None:
-        """A tool has written something. May wait until somebody has read it."""
-        await anyio.lowlevel.checkpoint()
-
-    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
-        """A tool has come further."""
-
-    def dropped(self, call: ToolCall, why: str) -> None:
-        """A tool has answered after its call had got another result."""
-
-
-NOBODY = Listener()
-
-
-@dataclass(slots=True, frozen=True)
-class Admission:
-    """Whether a call may be made."""
-
-    state: CallState | None = None
-    """`None`: it may. Else how it ends: `DENIED` or `EXPIRED`; `INTENDED`: it stays open, and the
-    run has to end, because a person will answer later.
-    """
-    text: str = ""
-    """Why not, for the model."""
-    arguments: Mapping[str, Any] | None = None
-    """The arguments to use instead of the model's."""
-    approval: str | None = None
-    """Id of the question."""
-
-
-ADMITTED: Final = Admission()
-
-
-class Gate(Protocol):
-    """Decides whether calls may be made; `monitor.tools.approval.Approvals` is one."""
-
-    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
-        """The decision, where no question is needed. `None`: `ask` has to be awaited."""
-        ...
-
-    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
-        """The decision of a person."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -154,6 +83,7 @@ class Job:
     """The line of the result that is never cut."""
     timed_out: bool = False
     left_thread: bool = False
+    entered: bool = False
     begun_at: float = 0.0
     idle_due: float = math.inf
     hard_due: float = math.inf
@@ -215,20 +145,21 @@ class Scheduler:
         keeper: Keeper | None = None,
         others: Collection[str] = (),
     ) -> None:
-        """`keeper`: bounds the results, and keeps their full texts; without one they are as long as
-        the tools give them. `at`: seconds since the run began, of a time of the clock. `retries`:
-        how often a failed call of an idempotent tool is made again. `others`: names of tools that
-        are carried out elsewhere; the answer to a call of an unknown tool names them too.
+        """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
+        texts; without one they are as long as the tools give them. `at`: seconds since the run
+        began, of a time of the clock. `retries`: how often a failed call of an idempotent tool is
+        made again. `others`: names of tools that are carried out elsewhere; the answer to a call of
+        an unknown tool names them too.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
         self.tools = tools if isinstance(tools, Registry) else Registry(tools)
         self.listener = listener
         self.late: deque[Job] = deque()
-        """Calls whose abandoned threads have ended, and nobody was told."""
+        """Calls whose abandoned threads have ended since `say_late` was called."""
         self._run = run if run is not None else NO_RUN
         self._run_id = run_id
-        self._ledger: CallLedger = ledger if ledger is not None else InMemoryLedger()
+        self._ledger = ledger
         self._gate = gate
         self._clock = clock
         self.now: Callable[[], float] = clock.now if clock is not None else anyio.current_time
@@ -323,13 +254,16 @@ class Scheduler:
             self._made[_action(call)] += 1
 
     async def recover(self) -> Sequence[CallRecord]:
-        """After a crash, by whoever knows that no other process carries out calls of this run: a
-        call that was running then has an unknown outcome. Answers with those calls.
+        """Make the calls that were running at a crash unknown, and answer with them. The caller
+        has to know that no other process carries out calls of this run.
         """
-        running = [one for one in await self._ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
+        ledger = self._ledger
+        if ledger is None:
+            return []
+        running = [one for one in await ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
         unknown = [stepped(record, state=CallState.UNKNOWN) for record in running]
         for record in unknown:
-            await self._ledger.advance(record)
+            await ledger.advance(record)
             self.listener.changed(record)
         return unknown
 
@@ -373,7 +307,10 @@ class Scheduler:
             self._thread = threading.get_ident()
             self._token = anyio.lowlevel.current_token()
         self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
-        for job, known in zip(jobs, await self._ledger.intend([job.record for job in jobs]), strict=True):
+        records: Sequence[CallRecord] = [job.record for job in jobs]
+        if self._ledger is not None:
+            records = await self._ledger.intend(records)
+        for job, known in zip(jobs, records, strict=True):
             self._meet(job, known)
         for job in jobs:
             if job.outcome is None:
@@ -517,14 +454,15 @@ class Scheduler:
         while True:
             tries -= 1
             now = self.now()
-            running = stepped(
-                job.record, state=CallState.RUNNING, attempt=job.record.attempt + 1, started_at_s=self._at(now)
-            )
-            if not await self._ledger.advance(running):
-                job.owned = False
-                return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
-            job.record, job.stored, job.begun_at = running, CallState.RUNNING, now
-            self.listener.changed(running)
+            if self._ledger is not None or self.listener.listens:
+                attempt = job.record.attempt + 1
+                running = stepped(job.record, state=CallState.RUNNING, attempt=attempt, started_at_s=self._at(now))
+                if self._ledger is not None and not await self._ledger.advance(running):
+                    job.owned = False
+                    return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
+                job.record = running
+                self.listener.changed(running)
+            job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
             state, result = await self._enter(job, context)
             if not tries or result.error_kind not in RETRIED or job.why is not None:
                 return state, result
@@ -611,11 +549,10 @@ class Scheduler:
         assert job.outcome is not None  # noqa: S101 - the callers see to it
         state, result = job.outcome
         now = self.now()
-        entered = job.record.started_at_s is not None
-        seconds = now - job.begun_at if entered else 0.0
+        seconds = now - job.begun_at if job.entered else 0.0
         job.result = result
         object.__setattr__(result, "duration_s", seconds)  # it is ours, and nobody has seen it yet
-        if job.owned:
+        if job.owned and self.listener.listens:
             if job.record.state is not state:
                 job.record = _ended(job.record, state, result, self._at(now))
             self.listener.changed(job.record)
@@ -637,7 +574,9 @@ class Scheduler:
         """Put the end of a call into the ledger."""
         assert job.outcome is not None  # noqa: S101 - the callers see to it
         state, result = job.outcome
-        if job.owned and state is not job.stored and state is not CallState.INTENDED:
+        if self._ledger is None:
+            job.stored = state
+        elif job.owned and state is not job.stored and state is not CallState.INTENDED:
             job.record = _ended(job.record, state, result, self._at(self.now()))
             await self._ledger.advance(job.record)
             job.stored = state

@@ -183,6 +183,7 @@ class ShellTools(ToolGroup):
             await self._ended(job)
             if anyio.current_effective_deadline() > -math.inf:  # no scope repeats it: it must go on
                 raise
+            text = ""
             with anyio.CancelScope(shield=True):
                 text = await _screen("".join([*parts, job.take(last=True)]))
             status = f"cancelled after {job.command.elapsed_s:.2f} s; this is the output so far"

@@ -10,7 +10,7 @@ import pytest
 import monitor
 from monitor.chunks import TextDelta, ToolCall, TurnFinished
 from monitor.detectors import NoProgress
-from monitor.events import ToolFinished, ToolOutput
+from monitor.events import Event, ToolFinished, ToolOutput
 from monitor.testing import ScriptedModel, call, capture_events
 from monitor.tools import ShellTools, ToolAnswer, Workspace
 from monitor.tools.artifacts import InMemoryArtifacts
@@ -93,7 +93,7 @@ async def test_the_only_error_in_line_50000_of_a_command_reaches_the_model(tmp_p
 
 async def test_an_aborted_run_ends_its_command_and_shows_what_it_wrote(tmp_path: Path):
     class AbortAtOutput:
-        def emit(self, event: monitor.Event) -> None:
+        def emit(self, event: Event) -> None:
             if isinstance(event, ToolOutput):
                 heard.append(event.text)
                 run.abort("enough")

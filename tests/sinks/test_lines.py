@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import monitor
-from monitor.events import Event
+from monitor.chunks import ToolCall, ToolResult
+from monitor.events import Event, ToolFinished, ToolOutput, ToolStarted
 from monitor.reasons import CompactionFailure, CompactionReason
 from monitor.sinks import line_of
 from monitor.testing import CapturedEvents, ScriptedModel, call
@@ -153,3 +154,11 @@ COMPACTIONS = [
 @pytest.mark.parametrize(("event", "line"), COMPACTIONS, ids=lambda value: type(value).__name__)
 def test_a_compaction_in_words(event: Event, line: str):
     assert line_of(event) == line
+
+
+@pytest.mark.parametrize("text", ["\x1b[2K", "\x1b]0;title\x07", "\u202egnp.exe", "a\rb\x00"])
+def test_nothing_in_a_line_acts_on_a_terminal(text: str):
+    assert line_of(ToolOutput(0.0, 1, "c", "stdout", text)).isprintable()
+    assert line_of(ToolStarted(0.0, 1, ToolCall("c", "shell", {"command": text}))).isprintable()
+    result = ToolResult("c", "shell", text)
+    assert line_of(ToolFinished(0.0, 1, result, 0.0)).isprintable()

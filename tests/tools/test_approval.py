@@ -15,12 +15,12 @@ from monitor.errors import ConfigError
 from monitor.testing import FakeClock
 from monitor.tools import Approval, PendingApprovals, Rules, Scheduler, TerminalApprover, ToolContext, tool
 from monitor.tools.approval import Approvals, approval_of, approver_of
-from monitor.tools.base import NO_RUN
+from monitor.tools.base import NO_RUN, ToolKind
 from monitor.tools.registry import Registry
 
 pytestmark = pytest.mark.anyio
 
-KINDS = ("read", "edit", "execute", "other")
+KINDS: tuple[ToolKind, ...] = ("read", "edit", "execute", "other")
 
 
 class Person:
@@ -331,7 +331,9 @@ async def test_an_answer_that_comes_too_late_is_refused_clearly():
 
 
 def typed(*lines: str) -> tuple[TerminalApprover, list[str], list[str]]:
-    said, prompts, left = [], [], list(lines)
+    said: list[str] = []
+    prompts: list[str] = []
+    left = list(lines)
 
     def read(prompt: str) -> str:
         prompts.append(prompt)

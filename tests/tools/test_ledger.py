@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_a_key_says_what_the_action_is():
 def test_records_questions_and_answers_come_back_from_json():
     record = replace(FIRST, state=CallState.FAILED, text="\ud800", is_error=True, started_at_s=1.5)
     assert record_codec.loads(record_codec.dumps(record)) == record
-    hashes = {"schema_hash": "s", "bound_to": "b"}
+    hashes: Any = {"schema_hash": "s", "bound_to": "b"}
     request = ApprovalRequest(id="q", run="r", call_id="c", tool="t", arguments={"a": [1]}, why="rule", **hashes)
     assert request_codec.loads(request_codec.dumps(request)) == request
     answer = ApprovalAnswer(id="q", decision="approved", arguments={"a": 2}, always="t")

@@ -42,7 +42,7 @@ decision = "ask"
 
 def shell(command: str) -> str | None:
     ruling = GIT.judge("shell", {"command": command})
-    return ruling and ruling.decision
+    return None if ruling is None else ruling.decision
 
 
 @pytest.mark.parametrize(

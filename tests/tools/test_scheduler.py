@@ -17,9 +17,9 @@ from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import StoreError, ToolError
 from monitor.testing import FakeClock
 from monitor.tools import InMemoryLedger, Scheduler, ToolAnswer, ToolContext, tool
-from monitor.tools.base import Tool
+from monitor.tools.around import Admission, Listener
+from monitor.tools.base import Tool, ToolKind
 from monitor.tools.registry import Registry
-from monitor.tools.scheduler import Admission, Listener
 
 pytestmark = pytest.mark.anyio
 
@@ -253,7 +253,7 @@ async def crash(ledger: InMemoryLedger, idempotent: bool, effects: list[str]) ->
         return "paid"
 
     dead = Scheduler(registry(pay), run_id="r", ledger=ledger)
-    dead._store_rest = nothing  # type: ignore[method-assign,assignment]  # a dead process stores nothing more
+    dead._store_rest = nothing  # type: ignore[method-assign]  # a dead process stores nothing more
     with pytest.raises(Died):
         await dead.carry_out([call("pay", "a")])
     ledger.dead = False  # type: ignore[attr-defined]
@@ -397,8 +397,8 @@ class Overlaps:
         self.running.remove(id)
 
     def tools(self) -> Registry:
-        kinds = ("read", "edit", "execute", "other")
-        made: list[Tool] = [tool(name=kind, kind=kind)(self.work) for kind in kinds]  # type: ignore[arg-type]
+        kinds: tuple[ToolKind, ...] = ("read", "edit", "execute", "other")
+        made: list[Tool] = [tool(name=kind, kind=kind)(self.work) for kind in kinds]
         return Registry([*made, tool(name="alone", alone=True)(self.work)])
 
 
@@ -805,6 +805,7 @@ def test_whatever_happens_each_call_has_exactly_one_result_in_the_order_of_the_c
 
     @tool
     async def leak() -> None:
+        error: BaseException | None = None
         with anyio.CancelScope() as scope:
             scope.cancel()
             try:
@@ -812,6 +813,7 @@ def test_whatever_happens_each_call_has_exactly_one_result_in_the_order_of_the_c
             except BaseException as kept:
                 error = kept
                 raise
+        assert error is not None
         raise error
 
     @tool

@@ -35,6 +35,11 @@ def send(message: dict[str, Any]) -> None:
         sys.stdout.flush()
 
 
+def answer_late(request: Any, seconds: float) -> None:
+    time.sleep(seconds)
+    answer(request, "waited")
+
+
 def answer(request: Any, text: str) -> None:
     send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
 
@@ -48,7 +53,7 @@ def call(request: Any) -> None:
         case "block":  # nothing is read meanwhile
             time.sleep(float(text))
         case "wait":
-            threading.Thread(target=lambda: (time.sleep(float(text)), answer(request, "waited")), daemon=True).start()
+            threading.Thread(target=answer_late, args=(request, float(text)), daemon=True).start()
             return None
         case "slow":
             token = parameters["_meta"]["progressToken"]

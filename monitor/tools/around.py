@@ -1,0 +1,92 @@
+"""The parts around a scheduler of calls: its clock, its listener, and the gate before each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import anyio.lowlevel
+
+from monitor.calls import CallRecord, CallState
+from monitor.chunks import ToolCall
+from monitor.tools.base import ToolContext
+from monitor.tools.registry import Entry
+
+
+class Alarm(Protocol):
+    """A wake-up that was asked for."""
+
+    def cancel(self) -> object:
+        """It is not wanted any more."""
+        ...
+
+
+class Clock(Protocol):
+    """Where the time of calls comes from: the clock of the run."""
+
+    def now(self) -> float:
+        """Seconds; never goes back."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Alarm:
+        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
+        ...
+
+
+class Listener:
+    """Gets the news of calls while they are carried out. This one makes nothing of them."""
+
+    listens = True
+    """Somebody wants to know of each step."""
+
+    def changed(self, record: CallRecord) -> None:
+        """A call has taken a step."""
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        """A tool has written something. May wait until somebody has read it."""
+        await anyio.lowlevel.checkpoint()
+
+    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        """A tool has come further."""
+
+    def dropped(self, call: ToolCall, why: str) -> None:
+        """A tool has answered after its call had got another result."""
+
+
+class _Nobody(Listener):
+    listens = False
+
+
+NOBODY = _Nobody()
+
+
+@dataclass(slots=True, frozen=True)
+class Admission:
+    """Whether a call may be made."""
+
+    state: CallState | None = None
+    """`None`: it may. Else how it ends: `DENIED` or `EXPIRED`; `INTENDED`: it stays open, and the
+    run has to end, because a person will answer later.
+    """
+    text: str = ""
+    """Why not, for the model."""
+    arguments: Mapping[str, Any] | None = None
+    """The arguments to use instead of the model's."""
+    approval: str | None = None
+    """Id of the question."""
+
+
+ADMITTED: Final = Admission()
+
+
+class Gate(Protocol):
+    """Decides whether calls may be made; `monitor.tools.approval.Approvals` is one."""
+
+    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
+        """The decision, where no question is needed. `None`: `ask` has to be awaited."""
+        ...
+
+    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+        """The decision of a person."""
+        ...
