@@ -57,6 +57,7 @@ from monitor.verdicts import Compact, Continue, Detection, LastTurn, Nudge, Stop
 
 if TYPE_CHECKING:
     from monitor import adapters as adapters
+    from monitor import calls as calls
     from monitor import chunks as chunks
     from monitor import compaction as compaction
     from monitor import conditions as conditions
@@ -164,6 +165,7 @@ __all__ = [
 
 _ROOMS = (
     "adapters",
+    "calls",
     "chunks",
     "compaction",
     "conditions",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from monitor._util.codec import Codec
 from monitor.errors import AdapterError
-from monitor.reasons import FinishReason
+from monitor.reasons import FinishReason, ToolErrorKind
 
 __all__ = [
     "CHUNK_TYPES",
@@ -101,6 +101,14 @@ class ToolResult:
     """The monitor wrote `text` in the place of an answer: the call was not carried out, or was
     stopped. Only this field says so; the text is no proof.
     """
+    error_kind: ToolErrorKind | None = field(default=None, compare=False)
+    """The class of the failure, where the result is an error and its class is known."""
+    duration_s: float | None = field(default=None, compare=False)
+    """Seconds that the call took, without the time in which a person was asked."""
+    artifact: str | None = field(default=None, compare=False)
+    """Reference of the full text, where `text` is a part of it."""
+    truncated: bool = field(default=False, compare=False)
+    """The tool answered more than `text` holds."""
 
 
 @dataclass(slots=True, frozen=True)

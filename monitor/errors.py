@@ -25,6 +25,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from monitor.reasons import ToolErrorKind
+
 __all__ = [
     "AdapterError",
     "ConfigError",
@@ -239,8 +241,15 @@ class SessionUnavailable(StoreError):
 
 class ToolError(MonitorError):
     """A tool did not do what it was asked. The message goes to the model as it stands, so it should
-    say what to do instead.
+    say what to do instead. `kind`: the class of the failure.
     """
+
+    def __init__(self, message: str = "", *, kind: ToolErrorKind | str = ToolErrorKind.EXECUTION_FAILED) -> None:
+        super().__init__(message)
+        self.kind = ToolErrorKind(kind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {"kind": self.kind}
 
 
 class RecordedError(MonitorError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from monitor._util.codec import Codec
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.messages import Repair
 from monitor.models import ModelError
@@ -20,6 +21,8 @@ from monitor.verdicts import Detection, Fact, Judgement, Stop
 __all__ = [
     "EVENT_TYPES",
     "AbortRequested",
+    "ApprovalAnswered",
+    "ApprovalRequested",
     "AttemptRetried",
     "ChunkReceived",
     "CompactionFailed",
@@ -53,7 +56,11 @@ __all__ = [
     "StreamClosed",
     "StreamContinued",
     "StreamFailed",
+    "ToolCallChanged",
     "ToolFinished",
+    "ToolOutput",
+    "ToolProgressed",
+    "ToolResultDropped",
     "ToolStarted",
     "ToolWithdrawn",
     "TurnEnded",
@@ -184,6 +191,74 @@ class ToolFinished:
     result: ToolResult
     after_s: float
     """Seconds since the tool was started."""
+
+
+@dataclass(slots=True, frozen=True)
+class ToolCallChanged:
+    """A call of a tool has taken a step: `record.state` says which. Secrets in the arguments are
+    masked.
+    """
+
+    at_s: float
+    turn: int
+    record: CallRecord
+
+
+@dataclass(slots=True, frozen=True)
+class ToolOutput:
+    """A tool that is running has written something."""
+
+    at_s: float
+    turn: int
+    call_id: str
+    stream: str
+    """`stdout`, `stderr`, or a name of the tool's own."""
+    text: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ToolProgressed:
+    """A tool that is running has come further. That extends its deadline."""
+
+    at_s: float
+    turn: int
+    call_id: str
+    done: float | None = None
+    """How much is done, in a unit of the tool's own."""
+    total: float | None = None
+    note: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class ToolResultDropped:
+    """A tool answered after its call had got another result: after a timeout, a cancellation, or
+    the end of the run. Nobody reads that answer.
+    """
+
+    at_s: float
+    turn: int
+    call_id: str
+    tool: str
+    why: str
+    """How the call had ended."""
+
+
+@dataclass(slots=True, frozen=True)
+class ApprovalRequested:
+    """A person is asked whether a call may be made, or whether the run may go on."""
+
+    at_s: float
+    turn: int
+    request: ApprovalRequest
+
+
+@dataclass(slots=True, frozen=True)
+class ApprovalAnswered:
+    """The question has its answer; a rule that answers by itself asks no question."""
+
+    at_s: float
+    turn: int
+    answer: ApprovalAnswer
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -546,6 +621,12 @@ Event: TypeAlias = (
     | RetryScheduled
     | ToolStarted
     | ToolFinished
+    | ToolCallChanged
+    | ToolOutput
+    | ToolProgressed
+    | ToolResultDropped
+    | ApprovalRequested
+    | ApprovalAnswered
     | OutputEmitted
     | PlanUpdated
     | Nudged

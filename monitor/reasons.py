@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CompactionFailure", "CompactionReason", "FinishReason", "TerminateReason"]
+__all__ = ["CompactionFailure", "CompactionReason", "FinishReason", "TerminateReason", "ToolErrorKind"]
 
 
 class FinishReason(StrEnum):
@@ -136,6 +136,26 @@ class CompactionFailure(StrEnum):
     """The caller's code, or the store, raised something."""
     INVALID = "invalid"
     """No provider would accept the messages that the compaction made."""
+
+
+class ToolErrorKind(StrEnum):
+    """Why a call of a tool failed."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    DENIED = "denied"
+    """A person or a rule refused the call."""
+    NOT_FOUND = "not_found"
+    """What the call is about does not exist: a file, a page, a process."""
+    PERMISSION = "permission"
+    """The operating system, or a service, refused it."""
+    OUTSIDE_WORKSPACE = "outside_workspace"
+    EXECUTION_FAILED = "execution_failed"
+    """The tool said that it failed."""
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    UNHANDLED = "unhandled"
+    """An exception that the tool did not expect."""
 
 
 RETRYABLE = frozenset({CompactionFailure.TIMEOUT, CompactionFailure.EMPTY, CompactionFailure.STALE})

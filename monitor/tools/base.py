@@ -18,8 +18,8 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -30,7 +30,8 @@ from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.goal.goal import RESERVED
 from monitor.messages import CUT_OFF, Message
 from monitor.models import ToolSpec
-from monitor.tools.returned import answered
+from monitor.reasons import ToolErrorKind
+from monitor.tools.returned import ToolAnswer, answered
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What OpenAI, Anthropic and Gemini all take for a tool's name."""
@@ -102,19 +103,106 @@ class NoRun:
 NO_RUN = NoRun()
 
 
+class CallReporter(Protocol):
+    """Takes what a tool says while it runs; the scheduler is one."""
+
+    async def output(self, text: str, stream: str) -> None:
+        """A piece of live output. Waits while nobody reads."""
+        ...
+
+    def progress(self, done: float | None, total: float | None, note: str) -> None:
+        """The tool has come further. From any thread."""
+        ...
+
+
 @dataclass(slots=True, frozen=True)
 class ToolContext:
-    """What a tool may know of the call that it answers."""
+    """What a tool may know of the call that it answers, and what it may say while it runs."""
 
     call: ToolCall
     run: CallingRun = NO_RUN
     """The run that makes the call; a nested run takes its limits and its abort from it."""
+    idempotency_key: str = ""
+    """The same for the same action in every process, also when the call is made again after a
+    crash. Send it to services that take one. See `monitor.calls.call_key`.
+    """
+    artifacts: Any = None
+    """The run's store of full texts. `None`: it has none."""
+    reporter: CallReporter | None = None
+    """Who is told of output and progress. `None`: nobody."""
+
+    async def output(self, text: str, stream: str = "stdout") -> None:
+        """Show a piece of live output as an event. Waits while the run's reader is behind."""
+        if self.reporter is not None:
+            await self.reporter.output(text, stream)
+
+    def progress(self, done: float | None = None, total: float | None = None, note: str = "") -> None:
+        """Say that the tool has come further, as an event. That extends its deadline up to the hard
+        one. May be called from a worker thread.
+        """
+        if self.reporter is not None:
+            self.reporter.progress(done, total, note)
+
+
+ToolKind: TypeAlias = Literal["read", "edit", "execute", "other"]
+"""What a tool does to the world. Reads run beside reads; edits and executions run in their order.
+"""
+Keep: TypeAlias = Literal["ends", "head", "tail", "matches"]
+"""Which part of a result that is too long the model gets."""
+NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any], ToolContext], bool]
+LoopKey: TypeAlias = Callable[[Mapping[str, Any]], Any]
+Guidance: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ToolTraits:
+    """What a tool says of itself besides its `spec`. Each is an attribute of the tool, and may be
+    left out.
+    """
+
+    alone: bool = False
+    """No other call is carried out at the same time."""
+    kind: ToolKind = "other"
+    """What it does to the world. An `other` tool runs beside all tools that are not alone."""
+    idempotent: bool = False
+    """Another call with the same idempotency key has no second effect, so the call may be made
+    again after a failure.
+    """
+    needs_approval: NeedsApproval = False
+    """A person is asked before each call, or before those for which the function says so."""
+    loop_key: LoopKey | None = None
+    """What identifies a call for the detectors of loops, made of its arguments. `None`: all of
+    them.
+    """
+    timeout_s: float | None = None
+    """The most seconds without progress; a call that takes longer is an error result."""
+    hard_timeout_s: float | None = None
+    """The most seconds, whatever progress the tool reports. `None`: `timeout_s` is the limit,
+    and progress does not extend it.
+    """
+    guidance: Guidance | None = None
+    """Said to the model beside the result."""
+    keep: Keep = "ends"
+    """Which part of a result that is too long the model gets."""
+
+
+TRAITS = tuple(field.name for field in fields(ToolTraits))
+_NO_TRAITS = ToolTraits()
+
+
+def traits_of(tool: object) -> ToolTraits:
+    """What `tool` says of itself; what it does not say has the default."""
+    said = getattr(tool, "traits", None)
+    if isinstance(said, ToolTraits):
+        return said
+    return ToolTraits(**{name: getattr(tool, name, getattr(_NO_TRAITS, name)) for name in TRAITS})
 
 
 class Tool(Protocol):
     """Something that a model can call.
 
-    Optional: `alone = True`: no other call is carried out at the same time.
+    Optional: the attributes of `ToolTraits`; and `check(arguments)`, which raises a `ToolError`
+    where the arguments do not fit, and is called before any call of the same response runs.
     """
 
     @property
@@ -155,7 +243,7 @@ async def carry_out_all(
     an unknown tool names them too.
     """
     results: list[ToolResult] = []
-    for alone, group in itertools.groupby(calls, lambda call: getattr(tools.get(call.name), "alone", False)):
+    for alone, group in itertools.groupby(calls, lambda call: traits_of(tools.get(call.name)).alone):
         together = list(group)
         for batch in [[call] for call in together] if alone else [together]:
             # trio's task group lets one go by that strikes as its last task ends
@@ -222,10 +310,19 @@ async def _answer(
 
 def _result(call: ToolCall, value: object) -> ToolResult:
     try:
-        text, media = answered(value)
+        return answered_by(call, value)
     except ValueError as error:
         raise ToolError(str(error)) from None
-    return ToolResult(call.id, call.name, text, media=media)
+
+
+def answered_by(call: ToolCall, value: object) -> ToolResult:
+    """What a tool returned, as the result of `call`."""
+    if not isinstance(value, ToolAnswer):
+        text, media = answered(value)
+        return ToolResult(call.id, call.name, text, media=media)
+    text = value.text if value.status is None else f"{value.status}\n{value.text}".rstrip("\n")
+    kind = value.error_kind or (ToolErrorKind.EXECUTION_FAILED if value.is_error else None)
+    return ToolResult(call.id, call.name, text, value.is_error, answered(list(value.media))[1], error_kind=kind)
 
 
 def _failed(call: ToolCall, text: str) -> ToolResult:

@@ -25,9 +25,8 @@ import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
-from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Annotated, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
-import anyio
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -36,8 +35,21 @@ from pydantic_core import PydanticSerializationError
 
 from monitor.errors import ConfigError, ToolError, describe, message_of
 from monitor.models import ToolSpec
+from monitor.reasons import ToolErrorKind
 from monitor.schemas import portable
-from monitor.tools.base import NAME, Tool, ToolContext, check_name, excerpt
+from monitor.tools.base import (
+    NAME,
+    Guidance,
+    Keep,
+    LoopKey,
+    NeedsApproval,
+    Tool,
+    ToolContext,
+    ToolKind,
+    ToolTraits,
+    check_name,
+    excerpt,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,13 +58,27 @@ ERRORS_SHOWN = 8
 """Of more mistakes in one call, these are named to the model."""
 
 
+class Traits(TypedDict, total=False):
+    """The options of a function as a tool: the fields of `ToolTraits`."""
+
+    alone: bool
+    kind: ToolKind
+    idempotent: bool
+    needs_approval: NeedsApproval
+    loop_key: LoopKey | None
+    timeout_s: float | None
+    hard_timeout_s: float | None
+    guidance: Guidance | None
+    keep: Keep
+
+
 class FunctionTool(Generic[P, R]):
     """A function that a model can call. Calling the tool itself calls the function, as if it were
     no tool.
 
-    `alone`: no other call is carried out at the same time. `timeout_s`: a call that takes longer is
-    an error result. A parameter annotated `ToolContext` is given the context and is not shown to
-    the model, and neither is what a `functools.partial` has bound.
+    The options from `alone` on are those of `monitor.tools.ToolTraits`. A parameter annotated
+    `ToolContext` is given the context and is not shown to the model, and neither is what a
+    `functools.partial` has bound.
 
     `ConfigError`: what the function takes cannot be described to a model, or it has no name that
     every provider takes.
@@ -64,15 +90,13 @@ class FunctionTool(Generic[P, R]):
         *,
         name: str | None = None,
         description: str | None = None,
-        alone: bool = False,
-        timeout_s: float | None = None,
+        **traits: Unpack[Traits],
     ) -> None:
         self.fn: Callable[P, R] = fn.fn if isinstance(fn, FunctionTool) else fn
         self.__wrapped__ = self.fn
         function = _function_of(self.fn)
         self.__doc__ = _doc_of(self.fn, function)
-        self.alone = alone
-        self.timeout_s = _seconds(timeout_s)
+        self.traits = checked_traits(traits)
         name = check_name(_name_of(self.fn) if name is None else name)
         self._arguments = _Arguments(name, self.fn, function)
         self.spec = ToolSpec(name, (self.__doc__ or "") if description is None else description, self._arguments.schema)
@@ -84,15 +108,12 @@ class FunctionTool(Generic[P, R]):
         return f"<FunctionTool {self.spec.name}>"
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """What the function answers. Arguments that do not fit, and a timeout, are a
-        `ToolError`.
-        """
-        wanted = self._arguments.read(arguments, context)
-        if self.timeout_s is None:
-            return await self._run(wanted)
-        with anyio.move_on_after(self.timeout_s):
-            return await self._run(wanted)
-        raise ToolError(f"{self.spec.name} did not answer within {self.timeout_s:g} s")
+        """What the function answers. Arguments that do not fit are a `ToolError`."""
+        return await self._run(self._arguments.read(arguments, context))
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raise `ToolError` for arguments that do not fit."""
+        self._arguments.check(arguments)
 
     async def _run(self, arguments: dict[str, Any]) -> object:
         def start() -> list[Any]:
@@ -145,12 +166,16 @@ class _Arguments:
         written.pop("description", None)
         self.schema = portable(written)
 
-    def read(self, given: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """The arguments for the function, or a `ToolError` that says what is wrong, by field."""
+    def check(self, given: Mapping[str, Any]) -> BaseModel:
+        """What was given, as the fields. `ToolError` says what is wrong, by field."""
         try:
-            model = self._model.model_validate(dict(given))
+            return self._model.model_validate(dict(given))
         except ValidationError as error:
-            raise ToolError(self._complaint(error)) from None
+            raise ToolError(self._complaint(error), kind=ToolErrorKind.INVALID_ARGUMENTS) from None
+
+    def read(self, given: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """The arguments for the function, or a `ToolError`."""
+        model = self.check(given)
         read = {name: getattr(model, field) for field, name in self._fields.items() if field in model.model_fields_set}
         return read | dict.fromkeys(self._context, context)
 
@@ -193,7 +218,7 @@ class _QuietJsonSchema(GenerateJsonSchema):
 def tool(fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, alone: bool = False, timeout_s: float | None = None
+    *, name: str | None = None, description: str | None = None, **traits: Unpack[Traits]
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     fn: Callable[..., Any] | None = None,
@@ -201,15 +226,14 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    alone: bool = False,
-    timeout_s: float | None = None,
+    **traits: Unpack[Traits],
 ) -> Any:
     """Decorator: this function is a tool. `@tool`, or `@tool(timeout_s=30, alone=True)`; the
     options are those of `FunctionTool`.
     """
 
     def wrap(fn: Callable[..., Any]) -> FunctionTool[..., Any]:
-        return FunctionTool(fn, name=name, description=description, alone=alone, timeout_s=timeout_s)
+        return FunctionTool(fn, name=name, description=description, **traits)
 
     return wrap if fn is None else wrap(fn)
 
@@ -298,7 +322,16 @@ def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, 
         ) from None
 
 
-def _seconds(timeout_s: float | None) -> float | None:
-    if timeout_s is not None and (isinstance(timeout_s, bool) or not 0 < timeout_s < math.inf):
-        raise ConfigError(f"timeout_s={timeout_s!r}: give seconds above 0, or None for no timeout")
-    return timeout_s
+def checked_traits(given: Traits) -> ToolTraits:
+    """`given` as traits. `ConfigError` for what makes no sense."""
+    traits = ToolTraits(**given)
+    for name in ("timeout_s", "hard_timeout_s"):
+        seconds = getattr(traits, name)
+        if seconds is not None and (isinstance(seconds, bool) or not 0 < seconds < math.inf):
+            raise ConfigError(f"{name}={seconds!r}: give seconds above 0, or None for no timeout")
+    if traits.hard_timeout_s is not None and traits.hard_timeout_s < (traits.timeout_s or 0):
+        raise ConfigError(f"hard_timeout_s={traits.hard_timeout_s!r} is shorter than timeout_s={traits.timeout_s!r}")
+    for name, known in (("kind", get_args(ToolKind)), ("keep", get_args(Keep))):
+        if getattr(traits, name) not in known:
+            raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}, not {getattr(traits, name)!r}")
+    return traits

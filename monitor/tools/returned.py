@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import Final
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Final
 
 from monitor._util.codec import text_of
 from monitor._util.hashing import identity
 from monitor.chunks import Media
+from monitor.reasons import ToolErrorKind
+
+
+@dataclass(slots=True, frozen=True)
+class ToolAnswer:
+    """What a tool answers, where text alone does not say it all."""
+
+    text: str
+    is_error: bool = False
+    error_kind: ToolErrorKind | None = None
+    media: tuple[Media, ...] = ()
+    """Shown to the model beside `text`."""
+    status: str | None = None
+    """One line that stands above `text` and is never cut: an exit code, a duration."""
+    data: Any = None
+    """The answer as JSON data, for programs. The model does not read it."""
 
 
 def answered(value: object) -> tuple[str, tuple[Media, ...]]:

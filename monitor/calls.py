@@ -1,0 +1,212 @@
+"""Tool calls as records: what a ledger keeps, and what an approver is asked and answers.
+
+A record of a call is stored before the step that it names happens: `intended` before anything else,
+`running` before the tool is entered. So after a crash a ledger says of each call whether it had an
+effect, could not have had one, or may have had one (`unknown`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, Protocol, TypeAlias
+
+from monitor._util.codec import Codec
+from monitor._util.hashing import canonical_json, identity
+from monitor.reasons import ToolErrorKind
+from monitor.verdicts import Detection
+
+__all__ = [
+    "OPEN",
+    "ApprovalAnswer",
+    "ApprovalDecision",
+    "ApprovalRequest",
+    "CallLedger",
+    "CallRecord",
+    "CallState",
+    "answer_codec",
+    "bound_hash",
+    "call_key",
+    "record_codec",
+    "request_codec",
+]
+
+
+class CallState(StrEnum):
+    """Where a call stands. `intended` and `running` are open, the others are ends."""
+
+    INTENDED = "intended"
+    """The model has made the call; nothing was done for it yet."""
+    RUNNING = "running"
+    """The tool is being carried out."""
+    DONE = "done"
+    FAILED = "failed"
+    """The tool, or what stands before it, answered with an error."""
+    DENIED = "denied"
+    """A person or a rule refused the call: the tool was not entered."""
+    CANCELLED = "cancelled"
+    """The call was ended from outside, before its tool was entered or while it ran."""
+    EXPIRED = "expired"
+    """Nobody answered the question whether the call may be made. That is no refusal."""
+    UNKNOWN = "unknown"
+    """The tool was entered, and nobody knows how far it came: the process died, or the tool could
+    not be stopped.
+    """
+
+
+OPEN = frozenset({CallState.INTENDED, CallState.RUNNING})
+"""The states that are not ends."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CallRecord:
+    """One call at one moment. Each step replaces the record under its `key`."""
+
+    run: str
+    """Id of the run; a run that goes on in another process keeps it."""
+    call_id: str
+    """The provider's id of the call."""
+    tool: str
+    arguments: Any
+    """JSON data, as the tool is given them."""
+    key: str
+    """What the action is, see `call_key`: the same in every process, whatever the call is called.
+    """
+    state: CallState = CallState.INTENDED
+    turn: int = 0
+    index: int = 0
+    """Place among the calls of its turn, from 0."""
+    idempotent: bool = False
+    """The tool may be run again with the same key: that has no second effect."""
+    attempt: int = 0
+    """How often the tool was entered."""
+    started_at_s: float | None = None
+    """When the tool was entered, in seconds since the run began."""
+    ended_at_s: float | None = None
+    text: str | None = None
+    """The result, as the model reads it. `None`: there is none yet."""
+    is_error: bool = False
+    error_kind: ToolErrorKind | None = None
+    artifact: str | None = None
+    """Reference of the full text, where `text` is cut."""
+    approval: str | None = None
+    """Id of the `ApprovalRequest` that was made for this call."""
+
+    @property
+    def open(self) -> bool:
+        """The call has not ended."""
+        return self.state in OPEN
+
+
+class CallLedger(Protocol):
+    """Where calls are recorded before they have an effect. One ledger may serve many runs and
+    processes.
+    """
+
+    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+        """Store the calls of one response, all or none.
+
+        Answers with the record that now stands under each key: the given one, or the one that was
+        there before, which is left as it is.
+        """
+        ...
+
+    async def advance(self, record: CallRecord) -> bool:
+        """Replace the record under `record.key`, before the step happens.
+
+        False: another one has taken the step, or has ended the call; nothing is stored. So of two
+        processes that hold the same intended call only one may run it. A call that ended stays as
+        it is, but for `running` after `unknown` or `failed`: another attempt.
+        """
+        ...
+
+    async def find(self, key: str) -> CallRecord | None:
+        """The record under `key`."""
+        ...
+
+    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+        """The calls of `run` that have not ended, in the order in which they were intended."""
+        ...
+
+
+def call_key(run: str, tool: str, arguments: object, occurrence: int) -> str:
+    """The identity of an action: 16 hexadecimal digits of run, tool, normalised arguments and
+    `occurrence`.
+
+    `occurrence`: how often the run has made this very call before, from 0. The place of a call in
+    its response, and the id that a provider gave it, are no part of it.
+    """
+    return identity(canonical_json([run, tool, arguments, occurrence]))
+
+
+def bound_hash(tool: str, arguments: object, schema: object) -> str:
+    """What an approval holds for: 16 hexadecimal digits of the tool, its arguments as they were
+    shown, and its description and schema.
+    """
+    return identity(canonical_json([tool, arguments, schema]))
+
+
+ApprovalDecision: TypeAlias = Literal["approved", "denied", "expired"]
+"""The three ends of a question. `expired`: nobody answered, which is no refusal."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ApprovalRequest:
+    """A question to a person: may this call be made? Or, with `evidence`: may this run go on?"""
+
+    id: str
+    run: str
+    call_id: str
+    """The call that is asked for. `""`: the whole run is held."""
+    tool: str
+    arguments: Any
+    """As they are shown, with secrets masked."""
+    schema_hash: str
+    """Of the tool's description and schema."""
+    bound_to: str
+    """What an answer holds for, see `bound_hash`."""
+    why: str
+    """What asks: a rule by its name and reason, or the tool itself. For people."""
+    scopes: tuple[str, ...] = ()
+    """What "always" could mean here, the narrowest first: `git push`, `shell`. See
+    `ApprovalAnswer.always`.
+    """
+    asked_at: float = 0.0
+    """Unix time, in seconds: a question may outlive its process."""
+    expires_at: float | None = None
+    """Unix time. `None`: it does not expire."""
+    evidence: Detection | None = None
+    """What was found, if the run is held for a detection."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ApprovalAnswer:
+    """The answer to an `ApprovalRequest`."""
+
+    id: str
+    """Of the request."""
+    decision: ApprovalDecision
+    reason: str = ""
+    """Why it was denied, for the model; what to do differently, for a run that was held."""
+    arguments: Mapping[str, Any] | None = None
+    """The arguments to use in the place of the model's. `None`: as they are."""
+    always: str | None = None
+    """One of the request's `scopes`: do not ask again for it in this run. `None`: this once."""
+    bound_to: str = ""
+    """`ApprovalRequest.bound_to`. Where it is given, the answer holds for nothing else."""
+    by: str = ""
+    """Who answered: a person, or a part of the program, e.g. `approver_failed`."""
+
+    @property
+    def approved(self) -> bool:
+        """The call may be made."""
+        return self.decision == "approved"
+
+
+record_codec: Codec[CallRecord] = Codec(CallRecord)
+"""JSON form of a record."""
+request_codec: Codec[ApprovalRequest] = Codec(ApprovalRequest)
+"""JSON form of a question."""
+answer_codec: Codec[ApprovalAnswer] = Codec(ApprovalAnswer)
+"""JSON form of an answer."""
