@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from monitor import policy as policy
     from monitor import reasons as reasons
     from monitor import schemas as schemas
+    from monitor import sessions as sessions
     from monitor import settings as settings
     from monitor import sinks as sinks
     from monitor import state as state
@@ -183,6 +184,7 @@ _ROOMS = (
     "policy",
     "reasons",
     "schemas",
+    "sessions",
     "settings",
     "sinks",
     "state",

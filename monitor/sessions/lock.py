@@ -7,6 +7,7 @@ so nobody has to guess whether it is alive.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -124,8 +125,10 @@ def owner_of(path: Path) -> SessionOwner | None:
 
 def _write(file: int, owner: SessionOwner) -> None:
     text = {"pid": owner.pid, "started_at_s": owner.started_at_s, "host": owner.host, "program": owner.program}
-    os.ftruncate(file, 0)
-    os.pwrite(file, json.dumps(text).encode(), 0) if sys.platform != "win32" else os.write(file, json.dumps(text).encode())
+    with contextlib.suppress(OSError):  # on a full disk the owner has no name, and is the owner all the same
+        os.ftruncate(file, 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        os.write(file, json.dumps(text).encode())
 
 
 def _is_at(file: int, path: Path) -> bool:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from monitor._util.codec import Codec, to_plain
 from monitor.chunks import ToolCall, ToolResult
 from monitor.errors import ConfigError, SessionDamaged, StoreError
 from monitor.messages import AssistantMessage, Message, UserMessage, message_codec
+
+T = TypeVar("T")
 
 DIGEST_BYTES: Final = 16
 """128 bits: nobody finds a second content for a digest by chance, and each node carries one."""
@@ -91,7 +93,7 @@ class Draft:
 
     kind: NodeKind
     body: str = field(repr=False)
-    parent: str | None | Follow = FOLLOW
+    parent: str | Follow | None = FOLLOW
     """`FOLLOW`: the head of the branch, or the draft before it. A node's id: the path goes on from
     there. `None`: a new root.
     """
@@ -249,7 +251,7 @@ def read_body(node: Node) -> dict[str, Any]:
 
 def said_of(node: Node) -> Said:
     """The message of a node of kind `message`. Raises `SessionDamaged` if it holds none."""
-    return _decoded(node, lambda data: said_codec.from_dict(data))
+    return _decoded(node, said_codec.from_dict)
 
 
 def compacted_of(node: Node) -> Compacted:
@@ -275,7 +277,7 @@ def edit_of(node: Node) -> ContextEdit:
     return _decoded(node, read)
 
 
-def _decoded(node: Node, read: Any) -> Any:
+def _decoded(node: Node, read: Callable[[dict[str, Any]], T]) -> T:
     try:
         return read(read_body(node))
     except (ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:

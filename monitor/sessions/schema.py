@@ -40,7 +40,9 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None
     """Raise `ConfigError` if Python's SQLite is too old."""
     if version < SQLITE_FLOOR:
         found, floor = (".".join(map(str, one)) for one in (version, SQLITE_FLOOR))
-        raise ConfigError(f"sessions need SQLite {floor} or newer, and this Python has {found} (sqlite3.sqlite_version)")
+        raise ConfigError(
+            f"sessions need SQLite {floor} or newer, and this Python has {found} (sqlite3.sqlite_version)"
+        )
 
 
 FIRST: Final = (
@@ -103,14 +105,14 @@ FIRST: Final = (
     ) STRICT""",
     """CREATE TABLE event (
         seq INTEGER PRIMARY KEY,
-        run TEXT,
+        run INTEGER REFERENCES run (number),
         at_ms INTEGER NOT NULL,
         type TEXT NOT NULL,
         body TEXT NOT NULL
     ) STRICT""",
     """CREATE TABLE chunk (
         seq INTEGER PRIMARY KEY,
-        run TEXT,
+        run INTEGER REFERENCES run (number),
         turn INTEGER,
         at_ms INTEGER NOT NULL,
         body TEXT NOT NULL
