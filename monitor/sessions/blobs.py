@@ -65,6 +65,15 @@ class BlobFolder:
         return data
 
 
+def sync_file(path: Path) -> None:
+    """Make what is in a file survive a power cut."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` survive a power cut, where the system can do that."""
     with contextlib.suppress(OSError):  # Windows opens no folders

@@ -50,7 +50,7 @@ def _size(path: Path) -> int:
 
 
 def check_file(path: Path, steps: Steps = STEPS) -> int | None:
-    """The format of a session's file; `None`: nothing was stored in it yet, or it is not there.
+    """The format of a session's file; `None`: it is not there, or is empty.
 
     Raises `SessionDamaged` for a file that is no session or cannot be read, and `SessionTooNew`.
     The file is not changed.
@@ -67,11 +67,8 @@ def check_file(path: Path, steps: Steps = STEPS) -> int | None:
         raise typed(error, path) from error
 
 
-def _checked(connection: Connection, path: Path, steps: Steps) -> int | None:
+def _checked(connection: Connection, path: Path, steps: Steps) -> int:
     found = format_of(connection)
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if not tables:
-        return None
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise SessionDamaged(f"{path.name} is no session of agent-monitor. It was not changed.")
     check_format(path.stem, found, steps)

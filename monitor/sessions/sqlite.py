@@ -20,7 +20,7 @@ import anyio
 from monitor.calls import CallRecord
 from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
 from monitor.sessions import faults, rows
-from monitor.sessions.blobs import BlobFolder, Blobs, sync_folder
+from monitor.sessions.blobs import BlobFolder, Blobs, sync_file, sync_folder
 from monitor.sessions.faults import blobs_path, lock_path
 from monitor.sessions.lock import OwnerLock, owner_of
 from monitor.sessions.migrations import STEPS, Steps, migrate
@@ -288,21 +288,40 @@ class _Rules:
         if found is None:
             if not self._create:
                 raise StoreError(f"there is no session {self._path}")
-            _make_file(self._path)
+            self._make()
         connection = self._connect(self._path)
         try:
             prepare_writer(connection)
             self._file = self._path.stat()
-            self._format = found or 0
-            if found is None:
-                self._transaction(connection, self._new)
-                sync_folder(self._path.parent)
-            elif self.takeover:  # now, and not at the first write: the old owner may wake up before that
+            self._format = max(self._steps) if found is None else found
+            if self.takeover:  # now, and not at the first write: the old owner may wake up before that
                 self._transaction(connection, self.begin)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _make(self) -> None:
+        """Make the file under another name, and name it when it is whole: a cut leaves no half of
+        one.
+        """
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            for ending in ("", "-journal", "-wal", "-shm"):  # of a process that died here
+                new.with_name(f"{new.name}{ending}").unlink(missing_ok=True)
+            os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
+            connection = self._connect(new)
+            try:
+                prepare_writer(connection)
+                self._transaction(connection, self._new)
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.close()
+            sync_file(new)
+            new.replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            raise SessionUnavailable(f"{self._path} cannot be made ({error.strerror}); nothing was written") from error
 
     def _transaction(self, connection: Connection, work: Callable[[Connection], None]) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -374,10 +393,3 @@ class _Rules:
         newest = max(self._steps)
         return (self._format, newest) if self._format < newest else None
 
-
-def _make_file(path: Path) -> None:
-    """For its owner alone: what models and tools said is in it."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise SessionUnavailable(f"{path} cannot be made ({error.strerror}); nothing was written") from error
