@@ -159,7 +159,7 @@ def message(
         raise ConfigError(f"a node holds a message or a tool result, not {type(said).__name__}")
     return Draft(
         kind=NodeKind.MESSAGE,
-        body=canonical(_short(said_codec.to_dict(said), type(said))),
+        body=canonical(short(said_codec.to_dict(said), type(said))),
         parent=parent,
         run=run,
         turn=turn,
@@ -174,7 +174,7 @@ def compaction(done: Compacted, *, run: str | None = None, turn: int | None = No
 
 def context_edit(target: str, replacement: Said | None, *, run: str | None = None, turn: int | None = None) -> Draft:
     """A draft by which `target` is shown as `replacement` from now on, on this branch."""
-    shown = None if replacement is None else _short(said_codec.to_dict(replacement), type(replacement))
+    shown = None if replacement is None else short(said_codec.to_dict(replacement), type(replacement))
     body = canonical({"replacement": shown, "target": target})
     return Draft(kind=NodeKind.CONTEXT_EDIT, body=body, run=run, turn=turn)
 
@@ -193,7 +193,7 @@ def body_of_compaction(done: Compacted) -> str:
     """The body of a compaction node."""
     plain = compacted_codec.to_dict(done)
     plain["shown"] = [message_codec.to_dict(one) for one in done.shown]
-    return canonical(_short(plain, Compacted))
+    return canonical(short(plain, Compacted))
 
 
 def canonical(data: Any) -> str:
@@ -221,8 +221,8 @@ def _fits(text: str) -> bool:
     return True
 
 
-def _short(plain: dict[str, Any], cls: type) -> dict[str, Any]:
-    """`plain` without the fields that say what the class says by default."""
+def short(plain: dict[str, Any], cls: type) -> dict[str, Any]:
+    """`plain` of an object of `cls`, without the fields that say what the class says by default."""
     usual = _usual(cls)
     return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from monitor.calls import (
-    OPEN,
     ApprovalAnswer,
     ApprovalRequest,
     CallRecord,
@@ -16,11 +15,12 @@ from monitor.calls import (
     record_codec,
     request_codec,
 )
-from monitor.chunks import chunk_codec
+from monitor.chunks import ToolResult, chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event, event_codec
+from monitor.outcome import Turn
 from monitor.sessions.blobs import Blobs
-from monitor.sessions.nodes import Node, NodeKind, canonical
+from monitor.sessions.nodes import Node, NodeKind, canonical, short
 from monitor.sessions.records import (
     ApprovalState,
     Changes,
@@ -32,7 +32,10 @@ from monitor.sessions.records import (
     run_codec,
 )
 from monitor.sessions.schema import INLINE_BYTES, Connection
+from monitor.sessions.sharing import AS_IS, POINTER, Pointers, has_long_text, whole
 from monitor.sessions.tree import Tip, plan
+
+T = TypeVar("T")
 
 _KINDS: Final = {kind: number for number, kind in enumerate(NodeKind, 1)}
 _KIND_OF: Final = {number: kind for kind, number in _KINDS.items()}
@@ -136,6 +139,76 @@ def commit(
     return Committed(planned.nodes, planned.head)
 
 
+# ------------------------------------------------------------------ long texts are stored once
+
+_INNER: Final[dict[str, tuple[str, type]]] = {
+    "turn_ended": ("turn", Turn),
+    "tool_finished": ("result", ToolResult),
+    "tool_call_changed": ("record", CallRecord),
+}
+"""Fields of events that hold an object with many fields."""
+_MOST_NODES: Final = 64
+"""Of a turn that are looked at for texts to share."""
+
+
+def _packed(connection: Connection, data: dict[str, Any], run: str | None, turn: Any) -> str:
+    """A row's body: without defaults, and with pointers to texts of the turn's nodes."""
+    if run is not None and isinstance(turn, int) and has_long_text(data):
+        nodes = connection.execute(
+            "SELECT n.seq, n.body FROM node n JOIN run r ON r.number = n.run"
+            " WHERE r.id = ? AND n.turn = ? AND n.body IS NOT NULL LIMIT ?",
+            (run, turn, _MOST_NODES),
+        )
+        data = Pointers(nodes).shared(data)
+    return canonical(data)
+
+
+def _unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> T:
+    def of_node(seq: int) -> str:
+        found = connection.execute("SELECT body FROM node WHERE seq = ?", (seq,)).fetchone()
+        if found is None or found[0] is None:
+            raise ValueError(f"node number {seq} is missing")
+        text: str = found[0]
+        return text
+
+    try:
+        data = json.loads(body)
+        return decode(whole(data, of_node) if POINTER in body or AS_IS in body else data)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
+
+
+def _pack_call(connection: Connection, record: CallRecord) -> str:
+    data = short(record_codec.to_dict(record), CallRecord)
+    kept = {name: value for name, value in data.items() if name not in _CALL_COLUMNS}
+    return _packed(connection, kept, record.run, record.turn)
+
+
+(_CALL_TAG,) = record_codec.tags
+_CALL_COLUMNS: Final = frozenset({"type", "run", "call_id", "key", "state"})
+"""What is not in the body, because a column says it."""
+_CALL: Final = "SELECT run, call_id, key, state, body FROM call"
+
+
+def _call(connection: Connection, row: Sequence[Any]) -> CallRecord:
+    run, call_id, key, state, body = row
+
+    def decode(data: Any) -> CallRecord:
+        columns = {"type": _CALL_TAG, "run": run, "call_id": call_id, "key": key, "state": state}
+        return record_codec.from_dict({**data, **columns})
+
+    return _unpacked(connection, decode, body)
+
+
+def _pack_event(connection: Connection, run: str | None, event: Event) -> tuple[str, str]:
+    data = short(event_codec.to_dict(event), type(event))
+    if data["type"] in _INNER:
+        name, cls = _INNER[data["type"]]
+        data[name] = short(data[name], cls)
+    turn = getattr(event, "turn", None)
+    return data.pop("type"), _packed(connection, data, run, getattr(turn, "number", turn))
+
+
 def write_run(connection: Connection, run: RunRecord) -> None:
     """Store a run, or replace what is known of it."""
     connection.execute(
@@ -227,7 +300,7 @@ def intend(connection: Connection, record: CallRecord, node: str | None = None) 
             _id(node) if node else None,
             record.key,
             record.state.value,
-            canonical(record_codec.to_dict(record)),
+            _pack_call(connection, record),
         ),
     )
     stored = find_call(connection, record.key)
@@ -242,7 +315,7 @@ def advance(connection: Connection, record: CallRecord) -> bool:
         return False
     connection.execute(
         "UPDATE call SET state = ?, body = ? WHERE key = ?",
-        (record.state.value, canonical(record_codec.to_dict(record)), record.key),
+        (record.state.value, _pack_call(connection, record), record.key),
     )
     return True
 
@@ -269,10 +342,10 @@ def write_answer(connection: Connection, answer: ApprovalAnswer) -> None:
 
 def write_event(connection: Connection, run: str | None, at_ms: int, event: Event) -> None:
     """Store an event behind those that are there."""
-    data = event_codec.to_dict(event)
+    kind, body = _pack_event(connection, run, event)
     connection.execute(
         "INSERT INTO event (run, at_ms, type, body) VALUES (?, ?, ?, ?)",
-        (_run_number(connection, run), at_ms, data["type"], canonical(data)),
+        (_run_number(connection, run), at_ms, kind, body),
     )
 
 
@@ -312,22 +385,26 @@ def heads(connection: Connection) -> dict[str, str | None]:
 
 def runs(connection: Connection) -> list[RunRecord]:
     """All runs, in the order in which they were begun."""
-    return [_read(run_codec.from_dict, body) for (body,) in connection.execute("SELECT body FROM run ORDER BY number")]
+    rows = connection.execute("SELECT body FROM run ORDER BY number")
+    return [_unpacked(connection, run_codec.from_dict, body) for (body,) in rows]
 
 
 def find_call(connection: Connection, key: str) -> CallRecord | None:
     """The call under this key."""
-    found = connection.execute("SELECT body FROM call WHERE key = ?", (key,)).fetchone()
-    return _read(record_codec.from_dict, found[0]) if found else None
+    found = connection.execute(f"{_CALL} WHERE key = ?", (key,)).fetchone()
+    return _call(connection, found) if found else None
 
 
-def calls(connection: Connection, run: str | None = None, *, only_open: bool = False) -> list[CallRecord]:
+def calls(connection: Connection, run: str | None = None) -> list[CallRecord]:
     """The calls of a run or of all, in the order in which they were intended."""
-    if run is None:
-        rows = connection.execute("SELECT body, state FROM call ORDER BY number")
-    else:
-        rows = connection.execute("SELECT body, state FROM call WHERE run = ? ORDER BY number", (run,))
-    return [_read(record_codec.from_dict, body) for body, state in rows if not only_open or state in OPEN]
+    rows = connection.execute(f"{_CALL} WHERE ?1 IS NULL OR run = ?1 ORDER BY number", (run,))
+    return [_call(connection, row) for row in rows]
+
+
+def open_calls(connection: Connection, run: str) -> list[CallRecord]:
+    """The calls of a run that have not ended, in the order in which they were intended."""
+    rows = connection.execute(f"{_CALL} WHERE run = ? AND state IN ('intended', 'running') ORDER BY number", (run,))
+    return [_call(connection, row) for row in rows]
 
 
 def approvals(connection: Connection, *, only_open: bool = False) -> list[ApprovalState]:
@@ -335,22 +412,26 @@ def approvals(connection: Connection, *, only_open: bool = False) -> list[Approv
     rows = connection.execute(
         "SELECT request, answer FROM approval WHERE answer IS NULL OR NOT ? ORDER BY number", (only_open,)
     )
-    return [
-        ApprovalState(
-            _read(request_codec.from_dict, request), None if answer is None else _read(answer_codec.from_dict, answer)
-        )
-        for request, answer in rows
-    ]
+    return [_approval(connection, request, answer) for request, answer in rows]
+
+
+def _approval(connection: Connection, request: str, answer: str | None) -> ApprovalState:
+    answered = None if answer is None else _unpacked(connection, answer_codec.from_dict, answer)
+    return ApprovalState(_unpacked(connection, request_codec.from_dict, request), answered)
 
 
 def events(connection: Connection, run: str | None = None, after: int = 0) -> list[StoredEvent]:
     """The events of a run or of all, in their order."""
     rows = connection.execute(
-        "SELECT e.seq, r.id, e.at_ms, e.body FROM event e LEFT JOIN run r ON r.number = e.run"
+        "SELECT e.seq, r.id, e.at_ms, e.type, e.body FROM event e LEFT JOIN run r ON r.number = e.run"
         " WHERE e.seq > ?2 AND (?1 IS NULL OR r.id = ?1) ORDER BY e.seq",
         (run, after),
     )
-    return [StoredEvent(seq, of, at_ms, _read(event_codec.from_dict, body)) for seq, of, at_ms, body in rows]
+    return [StoredEvent(seq, of, at_ms, _event(connection, kind, body)) for seq, of, at_ms, kind, body in rows]
+
+
+def _event(connection: Connection, kind: str, body: str) -> Event:
+    return _unpacked(connection, lambda data: event_codec.from_dict({**data, "type": kind}), body)
 
 
 def chunks(connection: Connection, run: str | None = None) -> list[TurnChunks]:
@@ -360,18 +441,11 @@ def chunks(connection: Connection, run: str | None = None) -> list[TurnChunks]:
         " WHERE (?1 IS NULL OR r.id = ?1) ORDER BY c.seq",
         (run,),
     )
-    return [TurnChunks(of, turn, _read(_chunks, body)) for of, turn, body in rows]
+    return [TurnChunks(of, turn, _unpacked(connection, _chunks, body)) for of, turn, body in rows]
 
 
 def _chunks(data: Any) -> tuple[tuple[float, Any], ...]:
     return tuple((at_s, chunk_codec.from_dict(chunk)) for at_s, chunk in data)
-
-
-def _read(decode: Callable[[Any], Any], body: str) -> Any:
-    try:
-        return decode(json.loads(body))
-    except (ValueError, TypeError) as error:
-        raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
 
 
 def meta(connection: Connection) -> dict[str, Any]:

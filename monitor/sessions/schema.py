@@ -95,7 +95,7 @@ FIRST: Final = (
         state TEXT NOT NULL,
         body TEXT NOT NULL
     ) STRICT""",
-    "CREATE INDEX call_run ON call (run, state)",
+    "CREATE INDEX call_open ON call (run) WHERE state IN ('intended', 'running')",
     """CREATE TABLE approval (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,

@@ -228,7 +228,7 @@ class SQLiteSession:
 
     async def open_calls(self, run: str) -> Sequence[CallRecord]:
         """See `CallLedger.open_calls`."""
-        found: list[CallRecord] = await self._run(lambda one: rows.calls(one, run, only_open=True), writes=False)
+        found: list[CallRecord] = await self._run(lambda one: rows.open_calls(one, run), writes=False)
         return found
 
     # -------------------------------------------------------------- the file
@@ -392,4 +392,3 @@ class _Rules:
     def pending(self) -> tuple[int, int] | None:
         newest = max(self._steps)
         return (self._format, newest) if self._format < newest else None
-
