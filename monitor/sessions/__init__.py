@@ -1,6 +1,15 @@
 """Sessions: conversations that survive their process and the power, and can be looked at later."""
 
 from monitor.sessions.blobs import Blobs as Blobs
+from monitor.sessions.files import ENDING as ENDING
+from monitor.sessions.files import Retained as Retained
+from monitor.sessions.files import SessionFile as SessionFile
+from monitor.sessions.files import fork as fork
+from monitor.sessions.files import remove as remove
+from monitor.sessions.files import retain as retain
+from monitor.sessions.files import sessions_in as sessions_in
+from monitor.sessions.jsonl import exported as exported
+from monitor.sessions.jsonl import imported as imported
 from monitor.sessions.nodes import FOLLOW as FOLLOW
 from monitor.sessions.nodes import Compacted as Compacted
 from monitor.sessions.nodes import ContextEdit as ContextEdit
@@ -33,6 +42,7 @@ from monitor.sessions.tree import Problem as Problem
 
 __all__ = [
     "ACTIVE",
+    "ENDING",
     "FOLLOW",
     "ApprovalState",
     "Blobs",
@@ -47,9 +57,11 @@ __all__ = [
     "Node",
     "NodeKind",
     "Problem",
+    "Retained",
     "RunRecord",
     "RunState",
     "SQLiteSession",
+    "SessionFile",
     "SessionReader",
     "SessionStore",
     "StoredEvent",
@@ -59,7 +71,13 @@ __all__ = [
     "compaction",
     "context_edit",
     "edit_of",
+    "exported",
+    "fork",
+    "imported",
     "marker",
     "message",
+    "remove",
+    "retain",
     "said_of",
+    "sessions_in",
 ]

@@ -291,6 +291,15 @@ def _write_step(connection: Connection, record: CallRecord, node: str | None) ->
 
 def intend(connection: Connection, record: CallRecord, node: str | None = None) -> CallRecord:
     """Store a call unless its key is known. What now stands under the key."""
+    put_call(connection, record, node)
+    stored = find_call(connection, record.key)
+    if stored is None:
+        raise SessionDamaged(f"the call {record.key} was stored and is not there")
+    return stored
+
+
+def put_call(connection: Connection, record: CallRecord, node: str | None = None) -> None:
+    """Store a call unless its key is known."""
     connection.execute(
         "INSERT INTO call (run, call_id, node, key, state, body)"
         " VALUES (?, ?, (SELECT seq FROM node WHERE id = ?), ?, ?, ?) ON CONFLICT (key) DO NOTHING",
@@ -303,10 +312,6 @@ def intend(connection: Connection, record: CallRecord, node: str | None = None) 
             _pack_call(connection, record),
         ),
     )
-    stored = find_call(connection, record.key)
-    if stored is None:
-        raise SessionDamaged(f"the call {record.key} was stored and is not there")
-    return stored
 
 
 def advance(connection: Connection, record: CallRecord) -> bool:
