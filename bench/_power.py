@@ -1,4 +1,4 @@
-"""Simulated power cuts: an SQLite whose writes and syncs are logged, and files as a cut leaves them.
+"""Simulated power cuts: an SQLite whose writes and syncs are logged, and what a cut leaves of them.
 
 A killed process loses nothing that the system has taken, so a kill cannot tell a synced write from
 one that was not. A power cut can: what was synced is there, of the rest any part may be.
