@@ -4,6 +4,7 @@ from monitor.sessions.blobs import Blobs as Blobs
 from monitor.sessions.files import ENDING as ENDING
 from monitor.sessions.files import Retained as Retained
 from monitor.sessions.files import SessionFile as SessionFile
+from monitor.sessions.files import default_folder as default_folder
 from monitor.sessions.files import fork as fork
 from monitor.sessions.files import remove as remove
 from monitor.sessions.files import retain as retain
@@ -70,6 +71,7 @@ __all__ = [
     "compacted_of",
     "compaction",
     "context_edit",
+    "default_folder",
     "edit_of",
     "exported",
     "fork",

@@ -29,6 +29,16 @@ ENDING: Final = ".session"
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".new")
 
 
+def default_folder() -> Path:
+    """Where sessions belong on this machine: `AGENT_MONITOR_SESSIONS`, or a folder of the state of
+    programs.
+    """
+    if named := os.environ.get("AGENT_MONITOR_SESSIONS"):
+        return Path(named)
+    given = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(given) if given else Path.home() / ".local" / "state") / "agent-monitor" / "sessions"
+
+
 @contextlib.contextmanager
 def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[Connection, Blobs]]:
     """A new file to fill, which gets its name when it is whole and on the disk.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -171,6 +172,16 @@ class SessionReader:
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, in the order of writing."""
         found: tuple[Node, ...] = self._typed(lambda: tuple(rows.nodes(self._connection, self._blobs)))
+        return found
+
+    def count(self) -> int:
+        """How many nodes there are."""
+        found: int = self._typed(lambda: rows.SqlView(self._connection, self._blobs).last_seq())
+        return found
+
+    def first_nodes(self, number: int) -> tuple[Node, ...]:
+        """The nodes that were written first, at most `number`."""
+        found: tuple[Node, ...] = self._typed(lambda: tuple(islice(rows.nodes(self._connection, self._blobs), number)))
         return found
 
     def heads(self) -> dict[str, str | None]:

@@ -45,6 +45,17 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None
         )
 
 
+def has_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
+    """Whether this SQLite can lose a commit when two connections write or checkpoint one log at the
+    same instant (sqlite.org/wal.html, "The WAL-reset bug").
+
+    One writing connection cannot meet it. Fixed in 3.51.3, 3.50.7 and 3.44.6.
+    """
+    repaired = {(3, 50): 7, (3, 44): 6}
+    major, minor, patch = version[:3]
+    return version < (3, 51, 3) and patch < repaired.get((major, minor), patch + 1)
+
+
 FIRST: Final = (
     """CREATE TABLE meta (
         key TEXT PRIMARY KEY,

@@ -71,7 +71,7 @@ async def shown(session: SessionStore, branch: str = ACTIVE) -> list[str]:
 # ------------------------------------------------------------------ nodes and paths
 
 
-async def test_it_begins_empty_and_keeps_what_comes_in_its_order(opened):
+async def test_it_begins_empty_and_keeps_what_comes_in_its_order(opened: Any):
     async with opened() as session:
         assert (await session.context()).messages == ()
         assert (await session.heads(), await session.nodes(), await session.active_path()) == ({}, (), ())
@@ -85,7 +85,7 @@ async def test_it_begins_empty_and_keeps_what_comes_in_its_order(opened):
         assert await session.verify() == ()
 
 
-async def test_ids_are_128_bits_and_begin_with_the_time(opened):
+async def test_ids_are_128_bits_and_begin_with_the_time(opened: Any):
     async with with_texts(opened, "a", "b") as (session, ids):
         assert {len(bytes.fromhex(id)) for id in [*ids, session.id]} == {16}
         assert len({*ids, session.id}) == 3
@@ -94,7 +94,7 @@ async def test_ids_are_128_bits_and_begin_with_the_time(opened):
         assert ids == [first.id, second.id]
 
 
-async def test_nodes_that_are_written_at_once_follow_each_other(opened):
+async def test_nodes_that_are_written_at_once_follow_each_other(opened: Any):
     async with opened() as session:
         first, second = await session.append(says("a"), says("b"))
         assert (first.parent, second.parent) == (None, first.id)
@@ -125,14 +125,14 @@ def test_any_text_is_read_back_as_it_was_written(texts: list[str]):
             anyio.run(check, make(Path(folder)))
 
 
-async def test_a_message_that_is_not_one_is_refused_and_nothing_is_written(opened):
+async def test_a_message_that_is_not_one_is_refused_and_nothing_is_written(opened: Any):
     async with with_texts(opened, "a") as (session, _):
         with pytest.raises(ConfigError, match="not str"):
             await session.append(message("hello"))
         assert await shown(session) == ["a"]
 
 
-async def test_a_step_that_does_not_fit_writes_nothing_of_itself(opened):
+async def test_a_step_that_does_not_fit_writes_nothing_of_itself(opened: Any):
     async with with_texts(opened, "a") as (session, _):
         before = (await session.nodes(), await session.heads(), await session.runs(), await session.calls())
         for wrong in (
@@ -151,7 +151,7 @@ async def test_a_step_that_does_not_fit_writes_nothing_of_itself(opened):
 
 
 @pytest.mark.feature("AC-11")
-async def test_switching_carries_nothing_over_from_the_path_that_is_left(opened):
+async def test_switching_carries_nothing_over_from_the_path_that_is_left(opened: Any):
     async with with_texts(opened, "a", "b", "left") as (session, ids):
         nodes = await session.nodes()
         await session.switch_node(ids[0])
@@ -169,7 +169,7 @@ async def test_switching_carries_nothing_over_from_the_path_that_is_left(opened)
         assert await session.verify() == ()
 
 
-async def test_branches_grow_apart_and_have_heads_of_their_own(opened):
+async def test_branches_grow_apart_and_have_heads_of_their_own(opened: Any):
     async with with_texts(opened, "a", "b") as (session, ids):
         await session.switch_node(ids[0], branch="try")
         await session.append(says("c"), branch="try")
@@ -180,7 +180,7 @@ async def test_branches_grow_apart_and_have_heads_of_their_own(opened):
         assert list(await session.heads()) == [ACTIVE, "child", "try"]
 
 
-async def test_markers_and_notes_are_kept_and_not_shown(opened):
+async def test_markers_and_notes_are_kept_and_not_shown(opened: Any):
     async with with_texts(opened, "a") as (session, _):
         mark, note = await session.append(marker("here", {"x": (1, float("nan"))}), branch_note("why"))
         assert mark.data == {"name": "here", "data": {"x": [1, "nan"]}}
@@ -188,7 +188,7 @@ async def test_markers_and_notes_are_kept_and_not_shown(opened):
         assert await shown(session) == ["a"]
 
 
-async def test_results_that_are_stored_apart_join_their_message_in_the_order_of_its_calls(opened):
+async def test_results_that_are_stored_apart_join_their_message_in_the_order_of_its_calls(opened: Any):
     async with with_texts(opened, "a") as (session, _):
         (said,) = await session.append(message(assistant("looking", "1", "2")))
         (second,) = await session.append(message(result("2", "two")))
@@ -199,7 +199,7 @@ async def test_results_that_are_stored_apart_join_their_message_in_the_order_of_
         assert (entry.node, entry.result_nodes) == (said.id, (first.id, second.id))
 
 
-async def test_a_result_without_its_call_or_a_second_one_is_refused(opened):
+async def test_a_result_without_its_call_or_a_second_one_is_refused(opened: Any):
     async with with_texts(opened, "a") as (session, _):
         with pytest.raises(StoreError, match="has no call"):
             await session.append(message(result("1")))
@@ -215,7 +215,7 @@ async def test_a_result_without_its_call_or_a_second_one_is_refused(opened):
 
 
 @pytest.mark.feature("AC-02")
-async def test_the_context_is_the_summary_the_kept_tail_and_what_follows(opened):
+async def test_the_context_is_the_summary_the_kept_tail_and_what_follows(opened: Any):
     async with with_texts(opened, "a", "b", "c") as (session, ids):
         (node,) = await session.append(compaction(summary(ids[1])))
         await session.append(says("d"))
@@ -229,7 +229,7 @@ async def test_the_context_is_the_summary_the_kept_tail_and_what_follows(opened)
 
 
 @pytest.mark.feature("AC-02")
-async def test_of_several_compactions_the_last_counts(opened):
+async def test_of_several_compactions_the_last_counts(opened: Any):
     async with with_texts(opened, "a", "b") as (session, ids):
         await session.append(compaction(summary(ids[1], text="first")), says("c"))
         await session.append(compaction(summary(ids[1], text="second")), says("d"))
@@ -239,7 +239,7 @@ async def test_of_several_compactions_the_last_counts(opened):
 
 
 @pytest.mark.feature("AC-02", "AC-11")
-async def test_a_compaction_counts_only_on_its_branch(opened):
+async def test_a_compaction_counts_only_on_its_branch(opened: Any):
     async with with_texts(opened, "a", "b", "c") as (session, ids):
         await session.append(compaction(summary(ids[2])))
         await session.switch_node(ids[1])
@@ -247,7 +247,7 @@ async def test_a_compaction_counts_only_on_its_branch(opened):
 
 
 @pytest.mark.feature("AC-07")
-async def test_a_compaction_in_the_background_counts_while_its_base_is_on_the_path(opened):
+async def test_a_compaction_in_the_background_counts_while_its_base_is_on_the_path(opened: Any):
     async with with_texts(opened, "a", "b", "c") as (session, ids):
         await session.append(says("d"))
         await session.append(compaction(summary(ids[2], base=ids[2])))
@@ -256,7 +256,7 @@ async def test_a_compaction_in_the_background_counts_while_its_base_is_on_the_pa
 
 @pytest.mark.feature("AC-07")
 @pytest.mark.parametrize("how", ["switched", "covered"])
-async def test_a_stale_compaction_is_kept_and_not_used(opened, how):
+async def test_a_stale_compaction_is_kept_and_not_used(opened: Any, how: Any):
     async with with_texts(opened, "a", "b", "c") as (session, ids):
         if how == "switched":
             await session.switch_node(ids[0])
@@ -278,7 +278,7 @@ async def test_a_stale_compaction_is_kept_and_not_used(opened, how):
 
 
 @pytest.mark.feature("AC-10")
-async def test_a_compaction_is_validated_before_anything_is_written(opened):
+async def test_a_compaction_is_validated_before_anything_is_written(opened: Any):
     async with with_texts(opened, "a") as (session, ids):
         (said, answer) = await session.append(message(assistant("b", "1")), message(result("1")))
         await session.append(says("other"), branch="try")
@@ -300,7 +300,7 @@ async def test_a_compaction_is_validated_before_anything_is_written(opened):
 
 
 @pytest.mark.feature("CL-09")
-async def test_an_edit_changes_what_is_shown_on_its_branch_and_nothing_that_is_stored(opened):
+async def test_an_edit_changes_what_is_shown_on_its_branch_and_nothing_that_is_stored(opened: Any):
     async with opened() as session:
         before, long = await session.append(message(assistant("looking", "1")), message(result("1", "long " * 99)))
         await session.switch_node(long.id, branch="whole")
@@ -321,7 +321,7 @@ async def test_an_edit_changes_what_is_shown_on_its_branch_and_nothing_that_is_s
 
 
 @pytest.mark.feature("CL-09")
-async def test_a_message_that_is_hidden_takes_its_results_along(opened):
+async def test_a_message_that_is_hidden_takes_its_results_along(opened: Any):
     async with with_texts(opened, "a") as (session, _):
         said, _ = await session.append(message(assistant("looking", "1")), message(result("1")))
         await session.append(says("b"), context_edit(said.id, None))
@@ -332,7 +332,7 @@ async def test_a_message_that_is_hidden_takes_its_results_along(opened):
 
 
 @pytest.mark.feature("CL-09")
-async def test_an_edit_that_would_break_the_history_is_refused(opened):
+async def test_an_edit_that_would_break_the_history_is_refused(opened: Any):
     async with with_texts(opened, "a", "b") as (session, ids):
         _, answer = await session.append(message(assistant("looking", "1")), message(result("1")))
         (mark,) = await session.append(marker("m"))
@@ -355,7 +355,7 @@ async def test_an_edit_that_would_break_the_history_is_refused(opened):
 # ------------------------------------------------------------------ runs, calls, approvals, events, chunks
 
 
-async def test_a_run_is_replaced_by_its_later_record_and_hidden_ones_are_not_listed(opened):
+async def test_a_run_is_replaced_by_its_later_record_and_hidden_ones_are_not_listed(opened: Any):
     async with opened() as session:
         run = RunRecord(id="r", agent="coder", started_at_s=5.0, data={"task": "x"})
         await session.commit(Changes(runs=[run, RunRecord(id="c", parent_run="r", purpose="compact")]))
@@ -366,7 +366,7 @@ async def test_a_run_is_replaced_by_its_later_record_and_hidden_ones_are_not_lis
         assert (await session.nodes())[0].run == "r"
 
 
-async def test_it_is_a_ledger_of_calls(opened):
+async def test_it_is_a_ledger_of_calls(opened: Any):
     async with opened() as session:
         one, two = call("1"), call("2")
         assert list(await session.intend([one, two])) == [one, two]
@@ -392,7 +392,9 @@ STATES = list(CallState)
 @pytest.mark.parametrize("before", STATES)
 @pytest.mark.parametrize("after", STATES)
 @pytest.mark.parametrize("attempt", [0, 1])
-async def test_its_steps_of_a_call_are_those_of_the_ledger_in_memory(opened, before, after, attempt):
+async def test_its_steps_of_a_call_are_those_of_the_ledger_in_memory(
+    opened: Any, before: Any, after: Any, attempt: Any
+):
     from monitor.tools.ledger import InMemoryLedger
 
     async with opened() as session:
@@ -410,7 +412,7 @@ async def test_its_steps_of_a_call_are_those_of_the_ledger_in_memory(opened, bef
         assert answers[0] == answers[1]
 
 
-async def test_a_message_its_calls_and_the_events_are_one_step(opened):
+async def test_a_message_its_calls_and_the_events_are_one_step(opened: Any):
     async with opened() as session:
         await session.commit(Changes(runs=[RunRecord(id="r")]))
         await session.commit(Changes(nodes=[message(assistant("x", "1"), run="r", turn=1)], calls=[call("1")]))
@@ -428,7 +430,7 @@ async def test_a_message_its_calls_and_the_events_are_one_step(opened):
         assert await session.calls("r") == (done,)
 
 
-async def test_a_question_waits_for_its_answer_and_has_only_one(opened):
+async def test_a_question_waits_for_its_answer_and_has_only_one(opened: Any):
     async with opened() as session:
         await session.commit(Changes(requests=[request("q"), request("p")]))
         await session.commit(Changes(requests=[request("q")]))
@@ -440,7 +442,7 @@ async def test_a_question_waits_for_its_answer_and_has_only_one(opened):
             await session.commit(Changes(answers=[answer]))
 
 
-async def test_events_and_chunks_are_kept_in_their_order_for_each_run(opened):
+async def test_events_and_chunks_are_kept_in_their_order_for_each_run(opened: Any):
     async with opened() as session:
         await session.commit(Changes(runs=[RunRecord(id="r"), RunRecord(id="s")]))
         for number, run in enumerate(("r", "s", "r")):
@@ -452,7 +454,7 @@ async def test_events_and_chunks_are_kept_in_their_order_for_each_run(opened):
         assert (await session.chunks("r"), await session.chunks("s")) == ((pieces,), ())
 
 
-async def test_what_it_answered_is_not_changed_by_what_comes_later_nor_by_the_caller(opened):
+async def test_what_it_answered_is_not_changed_by_what_comes_later_nor_by_the_caller(opened: Any):
     async with opened() as session:
         arguments = {"at": [1]}
         await session.intend([replace(call("1"), arguments=arguments)])
@@ -463,7 +465,7 @@ async def test_what_it_answered_is_not_changed_by_what_comes_later_nor_by_the_ca
         assert (calls[0].arguments, nodes) == ({"at": [1]}, ())
 
 
-async def test_tasks_side_by_side_write_everything_in_one_order(opened):
+async def test_tasks_side_by_side_write_everything_in_one_order(opened: Any):
     async with opened() as session:
 
         async def write(name: str) -> None:
@@ -479,7 +481,7 @@ async def test_tasks_side_by_side_write_everything_in_one_order(opened):
         assert await session.verify() == ()
 
 
-async def test_a_closed_one_takes_nothing_more(opened):
+async def test_a_closed_one_takes_nothing_more(opened: Any):
     async with opened() as session:
         await session.append(says("a"))
     with pytest.raises(StoreError):

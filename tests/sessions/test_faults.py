@@ -63,7 +63,7 @@ EVERYTHING = Changes(
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY])
-async def test_a_failure_at_any_statement_is_typed_and_stores_nothing_of_the_step(path, code):
+async def test_a_failure_at_any_statement_is_typed_and_stores_nothing_of_the_step(path: Path, code: Any):
     ids = await make(path, 2)
     at = 0
     while True:
@@ -91,7 +91,7 @@ async def test_a_failure_at_any_statement_is_typed_and_stores_nothing_of_the_ste
     assert at > 20
 
 
-async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_there_is_room(path):
+async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_there_is_room(path: Path):
     await make(path, 2)
     made: list[sqlite3.Connection] = []
 
@@ -114,7 +114,7 @@ async def test_on_a_full_disk_the_step_is_refused_and_the_next_one_fits_when_the
         assert await session.verify() == ()
 
 
-async def test_after_a_disk_failure_nothing_more_is_written_until_it_is_opened_again(path):
+async def test_after_a_disk_failure_nothing_more_is_written_until_it_is_opened_again(path: Path):
     await make(path, 1)
 
     def connect(file: Path) -> Failing:
@@ -132,7 +132,7 @@ async def test_after_a_disk_failure_nothing_more_is_written_until_it_is_opened_a
         assert len(await session.nodes()) == count + 1
 
 
-async def test_a_read_only_file_can_be_read_and_says_so_at_a_write(path):
+async def test_a_read_only_file_can_be_read_and_says_so_at_a_write(path: Path):
     await make(path, 2)
     before = path.read_bytes()
 
@@ -146,7 +146,7 @@ async def test_a_read_only_file_can_be_read_and_says_so_at_a_write(path):
     assert path.read_bytes() == before
 
 
-async def test_a_file_that_is_replaced_while_open_gets_nothing_more(path, tmp_path):
+async def test_a_file_that_is_replaced_while_open_gets_nothing_more(path: Path, tmp_path: Path):
     await make(path, 2)
     await make(tmp_path / "other.session", 3)
     async with SQLiteSession(path) as session:
@@ -159,7 +159,7 @@ async def test_a_file_that_is_replaced_while_open_gets_nothing_more(path, tmp_pa
     assert path.read_bytes() == before
 
 
-async def test_a_file_that_is_removed_while_open_gets_nothing_more(path):
+async def test_a_file_that_is_removed_while_open_gets_nothing_more(path: Path):
     async with SQLiteSession(path) as session:
         await session.append(says("a"))
         path.unlink()
@@ -204,7 +204,7 @@ async def test_a_damaged_file_is_named_as_such_and_left_as_it_is(path, harm: Cal
     assert not log.exists() or log.stat().st_size == 0
 
 
-async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_verify(path):
+async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_verify(path: Path):
     await make(path)
     with SessionReader(path) as reader:
         page = reader._connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'node'").fetchone()[0]
@@ -221,7 +221,7 @@ async def test_a_garbage_page_in_the_middle_is_found_when_it_is_read_and_by_veri
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_a_newer_format_is_too_new_for_an_owner_and_for_a_reader(path, reads):
+async def test_a_newer_format_is_too_new_for_an_owner_and_for_a_reader(path: Path, reads: Any):
     await make(path, 2)
     async with SQLiteSession(path, steps={**STEPS, 2: ("CREATE TABLE later (x TEXT) STRICT",)}) as session:
         await session.append(says("a"))
@@ -235,7 +235,7 @@ async def test_a_newer_format_is_too_new_for_an_owner_and_for_a_reader(path, rea
     assert path.read_bytes() == before
 
 
-async def test_an_older_format_is_read_as_it_is_and_brought_forward_by_the_first_write(path):
+async def test_an_older_format_is_read_as_it_is_and_brought_forward_by_the_first_write(path: Path):
     await make(path, 2)
     newer = {**STEPS, 2: ("CREATE TABLE later (x TEXT) STRICT",)}
     before = path.read_bytes()
@@ -251,7 +251,7 @@ async def test_an_older_format_is_read_as_it_is_and_brought_forward_by_the_first
         assert len(reader.nodes()) == 3
 
 
-async def test_a_session_that_is_not_there_is_made_or_refused(path):
+async def test_a_session_that_is_not_there_is_made_or_refused(path: Path):
     with pytest.raises(StoreError, match="there is no session"):
         await SQLiteSession(path, create=False).__aenter__()
     assert not path.exists()
@@ -264,7 +264,7 @@ async def test_a_session_that_is_not_there_is_made_or_refused(path):
         await SQLiteSession(path.parent / "no folder" / "a.session").__aenter__()
 
 
-async def test_a_long_body_that_is_missing_or_changed_is_found(path):
+async def test_a_long_body_that_is_missing_or_changed_is_found(path: Path):
     async with SQLiteSession(path) as session:
         await session.append(says("x" * 70_000))
         (blob,) = path.with_suffix(".blobs").iterdir()
@@ -280,7 +280,7 @@ async def test_a_long_body_that_is_missing_or_changed_is_found(path):
         assert await session.verify() == ()
 
 
-async def test_blobs_are_stored_once_and_for_their_owner_alone(tmp_path):
+async def test_blobs_are_stored_once_and_for_their_owner_alone(tmp_path: Path):
     folder = BlobFolder(tmp_path / "b")
     digest = folder.put(b"x" * 10)
     assert folder.put(b"x" * 10) == digest
@@ -297,7 +297,7 @@ async def test_an_old_sqlite_is_refused_by_its_version():
         check_sqlite((3, 39, 4))
 
 
-async def test_nodes_and_events_cannot_be_changed_or_removed(path):
+async def test_nodes_and_events_cannot_be_changed_or_removed(path: Path):
     await make(path, 2)
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in (
@@ -319,7 +319,7 @@ async def test_nodes_and_events_cannot_be_changed_or_removed(path):
     connection.close()
 
 
-async def test_the_file_is_for_its_owner_alone_and_alone_when_closed(path):
+async def test_the_file_is_for_its_owner_alone_and_alone_when_closed(path: Path):
     await make(path, 2)
     assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(one.name for one in path.parent.iterdir()) == ["a.lock", "a.session"]

@@ -82,7 +82,7 @@ def lines_of(path: Path) -> list[str]:
         return list(exported(reader))
 
 
-async def test_export_import_export_gives_equal_bytes(path, tmp_path):
+async def test_export_import_export_gives_equal_bytes(path: Path, tmp_path: Path):
     await everything(path)
     lines = lines_of(path)
     assert {json.loads(line)["type"] for line in lines} == {
@@ -101,7 +101,7 @@ async def test_export_import_export_gives_equal_bytes(path, tmp_path):
         assert await session.verify() == ()
 
 
-async def test_what_is_stored_once_is_read_back_in_every_place(path):
+async def test_what_is_stored_once_is_read_back_in_every_place(path: Path):
     await everything(path)
     with SessionReader(path) as reader:
         (record,) = reader.calls()
@@ -135,7 +135,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_lines_that_were_changed_are_refused_and_nothing_is_made(path, tmp_path, change: Any):
+async def test_lines_that_were_changed_are_refused_and_nothing_is_made(path: Path, tmp_path: Path, change: Any):
     await everything(path)
     lines = lines_of(path)
     assert change(lines) != lines
@@ -144,7 +144,7 @@ async def test_lines_that_were_changed_are_refused_and_nothing_is_made(path, tmp
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith("copy")] == []
 
 
-async def test_nothing_is_written_over_another_session(path, tmp_path):
+async def test_nothing_is_written_over_another_session(path: Path, tmp_path: Path):
     await everything(path)
     lines, before = lines_of(path), path.read_bytes()
     with pytest.raises(StoreError, match="is there already"):
@@ -155,7 +155,7 @@ async def test_nothing_is_written_over_another_session(path, tmp_path):
     assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".new")] == []
 
 
-async def test_a_fork_while_writing_is_consistent_and_has_an_id_of_its_own(path, tmp_path):
+async def test_a_fork_while_writing_is_consistent_and_has_an_id_of_its_own(path: Path, tmp_path: Path):
     forks: list[Path] = []
     async with SQLiteSession(path) as session:
         (first,) = await session.append(says("x" * 70_000))
@@ -187,7 +187,7 @@ async def test_a_fork_while_writing_is_consistent_and_has_an_id_of_its_own(path,
     assert first.seq == 1
 
 
-async def test_a_fork_may_end_at_an_older_node(path, tmp_path):
+async def test_a_fork_may_end_at_an_older_node(path: Path, tmp_path: Path):
     ids = await everything(path)
     copy = tmp_path / "copy.session"
     fork(path, copy, at=ids[1])
@@ -200,7 +200,7 @@ async def test_a_fork_may_end_at_an_older_node(path, tmp_path):
     assert not (tmp_path / "other.session").exists()
 
 
-async def test_removing_takes_all_files_and_none_of_a_session_in_use(path, tmp_path):
+async def test_removing_takes_all_files_and_none_of_a_session_in_use(path: Path, tmp_path: Path):
     await everything(path)
     async with SQLiteSession(path) as session:
         with pytest.raises(SessionBusy):
@@ -223,7 +223,7 @@ async def folder_of(tmp_path: Path, ages_s: list[float]) -> Path:
     return folder
 
 
-async def test_sessions_are_kept_by_age_and_removed_whole(tmp_path):
+async def test_sessions_are_kept_by_age_and_removed_whole(tmp_path: Path):
     folder = await folder_of(tmp_path, [100, 50, 10])
     assert [one.name for one in sessions_in(folder)] == ["0", "1", "2"]
     assert [one.name for one in retain(folder, max_age_s=40, now_s=1e9, dry=True).removed] == ["0", "1"]
@@ -234,7 +234,7 @@ async def test_sessions_are_kept_by_age_and_removed_whole(tmp_path):
     assert done.size == sum(one.size for one in sessions_in(folder))
 
 
-async def test_sessions_are_kept_by_size_the_oldest_go_first_and_none_in_use(tmp_path):
+async def test_sessions_are_kept_by_size_the_oldest_go_first_and_none_in_use(tmp_path: Path):
     folder = await folder_of(tmp_path, [100, 50, 10])
     each = sessions_in(folder)[0].size
     assert retain(folder, max_bytes=3 * each, now_s=1e9).removed == ()
@@ -248,7 +248,7 @@ async def test_sessions_are_kept_by_size_the_oldest_go_first_and_none_in_use(tmp
         retain(folder, max_bytes=-1)
 
 
-async def test_import_of_an_export_that_was_cut_off_is_refused(path, tmp_path):
+async def test_import_of_an_export_that_was_cut_off_is_refused(path: Path, tmp_path: Path):
     await everything(path)
     lines = lines_of(path)
     nodes = [number for number, line in enumerate(lines) if '"type":"node"' in line]

@@ -73,7 +73,7 @@ async def texts(session: Any) -> list[str]:
     return [node.data["content"][0]["text"] for node in await session.nodes()]
 
 
-async def test_a_second_owner_is_refused_and_told_who_has_it(path):
+async def test_a_second_owner_is_refused_and_told_who_has_it(path: Path):
     with owner(path) as process:
         with pytest.raises(SessionBusy) as refused:
             await SQLiteSession(path).__aenter__()
@@ -85,7 +85,7 @@ async def test_a_second_owner_is_refused_and_told_who_has_it(path):
         assert ask(process, "goes on") == "stored"
 
 
-async def test_in_one_process_too_there_is_one_owner(path):
+async def test_in_one_process_too_there_is_one_owner(path: Path):
     async with SQLiteSession(path):
         with pytest.raises(SessionBusy):
             await SQLiteSession(path).__aenter__()
@@ -94,7 +94,7 @@ async def test_in_one_process_too_there_is_one_owner(path):
             await session.__aenter__()
 
 
-async def test_a_killed_owner_is_followed_within_100_ms_and_nothing_is_lost(path):
+async def test_a_killed_owner_is_followed_within_100_ms_and_nothing_is_lost(path: Path):
     with owner(path) as process:
         assert ask(process, "second") == "stored"
         process.kill()
@@ -107,7 +107,7 @@ async def test_a_killed_owner_is_followed_within_100_ms_and_nothing_is_lost(path
         assert after_s < 1  # on a quiet machine 10 ms; bench.sessions measures it
 
 
-async def test_who_waits_gets_the_session_when_the_owner_dies(path):
+async def test_who_waits_gets_the_session_when_the_owner_dies(path: Path):
     with owner(path) as process:
         async with anyio.create_task_group() as group:
 
@@ -119,7 +119,7 @@ async def test_who_waits_gets_the_session_when_the_owner_dies(path):
                 assert await texts(session) == ["of the first owner"]
 
 
-async def test_a_stopped_owner_that_wakes_up_writes_nothing(path):
+async def test_a_stopped_owner_that_wakes_up_writes_nothing(path: Path):
     with owner(path) as process:
         os.kill(process.pid, signal.SIGSTOP)
         with pytest.raises(SessionBusy):
@@ -136,7 +136,7 @@ async def test_a_stopped_owner_that_wakes_up_writes_nothing(path):
             assert await session.verify() == ()
 
 
-async def test_taking_over_counts_at_once_and_not_at_the_first_write(path):
+async def test_taking_over_counts_at_once_and_not_at_the_first_write(path: Path):
     async with SQLiteSession(path) as old:
         await old.append(says("a"))
         async with SQLiteSession(path, takeover=True) as new:
@@ -152,7 +152,7 @@ async def test_taking_over_counts_at_once_and_not_at_the_first_write(path):
         assert reader.verify() == ()
 
 
-async def test_of_processes_that_race_one_wins(path):
+async def test_of_processes_that_race_one_wins(path: Path):
     """Each time exactly one is the owner, and all that was stored is there."""
     program = OWNER.replace(
         "        for line in sys.stdin:", "        sys.stdin.read()\n        for line in ():"
@@ -178,7 +178,7 @@ async def test_of_processes_that_race_one_wins(path):
         assert await texts(session) == ["of the first owner"]
 
 
-async def test_a_race_within_one_process_has_one_winner_each_time(path):
+async def test_a_race_within_one_process_has_one_winner_each_time(path: Path):
     """A hundred rounds of what processes do: each opens the lock file by itself."""
     for _ in range(100):
         locks = [OwnerLock(path.with_suffix(".lock"), "a") for _ in range(2)]
@@ -198,7 +198,7 @@ async def test_a_race_within_one_process_has_one_winner_each_time(path):
         won[0].release()
 
 
-async def test_an_owner_on_another_host_is_not_followed_unless_asked(path):
+async def test_an_owner_on_another_host_is_not_followed_unless_asked(path: Path):
     async with SQLiteSession(path) as session:
         await session.append(says("a"))
     lock = path.with_suffix(".lock")
@@ -210,7 +210,7 @@ async def test_an_owner_on_another_host_is_not_followed_unless_asked(path):
         assert await texts(session) == ["a"]
 
 
-async def test_the_lock_names_its_owner_only_while_there_is_one(path):
+async def test_the_lock_names_its_owner_only_while_there_is_one(path: Path):
     lock = OwnerLock(path.with_suffix(".lock"), "a")
     with lock:
         found = owner_of(path.with_suffix(".lock"))
@@ -221,7 +221,7 @@ async def test_the_lock_names_its_owner_only_while_there_is_one(path):
     assert not lock.held
 
 
-async def test_a_lock_file_that_is_a_link_is_not_followed(path, tmp_path):
+async def test_a_lock_file_that_is_a_link_is_not_followed(path: Path, tmp_path: Path):
     (tmp_path / "mine").write_text("precious")
     path.with_suffix(".lock").symlink_to(tmp_path / "mine")
     with pytest.raises(StoreError, match="lock file"):
@@ -229,7 +229,7 @@ async def test_a_lock_file_that_is_a_link_is_not_followed(path, tmp_path):
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-async def test_a_process_that_was_forked_does_not_use_its_parent_s_session(path, monkeypatch):
+async def test_a_process_that_was_forked_does_not_use_its_parent_s_session(path: Path, monkeypatch: Any):
     async with SQLiteSession(path) as session:
         here = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: here + 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from monitor.errors import StoreError
@@ -65,7 +66,7 @@ async def slow_session(path: Path) -> tuple[SQLiteSession, Slow]:
     return session, made[-1]
 
 
-async def test_what_is_acknowledged_is_read_by_others_at_once(path):
+async def test_what_is_acknowledged_is_read_by_others_at_once(path: Path):
     async with SQLiteSession(path) as session:
         with SessionReader(path) as reader:
             for number in range(5):
@@ -75,7 +76,7 @@ async def test_what_is_acknowledged_is_read_by_others_at_once(path):
             assert (reader.id, reader.heads()) == (session.id, await session.heads())
 
 
-async def test_tasks_that_write_at_once_share_a_sync(path):
+async def test_tasks_that_write_at_once_share_a_sync(path: Path):
     async with SQLiteSession(path) as session:
 
         async def write(name: str) -> None:
@@ -89,7 +90,7 @@ async def test_tasks_that_write_at_once_share_a_sync(path):
         assert session.commits < 60
 
 
-async def test_a_step_that_is_refused_leaves_its_neighbours_in_the_transaction_as_they_are(path):
+async def test_a_step_that_is_refused_leaves_its_neighbours_in_the_transaction_as_they_are(path: Path):
     session, slow = await slow_session(path)
     outcomes: list[str] = []
 
@@ -116,7 +117,7 @@ async def test_a_step_that_is_refused_leaves_its_neighbours_in_the_transaction_a
     await session.aclose()
 
 
-async def test_a_scope_that_is_cancelled_during_a_commit_still_learns_what_was_stored(path):
+async def test_a_scope_that_is_cancelled_during_a_commit_still_learns_what_was_stored(path: Path):
     session, slow = await slow_session(path)
     answers: list[Any] = []
 
@@ -124,7 +125,7 @@ async def test_a_scope_that_is_cancelled_during_a_commit_still_learns_what_was_s
         with anyio.CancelScope() as scope:
             scopes.append(scope)
             answers.append(await session.append(says("second")))
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             answers.append("went on")
 
     scopes: list[anyio.CancelScope] = []
@@ -141,20 +142,20 @@ async def test_a_scope_that_is_cancelled_during_a_commit_still_learns_what_was_s
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_a_task_that_is_cancelled_during_a_commit_is_told_its_fate(path, anyio_backend, fails):
-    """asyncio's own cancellation goes through every shield: it is held up, and says what became of
+async def test_a_task_that_is_cancelled_during_a_commit_is_told_its_fate(path: Path, anyio_backend: Any, fails: Any):
+    """Asyncio's own cancellation goes through every shield: it is held up, and says what became of
     the step.
     """
     if anyio_backend == "trio":
         pytest.skip("trio has no cancellation but that of scopes")
     session, slow = await slow_session(path)
     task = asyncio.create_task(session.append(message(result("no call")) if fails else says("second")))
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     if not fails:
         await anyio.to_thread.run_sync(slow.held.wait)
     for _ in range(3):
         task.cancel()
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
     slow.go.set()
     with pytest.raises(asyncio.CancelledError) as cancelled:
         await task
@@ -164,7 +165,7 @@ async def test_a_task_that_is_cancelled_during_a_commit_is_told_its_fate(path, a
     await session.aclose()
 
 
-async def test_closing_writes_what_waits(path):
+async def test_closing_writes_what_waits(path: Path):
     session, slow = await slow_session(path)
     async with anyio.create_task_group() as group:
         group.start_soon(session.append, says("second"))
@@ -179,7 +180,7 @@ async def test_closing_writes_what_waits(path):
     assert not [one for one in threading.enumerate() if one.name == "session a"]
 
 
-async def test_a_program_that_forgets_to_close_ends_and_loses_nothing(path):
+async def test_a_program_that_forgets_to_close_ends_and_loses_nothing(path: Path):
     program = (
         "import anyio, sys\nfrom monitor.sessions import SQLiteSession\nfrom tests.sessions.making import says\n"
         "async def main():\n    session = await SQLiteSession(sys.argv[1]).__aenter__()\n"
@@ -205,7 +206,7 @@ COLUMNS = ("id", "parent", "kind", "run", "turn", "at_ms", "tokens", "digest", "
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-async def test_verify_finds_a_flipped_bit_in_any_field_of_any_node(path, column):
+async def test_verify_finds_a_flipped_bit_in_any_field_of_any_node(path: Path, column: Any):
     count = await everything(path)
     chance = random.Random(column)
     connection = sqlite3.connect(path, isolation_level=None)
@@ -240,7 +241,7 @@ def flipped(value: Any, chance: random.Random) -> Any:
     raise AssertionError(value)
 
 
-async def test_verify_finds_a_node_that_is_missing(path):
+async def test_verify_finds_a_node_that_is_missing(path: Path):
     count = await everything(path)
     for seq in range(1, count + 1):
         copy = path.with_name(f"copy{seq}.session")
@@ -253,7 +254,7 @@ async def test_verify_finds_a_node_that_is_missing(path):
             assert reader.verify() != ()
 
 
-async def test_a_flipped_bit_anywhere_in_the_file_never_passes_for_another_message(path):
+async def test_a_flipped_bit_anywhere_in_the_file_never_passes_for_another_message(path: Path):
     """SQLite has no sums of its own: the chain finds what its own check does not."""
     await everything(path)
     with SessionReader(path) as reader:
@@ -279,7 +280,7 @@ async def test_a_flipped_bit_anywhere_in_the_file_never_passes_for_another_messa
     assert found
 
 
-async def test_a_fault_reaches_every_task_as_an_error_of_its_own(path):
+async def test_a_fault_reaches_every_task_as_an_error_of_its_own(path: Path):
     async with SQLiteSession(path) as session:
         await session.append(says("a"))
 
@@ -298,7 +299,7 @@ async def test_a_fault_reaches_every_task_as_an_error_of_its_own(path):
     assert len({id(error) for error in errors}) == 5
 
 
-async def test_an_id_that_is_none_is_refused(path):
+async def test_an_id_that_is_none_is_refused(path: Path):
     async with SQLiteSession(path) as session:
         with pytest.raises(StoreError, match="no id of a node"):
             await session.find_node("not hexadecimal")
@@ -306,7 +307,7 @@ async def test_an_id_that_is_none_is_refused(path):
             await session.switch_node("xyz")
 
 
-async def test_what_is_not_open_says_how_it_is_opened(path):
+async def test_what_is_not_open_says_how_it_is_opened(path: Path):
     session = SQLiteSession(path)
     with pytest.raises(StoreError, match="async with"):
         await session.append(says("a"))

@@ -167,7 +167,9 @@ TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 
 
 @given(st.lists(TEXT), st.booleans(), TEXT | st.none())
-def test_messages_are_read_back_as_they_were_also_where_defaults_are_not_written(parts, synthetic, signature):
+def test_messages_are_read_back_as_they_were_also_where_defaults_are_not_written(
+    parts: Any, synthetic: Any, signature: Any
+):
     for said in (
         UserMessage(tuple(map(Text, parts)), synthetic=synthetic),
         AssistantMessage(tuple(Reasoning(one, signature, signature) for one in parts), synthetic=synthetic),
