@@ -159,7 +159,7 @@ def remove(path: Path) -> None:
             for ending in _BESIDE:
                 path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
             shutil.rmtree(blobs_path(path), ignore_errors=True)
-            lock_path(path).unlink(missing_ok=True)  # last: whoever waits for it looks for the file again
+            lock_path(path).unlink(missing_ok=True)  # last: an owner that waits looks at the name again
         except OSError as error:
             raise SessionUnavailable(f"{path} cannot be removed: {error.strerror}") from error
 
@@ -184,7 +184,7 @@ def retain(
     dry: bool = False,
 ) -> Retained:
     """Remove whole sessions: those not written for `max_age_s`, then the oldest until all others
-    have at most `max_bytes` together. Never a part of one, and none that has an owner.
+    have at most `max_bytes` together. Never a part of one, and never one that has an owner.
 
     `dry`: say what would be removed, and remove nothing. Raises `ConfigError` for a limit below 0.
     """

@@ -137,7 +137,7 @@ class SessionReader:
         return found
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Self:

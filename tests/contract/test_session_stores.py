@@ -352,7 +352,7 @@ async def test_an_edit_that_would_break_the_history_is_refused(opened: Any):
                 await session.append(context_edit(target, replacement))
 
 
-# ------------------------------------------------------------------ runs, calls, approvals, events, chunks
+# ------------------------------------------------------------------ runs, calls, events
 
 
 async def test_a_run_is_replaced_by_its_later_record_and_hidden_ones_are_not_listed(opened: Any):
