@@ -80,10 +80,10 @@ class _Vfs(apsw.VFS):  # type: ignore[misc, unused-ignore]
         self._log.add("delete", Path(name).name, sync_folder)
 
 
-class _Careless:
+class Careless:
     """A connection that syncs less than it is asked to: the proof that a loss is seen."""
 
-    def __init__(self, connection: apsw.Connection, synchronous: str) -> None:
+    def __init__(self, connection: Any, synchronous: str) -> None:
         self._connection = connection
         self._synchronous = synchronous
 
@@ -106,7 +106,7 @@ def logged(log: Log, *, synchronous: str = "FULL") -> Iterator[Callable[[Path], 
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs.vfs_name)
         connection.execute(f"PRAGMA wal_autocheckpoint={SMALL_CHECKPOINT_PAGES}")
-        return connection if synchronous == "FULL" else _Careless(connection, synchronous)
+        return connection if synchronous == "FULL" else Careless(connection, synchronous)
 
     yield connect
     vfs.unregister()
