@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from monitor import events as events
     from monitor import goal as goal
     from monitor import harness as harness
+    from monitor import integrations as integrations
     from monitor import judges as judges
     from monitor import messages as messages
     from monitor import models as models
@@ -177,6 +178,7 @@ _ROOMS = (
     "events",
     "goal",
     "harness",
+    "integrations",
     "judges",
     "messages",
     "models",
