@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
@@ -39,8 +40,25 @@ sessions = typer.Typer(
     name="sessions",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look at stored sessions: list them, read them, check them, copy them, clean up.",
 )
+
+
+@sessions.callback()
+def about() -> None:
+    """Look at stored sessions: list them, read them, check them, copy them, clean up.
+
+    \b
+    Examples:
+      agent-monitor sessions list
+      agent-monitor sessions show 01a2
+      agent-monitor sessions export 01a2 --out kept.jsonl
+      agent-monitor sessions fork 01a2 --at 9f3c
+      agent-monitor sessions rm --older-than 30 --dry-run
+
+    \b
+    Only rm removes anything, and nothing changes a session: they are read beside
+    their owner. A session is named by its name, its id, a part of either, or its file.
+    """  # noqa: D301 - \b keeps the lines of an example apart
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -323,6 +341,7 @@ def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
             "wal_reset_bug": has_reset_bug(),
             "format": max(STEPS),
             "folder": str(where),
+            "writable": _writable(where),
             "sessions": len(there),
             "bytes": sum(one.size for one in there),
         }
@@ -330,7 +349,13 @@ def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
             _view.write_json(data)
         else:
             _show_doctor(data)
-        raise typer.Exit(0 if usable else PROBLEMS)
+        raise typer.Exit(0 if usable and data["writable"] else PROBLEMS)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether sessions can be made there, also where the folder would be made first."""
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    return there.is_dir() and os.access(there, os.W_OK)
 
 
 def _show_doctor(data: dict[str, Any]) -> None:
@@ -343,7 +368,7 @@ def _show_doctor(data: dict[str, Any]) -> None:
         ("SQLite", f"{data['sqlite']} ({data['sqlite_needed']} or newer is needed); {bug}"),
         ("storage", "one file a session, WAL, synchronous=FULL, one owner"),
         ("format", str(data["format"])),
-        ("folder", _view.on_one_line(data["folder"])),
+        ("folder", f"{_view.on_one_line(data['folder'])}{'' if data['writable'] else ' (cannot be written)'}"),
         ("sessions", f"{data['sessions']:,}, {size(data['bytes'])}"),
     ]
     _view.card(_view.stdout(), "sessions", rows, style="cyan" if data["usable"] else "red")

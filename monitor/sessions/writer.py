@@ -63,12 +63,13 @@ class Rules(Protocol):
 class _Ticket:
     """A step that a task waits for."""
 
-    __slots__ = ("done", "error", "result", "soon", "work", "writes")
+    __slots__ = ("done", "ends", "error", "result", "soon", "work", "writes")
 
     def __init__(self, work: Work[Any], *, writes: bool) -> None:
         native: Any = current_token().native_token
         self.work = work
         self.writes = writes
+        self.ends = False
         self.soon: Callable[..., object] = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
         self.done = anyio.Event()
         self.result: Any = None
@@ -113,7 +114,8 @@ class Writer:
         if not self._open:
             return
         self._open = False
-        ticket = _Ticket(self._last, writes=False)
+        ticket = _Ticket(self._rules.close, writes=False)
+        ticket.ends = True
         self._queue.put(ticket)
         self._queue.put(None)
         try:
@@ -122,10 +124,6 @@ class Writer:
             self._thread.join()
         if ticket.error is not None:
             raise ticket.error
-
-    def _last(self, connection: Connection) -> None:
-        self._connection = None
-        self._rules.close(connection)
 
     # -------------------------------------------------------------- in the thread
 
@@ -139,10 +137,23 @@ class Writer:
                 self._read(ticket)
                 _hand_back([ticket])
             ticket = following or self._queue.get()
+        self._refuse_the_rest()
+
+    def _refuse_the_rest(self) -> None:
+        """What another thread has asked for while the session was closed."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                late = self._queue.get_nowait()
+                if late is not None:
+                    late.error = StoreError("the session is closed")
+                    _hand_back([late])
 
     def _read(self, ticket: _Ticket) -> None:
         try:
-            ticket.result = ticket.work(self._connected())
+            if not ticket.ends:
+                ticket.result = ticket.work(self._connected())
+            elif self._connection is not None:  # it could be opened
+                ticket.work(self._connection)
         except Exception as error:  # noqa: BLE001 - it is raised in the task that waits
             ticket.error = self._typed(error)
 

@@ -182,6 +182,8 @@ def test_doctor_says_what_sessions_stand_on(folder: Path):
     assert data["sqlite"] == sqlite3.sqlite_version
     assert (data["usable"], data["sessions"], data["folder"]) == (True, 1, str(folder))
     assert "synchronous=FULL" in run("doctor").stdout
+    done = run("doctor", "--folder", str(folder / "first.session" / "below a file"))
+    assert (done.exit_code, "cannot be written" in done.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -313,3 +313,19 @@ async def test_what_is_not_open_says_how_it_is_opened(path: Path):
         await session.append(says("a"))
     await session.aclose()
     assert session.commits == 0
+
+
+async def test_a_session_that_cannot_be_opened_says_why_once_and_leaves_no_thread_or_lock(path: Path):
+    opened = 0
+
+    def connect(file: Path) -> sqlite3.Connection:
+        nonlocal opened
+        opened += 1
+        raise sqlite3.OperationalError("it failed")
+
+    with pytest.raises(StoreError, match="it failed"):
+        await SQLiteSession(path, connect=connect).__aenter__()
+    assert opened == 1
+    assert not [one for one in threading.enumerate() if one.name == "session a"]
+    async with SQLiteSession(path) as session:
+        await session.append(says("a"))
