@@ -8,7 +8,7 @@ effect, could not have had one, or may have had one (`unknown`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -137,7 +137,23 @@ def call_key(run: str, tool: str, arguments: object, occurrence: int) -> str:
     `occurrence`: how often the run has made this very call before, from 0. The place of a call in
     its response, and the id that a provider gave it, are no part of it.
     """
-    return identity(canonical_json([run, tool, arguments, occurrence]))
+    return key_of(run, tool, canonical_json(arguments), occurrence)
+
+
+def key_of(run: str, tool: str, canonical: str, occurrence: int) -> str:
+    """`call_key` of arguments that are in their canonical form already."""
+    return identity("\0".join((run, tool, canonical, str(occurrence))))
+
+
+_FIELDS = tuple(field.name for field in fields(CallRecord))
+
+
+def stepped(record: CallRecord, **changes: Any) -> CallRecord:
+    """`record` with `changes`, in half the time of `dataclasses.replace`."""
+    made = object.__new__(CallRecord)
+    for name in _FIELDS:
+        object.__setattr__(made, name, changes[name] if name in changes else getattr(record, name))
+    return made
 
 
 def bound_hash(tool: str, arguments: object, schema: object) -> str:

@@ -73,6 +73,10 @@ class ToolCall:
     """The JSON object of the arguments; the raw text where the model wrote no valid JSON."""
     raw: Any = field(default=None, compare=False, repr=False, metadata={"record": False})
     """The SDK's own object, where there is one. Not part of the JSON form."""
+    loop_key: Any = field(default=None, compare=False, repr=False, metadata={"record": False})
+    """What identifies the call for the detectors, where its tool says so. Not part of the JSON
+    form: a replay is given the same tools.
+    """
 
 
 @dataclass(slots=True, frozen=True)

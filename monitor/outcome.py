@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import PlainValidator
 
 from monitor._util.codec import Codec
+from monitor.calls import ApprovalRequest
 from monitor.chunks import ToolCall
 from monitor.errors import MonitorError, RecordedError
 from monitor.models import ModelError
@@ -133,6 +134,8 @@ class Outcome:
     """
     closed_after_s: float | None = None
     """Seconds from the decision to the closed source. `None`: nothing had to be closed."""
+    pending: tuple[ApprovalRequest, ...] = ()
+    """Questions that nobody has answered yet, if the run is `paused` for them."""
     error: RecordableError = None
     """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's."""
 

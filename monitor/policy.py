@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from monitor._util.quoting import quoted
 from monitor.errors import ConfigError
 from monitor.reasons import TerminateReason
-from monitor.verdicts import Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 __all__ = ["Ladder", "ObserveOnly", "Policy", "StopAtFirstLoop", "TurnPolicy"]
 
@@ -119,6 +119,8 @@ class Ladder:
     - A new loop starts at the first step while nudges are left (`max_nudges` in a run).
     - `clean_turns` turns without a finding forgive everything. A judge's findings take three times
       as many.
+    - With `hold`, a person is asked where the last turn would come, and each time after it: they
+      see the evidence, and the run goes on, gets a message, or stops. Nobody to ask is a stop.
     - A loop that was counted `give_up` times its threshold ends the run on any step: a flood within
       one turn.
     """
@@ -129,6 +131,7 @@ class Ladder:
         "_clean_turns",
         "_final_tools",
         "_give_up",
+        "_hold",
         "_last_given",
         "_max_nudges",
         "_nudges",
@@ -143,6 +146,7 @@ class Ladder:
         clean_turns: int | None = 5,
         final_tools: tuple[str, ...] = (),
         give_up: int | None = 4,
+        hold: bool = False,
     ) -> None:
         """By default three nudges, and four times the threshold: 20 identical calls, which OpenClaw
         calls critical.
@@ -157,6 +161,7 @@ class Ladder:
         self._clean_turns = clean_turns
         self._final_tools = tuple(final_tools)
         self._give_up = give_up
+        self._hold = hold
         self.reset()
 
     def reset(self) -> None:
@@ -212,6 +217,9 @@ class Ladder:
         if taken > 1 and detection.level == "suspect":
             self._watch(signature, taken)
             return Continue()
+        if taken > 1 and self._hold:
+            self._watch(signature, taken)
+            return Hold(detection)
         self._watch(signature, taken + 1)
         if taken == 0:
             self._nudges += 1

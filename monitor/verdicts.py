@@ -20,6 +20,7 @@ __all__ = [
     "Detection",
     "Evidence",
     "Fact",
+    "Hold",
     "Judgement",
     "LastTurn",
     "Level",
@@ -178,6 +179,13 @@ class WithdrawTool:
 
 
 @dataclass(slots=True, frozen=True)
+class Hold:
+    """Freeze the run and ask a person: show `detection`, then go on, nudge or stop, as they say."""
+
+    detection: Detection
+
+
+@dataclass(slots=True, frozen=True)
 class Compact:
     """Compact the history before the next model call."""
 
@@ -226,10 +234,10 @@ class LastTurn:
         object.__setattr__(self, "after", tuple(TerminateReason(reason) for reason in after))
 
 
-Verdict: TypeAlias = Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop
+Verdict: TypeAlias = Continue | Nudge | WithdrawTool | Hold | Compact | LastTurn | Stop
 """What the policy answers to a finding: the run goes on, is helped, or ends."""
 
 detection_codec: Codec[Detection] = Codec(Detection)
 """JSON form of a detection."""
-verdict_codec: Codec[Verdict] = Codec(Continue, Nudge, WithdrawTool, Compact, LastTurn, Stop)
+verdict_codec: Codec[Verdict] = Codec(Continue, Nudge, WithdrawTool, Hold, Compact, LastTurn, Stop)
 """JSON form of a verdict."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from monitor.calls import ApprovalRequest
 from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
 from monitor.events import StreamClosed
@@ -211,6 +212,7 @@ def outcome_of(
     compaction_cost: AskCost,
     recovered_from: Stop | None,
     closing: StreamClosed | None,
+    pending: tuple[ApprovalRequest, ...] = (),
 ) -> Outcome:
     """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end
     that a last turn replaced.
@@ -240,5 +242,6 @@ def outcome_of(
         closed=closing.closed if closing else True,
         chunks_after_decision=closing.chunks_dropped if closing else 0,
         closed_after_s=closing.after_s if closing else None,
+        pending=pending,
         error=None if ok else error,
     )

@@ -16,7 +16,7 @@ from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from monitor.detectors.base import NOTHING, ChannelDetector, Detector, TextFeed, is_channel_detector, wants_deltas
 from monitor.errors import ConfigError
 from monitor.policy import Policy, TurnPolicy, stop_for
-from monitor.verdicts import Channel, Compact, Continue, Detection, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Channel, Compact, Continue, Detection, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 RESULT_CHARS = 262_144
 """A longer result is abridged before detectors look at it, which takes them some 50 ms for one of
@@ -219,7 +219,7 @@ class VerdictQueue:
                 snapshot = getattr(self._policy, "snapshot", None)  # a small policy of the caller's may do without
                 self._before = snapshot() if snapshot is not None else None, len(self._waiting)
             verdict = self._policy.decide(detection)
-            if not isinstance(verdict, Continue | Nudge | WithdrawTool | Compact | LastTurn | Stop):
+            if not isinstance(verdict, Continue | Nudge | WithdrawTool | Hold | Compact | LastTurn | Stop):
                 raise TypeError(f"expected a verdict, got {verdict!r}")
         except Exception as error:
             raise PartCrash(type(self._policy).__name__, error) from error

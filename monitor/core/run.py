@@ -25,10 +25,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from monitor import events
 from monitor.budget import Budget
+from monitor.calls import ApprovalRequest
 from monitor.chunks import (
     PIECE_CHARS,
     Chunk,
@@ -117,11 +118,14 @@ class RunCore:
         judges: Sequence[Judge] = (),
         task: str | None = None,
         window: Window | None = None,
+        loop_key: Callable[[str, Any], Any] | None = None,
     ) -> None:
         """`cuts`: a stream in which text loops is left although the run goes on, because the
         harness acts on the verdict. `supervised`: the harness makes the model calls itself, so
         replies are built, and an empty reply is a failed attempt. `parent`: the run whose tool this
         run is. `task`: the user's request, for the judges. `window`: of the model.
+        `loop_key`: what identifies a call for the detectors, by the name of its tool and its
+        arguments.
         """
         self.deadline = math.inf
         """When the next look is due, in the harness's clock."""
@@ -139,6 +143,8 @@ class RunCore:
         """Called when `deadline` may have come closer. A harness that waits sets it, to move its
         alarm.
         """
+        self.pending: tuple[ApprovalRequest, ...] = ()
+        """Questions that stay open when the run ends. The harness sets it."""
         self.companions: list[Companion] = []
         """The work beside the run."""
         self.piecewise = False
@@ -151,6 +157,7 @@ class RunCore:
         self._counters = Counters()
         self._limits = Limits(stop_when, price=price, budgets=budgets, nested=parent is not None)
         self._window = window
+        self._loop_key = loop_key
         self._bank = DetectorBank(detectors)
         self._verdicts = VerdictQueue(policy)
         self._goal = goal
@@ -692,6 +699,7 @@ class RunCore:
             compaction_cost=self._compaction_cost,
             recovered_from=self._recovery.cause,
             closing=self._closing,
+            pending=self.pending,
         )
         self._emit(events.RunTerminated(self.at(now), self._outcome))
         return self._outcome
@@ -815,6 +823,8 @@ class RunCore:
             abridged = abridged_arguments(chunk.arguments)
             chunk, eighths = running.add_call(chunk, abridged[1] if abridged is not None else None)
             self._spend(eighths, now)
+            if self._loop_key is not None and (key := self._loop_key(chunk.name, chunk.arguments)) is not None:
+                chunk = replace(chunk, loop_key=key)
             if abridged is not None:
                 chunk = replace(chunk, arguments=abridged[0])
         elif isinstance(chunk, UsageReport):

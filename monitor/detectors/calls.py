@@ -181,7 +181,10 @@ class CallDetector:
     def _take_call(self, chunk: ToolCall) -> Sequence[Detection]:
         action = action_of(chunk.arguments)
         policy = self._policy_of(chunk.name, action)
-        key = _canonical(chunk.arguments) if policy.loop_key is None else policy.key_of(chunk.arguments)
+        if policy.loop_key is not None:
+            key = policy.key_of(chunk.arguments)
+        else:
+            key = _canonical(chunk.arguments if chunk.loop_key is None else chunk.loop_key)
         exempt = policy.exempt or key is None
         text = f"{chunk.name}({_canonical(chunk.arguments) if key is None or exempt else key})"
         xxhash = identity(text)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
 
 import anyio
+import anyio.lowlevel
 
-from monitor.events import AttemptRetried, Event
+from monitor.events import AttemptRetried, Event, RunTerminated, TurnEnded
 from monitor.sinks.base import EventSink, FanOut
+from monitor.tools.masking import without_secrets
+
+MOST_QUEUED: Final = 256
+"""Events that wait for the reader of the run. A tool that writes more waits until they are read."""
 
 
 class Delivery:
@@ -24,16 +31,56 @@ class Delivery:
         """
         self._sinks = FanOut(sinks)
         self._news: anyio.Event | None = None
+        self._room: anyio.Event | None = None
+        self.listened = streams or bool(sinks)
+        """Somebody gets the events."""
+        self._ended = False
+        self.urgent = False
+        """An event is queued that the reader should have while tools run. The others come when the
+        turn is part of the history.
+        """
+        self.waits = False
+        """The reader reads while tools run, so tools may wait for it."""
 
     def emit(self, event: Event) -> None:
-        """Deliver one event."""
+        """Deliver one event. After the end of the run there are none."""
+        if self._ended:
+            return
         if isinstance(event, AttemptRetried):
             self.retried_inside = True
+        elif isinstance(event, TurnEnded):
+            event = _masked(event)
+        elif isinstance(event, RunTerminated):
+            self._ended = True
         if self.streams:
             self.queue.append(event)
             if self._news is not None:
                 self._news.set()
         self._sinks.emit(event)
+
+    async def room(self) -> None:
+        """Return when the reader is not far behind."""
+        while self.waits and len(self.queue) >= MOST_QUEUED:
+            if self._room is None:
+                self._room = anyio.Event()
+            await self._room.wait()
+        await anyio.lowlevel.checkpoint()
+
+    def wake(self) -> None:
+        """Let everybody who waits for events, or for room, look again."""
+        if self._news is not None:
+            self._news.set()
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    def take(self) -> Event:
+        """The oldest event of the queue, for the reader."""
+        event = self.queue.popleft()
+        if self._room is not None and len(self.queue) < MOST_QUEUED:
+            self._room.set()
+            self._room = None
+        return event
 
     @contextmanager
     def news(self) -> Iterator[anyio.Event]:
@@ -43,3 +90,11 @@ class Delivery:
             yield news
         finally:
             self._news = None
+
+
+def _masked(event: TurnEnded) -> TurnEnded:
+    """The same with the secrets in its calls masked."""
+    calls = tuple(without_secrets(call) for call in event.turn.tool_calls)
+    if all(call is before for call, before in zip(calls, event.turn.tool_calls, strict=True)):
+        return event
+    return replace(event, turn=replace(event.turn, tool_calls=calls))

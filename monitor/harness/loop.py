@@ -6,16 +6,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from monitor._util.quoting import foreign
 from monitor.adapters.base import adapter_of
 from monitor.chunks import Chunk, ToolCall, ToolResult
 from monitor.context.history import History
 from monitor.core.run import RunCore
 from monitor.events import ChunkReceived, Nudged, RetryScheduled, ToolWithdrawn
-from monitor.harness.calls import Calls
+from monitor.harness.calls import Calls, shown
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
 from monitor.harness.job import Job
@@ -29,7 +28,7 @@ from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.models import ModelRequest
 from monitor.outcome import Turn
 from monitor.reasons import CompactionReason
-from monitor.verdicts import VETO, Compact, Continue, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import VETO, Compact, Continue, Hold, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 
 class TurnLoop:
@@ -73,7 +72,9 @@ class TurnLoop:
         core = self._core
         events = self._delivery.queue
         try:
-            while self._perform(core.check(self._now())):
+            await self._calls.open()
+            await self._calls.carry_out_answered(self._history)
+            while await self._perform(core.check(self._now())):
                 tries = _Tries()
                 while tries.again:
                     # Room for the request comes first: it may need a compaction, or end the run.
@@ -97,7 +98,10 @@ class TurnLoop:
                         calls = self._calls.begin(stream.turn, results)
                         if events:
                             yield
-                        await self._calls.carry_out(calls, results)
+                        carrying_out = self._calls.carry_out(calls, results, self._supervisor.close_grace_s)
+                        async with aclosing(carrying_out) as running:
+                            async for _ in running:
+                                yield
                     finally:
                         self._reading = None
                         self._record(results)
@@ -110,7 +114,10 @@ class TurnLoop:
             try:
                 await self._judges.close()
             finally:
-                await self._context.close()
+                try:
+                    await self._calls.close(self._supervisor.close_grace_s)
+                finally:
+                    await self._context.close()
 
     def wake(self) -> None:
         """Let the pending read look at the deadline of the run. From any thread."""
@@ -128,7 +135,7 @@ class TurnLoop:
 
     # ------------------------------------------------------------------ the core's verdict
 
-    def _perform(self, verdict: Verdict) -> bool:
+    async def _perform(self, verdict: Verdict) -> bool:
         """Perform the core's verdicts until it says `Continue`. False: the run is over."""
         said: list[str] = []
         while not isinstance(verdict, Continue):
@@ -142,6 +149,10 @@ class TurnLoop:
                     self._calls.withdraw(name)
                     self._emit(ToolWithdrawn(self._at(), self._core.turns, name, text))
                     said.append(text)
+                case Hold(detection):
+                    if words := await self._calls.hold(detection):
+                        self._emit(Nudged(self._at(), self._core.turns, words))
+                        said.append(words)
                 case LastTurn(text, tools):
                     self._core.begin_last_turn(verdict, self._now())
                     self._context.last_turn()
@@ -159,6 +170,7 @@ class TurnLoop:
     def _open(self) -> SourceStream[Any]:
         """The next model call, as a stream that is opened by its first read."""
         supervisor = self._supervisor
+        self._calls.choose(self._core.turns + (not self._core.void))
         self._outgoing.before_call()
         request = ModelRequest(
             messages=self._history.messages,
@@ -194,7 +206,7 @@ class TurnLoop:
         content, turn = self._core.take_reply(self._supervisor.looped_text), self._core.turn
         if content and turn is not None:
             answered = (
-                _shown(results.get(call.id) or _not_carried_out(call)) for call in content if isinstance(call, ToolCall)
+                shown(results.get(call.id) or _not_carried_out(call)) for call in content if isinstance(call, ToolCall)
             )
             self._outgoing.append(AssistantMessage(content, tuple(answered), turn.finish_reason))
             self._context.turn_ended()
@@ -266,12 +278,6 @@ class _Tries:
         """Count the next attempt. It is made only if `again` becomes true."""
         self.number += 1
         self.again = False
-
-
-def _shown(result: ToolResult) -> ToolResult:
-    """A result as the model reads it: a tool's text that imitates the monitor's is escaped."""
-    text = result.text if result.vetoed else foreign(result.text)
-    return result if text == result.text else replace(result, text=text)
 
 
 def _not_carried_out(call: ToolCall) -> ToolResult:

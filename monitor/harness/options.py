@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from monitor._util.checks import check_part, check_parts, is_finite
 from monitor.budget import Budget
+from monitor.calls import CallLedger
 from monitor.conditions import Condition
 from monitor.context.raw import RawMessage
 from monitor.context.window import Window, window_of
@@ -20,7 +21,15 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
+from monitor.harness.checks import (
+    CLOSE_GRACE_S,
+    KEEP_TEXT_CHARS,
+    CallOptions,
+    Offer,
+    check_bounds,
+    clock_of,
+    must_know_price,
+)
 from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock
@@ -29,8 +38,10 @@ from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
 from monitor.sinks.base import EventSink
+from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.base import Tool
-from monitor.tools.functions import as_tools
+from monitor.tools.registry import Registry, Toolset
+from monitor.tools.scheduler import MAX_PARALLEL
 from monitor.usage import Price, price_of
 from monitor.verdicts import LastTurn
 
@@ -48,8 +59,14 @@ class RunOptions:
         *,
         instructions: str | None = None,
         variables: Mapping[str, object] | None = None,
-        tools: Sequence[Callable[..., Any] | Tool] = (),
+        tools: Sequence[Callable[..., Any] | Tool | Toolset] = (),
         tool_choice: ToolChoice = "auto",
+        max_parallel_tools: int = MAX_PARALLEL,
+        ledger: CallLedger | None = None,
+        approval: Approval | Mode | None = None,
+        approver: Approver | AskFunction | None = None,
+        offer: Offer | None = None,
+        artifacts: Any = None,
         outputs: Mapping[str, Any] | type | None = None,
         stop_when: Condition | None = _DEFAULT,
         budget: Budget | None = None,
@@ -97,7 +114,8 @@ class RunOptions:
         self.form = form_of(model)
         self.outputs = Outputs(outputs) if outputs is not None else None
         self.plan = plan
-        self.tools = as_tools(tools)
+        self.tools = Registry(tools)
+        self.calls = CallOptions(max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts)
         self.prices = prices
         self.price = price_of(prices, model.name)
         preflight(self.outputs, plan, self.tools, tool_choice)

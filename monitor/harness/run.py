@@ -6,7 +6,8 @@ the block, the iteration, the abort and the pause. The rules of `Run` and `TurnL
 1. No task of ours outlives the call that started it, and none runs while the caller's body does:
    the run goes on only when somebody asks for its next event. So there is no scope, timeout or task
    group around a `yield`. (The exceptions: a judge's question, and a summary of the history, go on
-   beside the run, and end with it at the latest.)
+   beside the run, and end with it at the latest. So do the tools of a run whose events are read
+   one by one, or nobody would see what a tool writes while it runs.)
 2. Whatever can take time (a stream, the tools, a delay) is under the run's deadlines and its abort,
    and is left in order.
 3. What happened goes into the history once, whole: a message with the results of its calls,
@@ -17,11 +18,12 @@ from __future__ import annotations
 
 import copy
 import threading
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -123,12 +125,15 @@ class Run:
         history: Sequence[RawMessage | Message] | None = None,
         caller: Caller | None = None,
         as_tool: bool = False,
+        run_id: str | None = None,
     ) -> None:
         """`history`: replaces the supervisor's own. `caller`: the run that calls this run as a
-        tool, if any.
+        tool, if any. `run_id`: of a run that goes on in another process; by default a new one.
         """
         if not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
+        self.id: Final = uuid.uuid4().hex if run_id is None else run_id
+        """Names the run in its ledger and its events of calls."""
         self._supervisor = supervisor
         self._caller = caller
         self._clock = caller.clock if caller is not None else supervisor.clock
@@ -138,6 +143,7 @@ class Run:
         plan = supervisor.plan.fresh() if supervisor.plan is not None else None
         outputs = supervisor.outputs.fresh() if supervisor.outputs is not None else None
         self._goal = Goal(outputs, plan, max_nudges=supervisor.max_nudges)
+        tools = supervisor.tools.copy()
         own = (supervisor.budget,) if supervisor.budget is not None else ()
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
@@ -157,6 +163,7 @@ class Run:
             judges=supervisor.judges,
             task=_words(task),
             window=supervisor.window,
+            loop_key=tools.loop_key,
         )
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
@@ -181,14 +188,16 @@ class Run:
         )
         self._core.companions.append(self._context)
         calls = Calls(
-            supervisor.tools,
+            supervisor.calls,
+            tools,
             core=self._core,
             goal=self._goal,
             context=self._context,
             work=self._work,
-            emit=self._emit,
+            delivery=self._delivery,
             clock=self._clock,
             run=self,
+            run_id=self.id,
         )
         self._loop = TurnLoop(
             supervisor,
@@ -361,7 +370,7 @@ class Run:
                 raise
             finally:
                 self._came_out()
-        return self._delivery.queue.popleft()
+        return self._delivery.take()
 
     def _destroyed(self, ending: Stop | None, error: BaseException | None) -> None:
         """The task is destroyed with its event loop: nothing can be awaited, so nothing is

@@ -57,22 +57,36 @@ class Supervisor(RunOptions):
     Detectors, policy and plan are copied for every run.
     """
 
-    async def run(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Outcome:
+    async def run(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        run_id: str | None = None,
+    ) -> Outcome:
         """Drive one run to its end. However it ends, that is an `Outcome`; a cancellation from
         outside goes on.
 
         `history`: messages that come before the task, in the place of the supervisor's own.
+        `run_id`: names the run in its ledger, and is a part of what tools get as their idempotency
+        key; by default a new one.
         """
-        async with Run(self, task, streams=False, history=history) as run:
+        async with Run(self, task, streams=False, history=history, run_id=run_id) as run:
             async for _ in run:
                 pass
         return run.outcome
 
-    def stream(self, task: str | UserMessage, *, history: Sequence[RawMessage | Message] | None = None) -> Run:
+    def stream(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        run_id: str | None = None,
+    ) -> Run:
         """The same, event by event: `async with supervisor.stream(task) as run: async for event in
         run`.
         """
-        return Run(self, task, streams=True, history=history)
+        return Run(self, task, streams=True, history=history, run_id=run_id)
 
     def as_tool(self, *, name: str, description: str) -> Tool:
         """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,

@@ -11,6 +11,8 @@ from monitor._util.codec import to_plain
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
 from monitor.events import (
     AbortRequested,
+    ApprovalAnswered,
+    ApprovalRequested,
     AttemptRetried,
     ChunkReceived,
     CompactionFailed,
@@ -44,7 +46,11 @@ from monitor.events import (
     StreamClosed,
     StreamContinued,
     StreamFailed,
+    ToolCallChanged,
     ToolFinished,
+    ToolOutput,
+    ToolProgressed,
+    ToolResultDropped,
     ToolStarted,
     ToolWithdrawn,
     TurnEnded,
@@ -73,7 +79,7 @@ def call_in_words(call: ToolCall) -> str:
     return f"{call.name}({', '.join(arguments)})"
 
 
-def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each event
+def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912, PLR0915 - one case for each event
     match event:
         case RunStarted(detectors=detectors, stop_when=stop_when):
             return f"run started, until {stop_when or 'it ends'}, watched by {', '.join(detectors) or 'no detector'}"
@@ -99,6 +105,19 @@ def _words(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for 
             return f"call {call_in_words(call)}"
         case ToolFinished(result=result):
             return f"{'error' if result.is_error else 'result'} of {result.name}: {result.text}"
+        case ToolCallChanged(record=record):
+            return f"call {record.call_id} of {record.tool}: {record.state.value}"
+        case ToolOutput(call_id=call, stream=stream, text=text):
+            return f"{stream} of {call}: {text}"
+        case ToolProgressed(call_id=call, done=done, total=total, note=note):
+            of = f" of {total:g}" if total is not None else ""
+            return f"progress of {call}: {'' if done is None else f'{done:g}{of} '}{note}"
+        case ToolResultDropped(tool=tool, why=why):
+            return f"a late answer of {tool} was dropped: {why}"
+        case ApprovalRequested(request=request):
+            return f"may {request.tool or 'the run go on'}? {request.why}"
+        case ApprovalAnswered(answer=answer):
+            return f"{answer.decision}{f' by {answer.by}' if answer.by else ''}: {answer.reason}".rstrip(": ")
         case OutputEmitted(name=name, value=value, overwritten=overwritten):
             return f"output {name} = {_json(value)}{', in place of another' if overwritten else ''}"
         case PlanUpdated(plan=plan):

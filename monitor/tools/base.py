@@ -1,42 +1,21 @@
-"""What a tool is, and carrying out the calls of one model response.
-
-Whatever a call runs into is an answer that the model can read, with `is_error` set: no such tool,
-arguments that do not fit, an exception. Three things are no answer and go on to the caller: a
-cancellation from outside, an exception that ends programs (`KeyboardInterrupt`, `SystemExit`), and
-an exception of the caller's own `finished`.
-
-Every call runs in a task of its own. A cancellation from outside reaches that task by its group. An
-`asyncio.CancelledError` may also leak out of something that the tool awaited. That is an error of
-the tool, and must not pass for the end of the run. A tool's context variables stay its own, too.
-"""
+"""What a tool is, what it says of itself, and what it may know of the call that it answers."""
 
 from __future__ import annotations
 
-import copy
-import itertools
-import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeAlias
 
-import anyio
-import anyio.lowlevel
-
-from monitor._util.arguments import closest, was_cut_off
-from monitor.chunks import ToolCall, ToolResult
-from monitor.errors import ConfigError, ToolError, describe, message_of
+from monitor.chunks import ToolCall
+from monitor.errors import ConfigError
 from monitor.goal.goal import RESERVED
-from monitor.messages import CUT_OFF, Message
+from monitor.messages import Message
 from monitor.models import ToolSpec
-from monitor.reasons import ToolErrorKind
-from monitor.tools.returned import ToolAnswer, answered
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What OpenAI, Anthropic and Gemini all take for a tool's name."""
-NAMES_SHOWN = 30
-"""The most tools that are named to a model that called an unknown tool."""
 EXCERPT_CHARS = 100
 """The most characters of wrong arguments that are shown to the model."""
 
@@ -114,6 +93,14 @@ class CallReporter(Protocol):
         """The tool has come further. From any thread."""
         ...
 
+    def thread_left(self) -> None:
+        """The call was ended, and the worker thread of its tool goes on."""
+        ...
+
+    def thread_ended(self) -> None:
+        """That thread has ended now. From that thread."""
+        ...
+
 
 @dataclass(slots=True, frozen=True)
 class ToolContext:
@@ -122,13 +109,13 @@ class ToolContext:
     call: ToolCall
     run: CallingRun = NO_RUN
     """The run that makes the call; a nested run takes its limits and its abort from it."""
-    idempotency_key: str = ""
+    idempotency_key: str = field(default="", compare=False)
     """The same for the same action in every process, also when the call is made again after a
     crash. Send it to services that take one. See `monitor.calls.call_key`.
     """
-    artifacts: Any = None
+    artifacts: Any = field(default=None, compare=False)
     """The run's store of full texts. `None`: it has none."""
-    reporter: CallReporter | None = None
+    reporter: CallReporter | None = field(default=None, compare=False, repr=False)
     """Who is told of output and progress. `None`: nobody."""
 
     async def output(self, text: str, stream: str = "stdout") -> None:
@@ -192,9 +179,6 @@ _NO_TRAITS = ToolTraits()
 
 def traits_of(tool: object) -> ToolTraits:
     """What `tool` says of itself; what it does not say has the default."""
-    said = getattr(tool, "traits", None)
-    if isinstance(said, ToolTraits):
-        return said
     return ToolTraits(**{name: getattr(tool, name, getattr(_NO_TRAITS, name)) for name in TRAITS})
 
 
@@ -220,163 +204,10 @@ class Tool(Protocol):
         ...
 
 
-async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:
-    """The answer to one call, whatever the call runs into."""
-    (result,) = await carry_out_all([call], tools, run)
-    return result
-
-
-async def carry_out_all(
-    calls: Sequence[ToolCall],
-    tools: Mapping[str, Tool],
-    run: CallingRun | None = None,
-    finished: Callable[[ToolResult, float], object] | None = None,
-    *,
-    others: Collection[str] = (),
-) -> list[ToolResult]:
-    """The answers to the calls of one model response, in the order of the calls, whichever is ready
-    first.
-
-    Calls run side by side. One of a tool that is `alone` waits for those before it, and those after
-    it wait for it. `finished` is called with each result when it is there, and with the seconds
-    that it took. `others`: names of tools that are carried out elsewhere; the answer to a call of
-    an unknown tool names them too.
-    """
-    results: list[ToolResult] = []
-    for alone, group in itertools.groupby(calls, lambda call: traits_of(tools.get(call.name)).alone):
-        together = list(group)
-        for batch in [[call] for call in together] if alone else [together]:
-            # trio's task group lets one go by that strikes as its last task ends
-            await anyio.lowlevel.checkpoint_if_cancelled()
-            results += await _side_by_side(batch, tools, run, finished, others)
-    return results
-
-
-async def _side_by_side(
-    calls: Sequence[ToolCall],
-    tools: Mapping[str, Tool],
-    run: CallingRun | None,
-    finished: Callable[[ToolResult, float], object] | None,
-    others: Collection[str],
-) -> list[ToolResult]:
-    results = [_failed(call, "Error: it ended without an answer") for call in calls]
-    fatal: list[BaseException] = []
-
-    async def answer(index: int, call: ToolCall) -> None:
-        try:
-            begun = anyio.current_time()
-            results[index] = await _answer(call, tools, run, others)
-            if finished is not None:
-                finished(results[index], anyio.current_time() - begun)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised again below, bare: the caller must not find it in a group
-            fatal.append(error)
-            group.cancel_scope.cancel()
-
-    try:
-        async with anyio.create_task_group() as group:
-            for index, call in enumerate(calls):
-                group.start_soon(answer, index, call, name=f"tool {call.name}")
-    finally:
-        if fatal:
-            raise fatal[0]
-    return results
-
-
-async def _answer(
-    call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None, others: Collection[str]
-) -> ToolResult:
-    """Raises what is no answer: see the module."""
-    cancelled = anyio.get_cancelled_exc_class()
-    try:
-        tool = tools.get(call.name)
-        if tool is None:
-            raise ToolError(_unknown(call.name, {*tools, *others}))
-        arguments = _arguments(call.arguments)
-        context = ToolContext(call, run if run is not None else NO_RUN)
-        return _result(call, await tool.call(arguments, context))
-    except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
-        return _failed(call, _error_text(error, cancelled))
-    except BaseException as error:
-        leaves = list(_leaves(error))
-        if not all(isinstance(leaf, Exception | cancelled) for leaf in leaves):
-            raise
-        ends = [leaf for leaf in leaves if isinstance(leaf, cancelled)]
-        if ends and anyio.current_effective_deadline() == -math.inf:  # the cancellation is meant for us
-            raise ends[0] from None
-        return _failed(call, _error_text(error, cancelled))
-
-
-def _result(call: ToolCall, value: object) -> ToolResult:
-    try:
-        return answered_by(call, value)
-    except ValueError as error:
-        raise ToolError(str(error)) from None
-
-
-def answered_by(call: ToolCall, value: object) -> ToolResult:
-    """What a tool returned, as the result of `call`."""
-    if not isinstance(value, ToolAnswer):
-        text, media = answered(value)
-        return ToolResult(call.id, call.name, text, media=media)
-    text = value.text if value.status is None else f"{value.status}\n{value.text}".rstrip("\n")
-    kind = value.error_kind or (ToolErrorKind.EXECUTION_FAILED if value.is_error else None)
-    return ToolResult(call.id, call.name, text, value.is_error, answered(list(value.media))[1], error_kind=kind)
-
-
-def _failed(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name, text, is_error=True)
-
-
-def _unknown(name: str, tools: Collection[str]) -> str:
-    """In words that `UnknownTool` knows, too."""
-    text = f"unknown tool {excerpt(name)}."
-    if not tools:
-        return f"{text} There are no tools; answer without one."
-    if meant := closest(name, tools):
-        text += f" Did you mean {meant}?"
-    names = sorted(tools)
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"{text} The tools are: {', '.join(names[:NAMES_SHOWN])}{more}."
-
-
-def _arguments(given: Any) -> Mapping[str, Any]:
-    """A copy: what a tool does to its arguments must not change the history. Half a call is never
-    carried out.
-    """
-    if given is None:
-        return {}
-    if was_cut_off(given):
-        raise ToolError(CUT_OFF)
-    if not isinstance(given, Mapping):
-        raise ToolError(f"the arguments must be one JSON object; these are not: {excerpt(given)}")
-    return copy.deepcopy(dict(given))
-
-
 def excerpt(value: object) -> str:
     """The beginning of what a model wrote, quoted."""
     text = repr(value[: EXCERPT_CHARS + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= EXCERPT_CHARS else f"{text[:EXCERPT_CHARS]}..."
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
-
-
-def _error_text(error: BaseException, cancelled: type[BaseException]) -> str:
-    """Of a group, what is in it: "unhandled errors in a TaskGroup" helps nobody."""
-    return f"Error: {'; '.join(dict.fromkeys(_one_error(leaf, cancelled) for leaf in _leaves(error)))}"
-
-
-def _one_error(error: BaseException, cancelled: type[BaseException]) -> str:
-    if isinstance(error, cancelled):
-        return "something that the tool waited for was cancelled"
-    return (message_of(error) if isinstance(error, ToolError) else "") or describe(error)
 
 
 def check_name(name: object) -> str:

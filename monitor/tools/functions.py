@@ -22,11 +22,13 @@ import functools
 import inspect
 import json
 import math
+import threading
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Annotated, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
+import anyio
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -39,6 +41,7 @@ from monitor.reasons import ToolErrorKind
 from monitor.schemas import portable
 from monitor.tools.base import (
     NAME,
+    CallReporter,
     Guidance,
     Keep,
     LoopKey,
@@ -96,9 +99,15 @@ class FunctionTool(Generic[P, R]):
         self.__wrapped__ = self.fn
         function = _function_of(self.fn)
         self.__doc__ = _doc_of(self.fn, function)
-        self.traits = checked_traits(traits)
+        said = checked_traits(traits)
+        self.alone, self.kind, self.idempotent = said.alone, said.kind, said.idempotent
+        self.needs_approval, self.loop_key, self.guidance = said.needs_approval, said.loop_key, said.guidance
+        self.timeout_s, self.hard_timeout_s, self.keep = said.timeout_s, said.hard_timeout_s, said.keep
         name = check_name(_name_of(self.fn) if name is None else name)
         self._arguments = _Arguments(name, self.fn, function)
+        self._is_async = _is_async(self.fn)
+        self._checked: tuple[Mapping[str, Any], BaseModel] | None = None
+        """The arguments that were checked last, so that the call need not check them again."""
         self.spec = ToolSpec(name, (self.__doc__ or "") if description is None else description, self._arguments.schema)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -108,22 +117,58 @@ class FunctionTool(Generic[P, R]):
         return f"<FunctionTool {self.spec.name}>"
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """What the function answers. Arguments that do not fit are a `ToolError`."""
-        return await self._run(self._arguments.read(arguments, context))
+        """What the function answers. Arguments that do not fit are a `ToolError`.
+
+        Called by hand, without a scheduler, `timeout_s` holds here, and a timeout is a `ToolError`.
+        """
+        checked, self._checked = self._checked, None
+        model = checked[1] if checked is not None and checked[0] is arguments else self._arguments.check(arguments)
+        wanted = self._arguments.read(model, context)
+        if self.timeout_s is None or context.reporter is not None:
+            return await self._run(wanted, context)
+        with anyio.move_on_after(self.timeout_s):
+            return await self._run(wanted, context)
+        raise ToolError(f"{self.spec.name} did not answer within {self.timeout_s:g} s", kind=ToolErrorKind.TIMEOUT)
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Raise `ToolError` for arguments that do not fit."""
-        self._arguments.check(arguments)
+        self._checked = arguments, self._arguments.check(arguments)
 
-    async def _run(self, arguments: dict[str, Any]) -> object:
+    async def _run(self, arguments: dict[str, Any], context: ToolContext) -> object:
         def start() -> list[Any]:
             return [self.fn(**arguments)]  # type: ignore[call-arg]  # in a list, because trio takes no coroutine from a thread
 
-        (answer,) = start() if _is_async(self.fn) else await anyio.to_thread.run_sync(start, abandon_on_cancel=True)
+        (answer,) = start() if self._is_async else await _in_thread(start, context.reporter)
         # also what a plain function handed back, e.g. a lambda or a decorator around an async one
         if inspect.isawaitable(answer):
             answer = await answer
         return "done" if answer is None and self._arguments.answers_nothing else answer
+
+
+async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | None) -> list[Any]:
+    """`work` in a worker thread. A cancellation leaves the thread behind, and tells `reporter`."""
+    left = ended = False
+    lock = threading.Lock()
+
+    def do() -> list[Any]:
+        nonlocal ended
+        try:
+            return work()
+        finally:
+            with lock:
+                ended = True
+                late = left
+            if late and reporter is not None:
+                reporter.thread_ended()
+
+    try:
+        return await anyio.to_thread.run_sync(do, abandon_on_cancel=True)
+    except BaseException:
+        with lock:
+            left = not ended
+        if left and reporter is not None:
+            reporter.thread_left()
+        raise
 
 
 class _Arguments:
@@ -173,9 +218,8 @@ class _Arguments:
         except ValidationError as error:
             raise ToolError(self._complaint(error), kind=ToolErrorKind.INVALID_ARGUMENTS) from None
 
-    def read(self, given: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """The arguments for the function, or a `ToolError`."""
-        model = self.check(given)
+    def read(self, model: BaseModel, context: ToolContext) -> dict[str, Any]:
+        """The arguments for the function, of what `check` has answered."""
         read = {name: getattr(model, field) for field, name in self._fields.items() if field in model.model_fields_set}
         return read | dict.fromkeys(self._context, context)
 

@@ -1,15 +1,19 @@
-"""Toolsets: groups of tools that are opened and closed together, and may change meanwhile."""
+"""The tools of a run by name; and toolsets: groups of tools that are opened and closed together,
+and may change meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+import contextlib
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, Self, TypeGuard, runtime_checkable
 
 from monitor.errors import ConfigError
 from monitor.models import ToolSpec
-from monitor.tools.base import Tool, ToolContext, ToolTraits, check_name, traits_of
+from monitor.tools.base import Tool, ToolContext, ToolTraits, check_name, excerpt, traits_of
 from monitor.tools.functions import as_tools
 
 
@@ -51,7 +55,7 @@ class ToolGroup:
     ) -> None:
         if isinstance(filter, str):
             raise ConfigError(f"filter={filter!r}: give a list of names, or a function")
-        kept = as_tools(tools)
+        kept: Mapping[str, Tool] = Registry(tools)
         if callable(filter):
             kept = {name: tool for name, tool in kept.items() if filter(tool)}
         elif filter is not None:
@@ -74,19 +78,150 @@ class ToolGroup:
 
 
 class Renamed:
-    """A tool under another name."""
+    """A tool under another name; all else is the tool's own."""
 
     def __init__(self, tool: Tool, name: str) -> None:
         self._tool = tool
         self.spec: ToolSpec = replace(tool.spec, name=check_name(name))
-        self.traits: ToolTraits = traits_of(tool)
-        check = getattr(tool, "check", None)
-        self.check: Callable[[Mapping[str, Any]], object] = check if callable(check) else _fits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool, name)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
         """What the tool answers."""
         return await self._tool.call(arguments, context)
 
 
-def _fits(arguments: Mapping[str, Any]) -> None:
-    """The tool checks its arguments itself."""
+MANY: Final = 20
+"""More tools than this make models choose worse; see docs/tools.md."""
+TOO_MANY: Final = 50
+"""More tools than this are hardly ever told apart."""
+
+
+class ToolWarning(UserWarning):
+    """The tools of a run are probably not what somebody wanted."""
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """A tool, and what was read of it once."""
+
+    tool: Tool | None
+    spec: ToolSpec
+    traits: ToolTraits
+    check: Callable[[Mapping[str, Any]], object] | None
+    """Raises `ToolError` where the arguments do not fit. `None`: the tool checks them itself."""
+
+
+NO_TOOL: Final = Entry(None, ToolSpec("", "", {}), ToolTraits(), None)
+"""Stands for a name that no tool has."""
+
+
+class Registry(Mapping[str, Tool]):
+    """Tools by name: functions, tools and toolsets, in their order.
+
+    Two functions or tools of one name in `items` are a mistake, and a `ConfigError`. A tool that
+    comes later, from a toolset or by `add`, replaces the one before it, with a `ToolWarning`.
+    """
+
+    def __init__(self, items: Iterable[Callable[..., Any] | Tool | Toolset] | Mapping[str, Tool] = ()) -> None:
+        what: Any = items
+        if isinstance(what, str | bytes) or not isinstance(what, Iterable):
+            raise ConfigError(f"tools={excerpt(what)}: give a list of functions and tools")
+        given: list[Any] = list(what.values()) if isinstance(what, Mapping) else list(what)
+        self.toolsets: tuple[Toolset, ...] = tuple(item for item in given if is_toolset(item))
+        self._own = as_tools(item for item in given if not is_toolset(item))
+        self._entries: dict[str, Entry] = {}
+        self._seen: tuple[int, ...] | None = None
+        self._said: set[str] = set()
+
+    def add(self, item: Callable[..., Any] | Tool) -> None:
+        """One tool more. It replaces a tool of the same name, with a `ToolWarning`."""
+        for name, tool in as_tools([item]).items():
+            if name in self._own:
+                self._warn(f"the tool {name!r} replaces another one of the same name")
+            self._own[name] = tool
+        self._seen = None
+
+    def copy(self) -> Registry:
+        """The same tools in a registry of its own."""
+        made = Registry()
+        made.toolsets, made._own, made._said = self.toolsets, dict(self._own), self._said
+        return made
+
+    def entry(self, name: str) -> Entry:
+        """The tool called `name` now; `NO_TOOL`: there is none."""
+        if self._seen is None or self.toolsets:
+            self._refresh()
+        return self._entries.get(name, NO_TOOL)
+
+    def entries(self) -> Mapping[str, Entry]:
+        """All tools as they are now."""
+        if self._seen is None or self.toolsets:
+            self._refresh()
+        return self._entries
+
+    def loop_key(self, name: str, arguments: Any) -> Any:
+        """What identifies a call for the detectors, if its tool says so; else `None`. A function
+        that fails says nothing.
+        """
+        key = self.entry(name).traits.loop_key
+        if key is None or not isinstance(arguments, Mapping):
+            return None
+        with contextlib.suppress(Exception):
+            return key(arguments)
+        return None
+
+    def __getitem__(self, name: str) -> Tool:
+        tool = self.entry(name).tool
+        if tool is None:
+            raise KeyError(name)
+        return tool
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries())
+
+    def __len__(self) -> int:
+        return len(self.entries())
+
+    def _refresh(self) -> None:
+        seen = tuple(toolset.changed for toolset in self.toolsets)
+        if seen == self._seen:
+            return
+        tools = dict(self._own)
+        for toolset in self.toolsets:
+            for name, tool in as_tools(toolset.tools()).items():
+                if name in tools:
+                    self._warn(f"the tool {name!r} of {type(toolset).__name__} replaces another one of the same name")
+                tools[name] = tool
+        before = self._entries
+        self._entries = {
+            name: known if (known := before.get(name)) is not None and known.tool is tool else _entry(tool)
+            for name, tool in tools.items()
+        }
+        self._seen = seen
+
+    def warn_of_number(self, offered: int) -> None:
+        """Warn, with a `ToolWarning`, where a model is offered so many tools, the first time."""
+        if offered > TOO_MANY:
+            self._warn(f"more than {TOO_MANY} tools are offered: models mix them up; offer= can offer a part of them")
+        elif offered > MANY:
+            self._warn(f"more than {MANY} tools are offered: models choose worse; offer= can offer a part of them")
+
+    def _warn(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            warnings.warn(text, ToolWarning, stacklevel=3)
+
+
+def is_toolset(item: object) -> TypeGuard[Toolset]:
+    """Whether `item` is a group of tools."""
+    return not isinstance(item, type) and callable(getattr(item, "tools", None)) and hasattr(item, "__aenter__")
+
+
+def _entry(tool: Tool) -> Entry:
+    check = getattr(tool, "check", None)
+    return Entry(tool, tool.spec, traits_of(tool), check if callable(check) else None)

@@ -28,7 +28,7 @@ from monitor.policy import Policy, StopAtFirstLoop, TurnPolicy
 from monitor.reasons import TerminateReason
 from monitor.transcripts.base import RecordedRun
 from monitor.usage import AskCost
-from monitor.verdicts import Compact, Continue, Detection, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
+from monitor.verdicts import Compact, Continue, Detection, Hold, Judgement, LastTurn, Nudge, Stop, Verdict, WithdrawTool
 
 SLICE_CHARS = 4_096
 """The length of the slices in which text is fed. A loop at the start of a huge message is found
@@ -40,11 +40,12 @@ KEPT_FOR_JUDGES = 2_000
 AskJudge: TypeAlias = Callable[[Judge, JudgeInput], Judgement | str]
 """Puts a question to a judge and waits; a text says why there is no answer."""
 
-Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "compact", "last_turn", "stop"]
+Rung: TypeAlias = Literal["observe", "nudge", "withdraw", "hold", "compact", "last_turn", "stop"]
 _RUNGS: Mapping[type[Verdict], Rung] = {
     Continue: "observe",
     Nudge: "nudge",
     WithdrawTool: "withdraw",
+    Hold: "hold",
     Compact: "compact",
     LastTurn: "last_turn",
     Stop: "stop",
@@ -208,7 +209,7 @@ def watch_chunks(
         for detection, verdict in listener.take():
             finding = _finding(detection, verdict, index, before)
             watched.findings.append(finding)
-            if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn) and watched.ended_by is None):
+            if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn | Hold) and watched.ended_by is None):
                 watched.ended_by = finding
             if isinstance(verdict, Stop):
                 break  # what else the same piece of text holds was never written

@@ -22,10 +22,13 @@ import pytest
 from pydantic import BaseModel, model_serializer
 
 import monitor.sinks
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.chunks import TextDelta, ToolCall, ToolResult
 from monitor.events import (
     EVENT_TYPES,
     AbortRequested,
+    ApprovalAnswered,
+    ApprovalRequested,
     AttemptRetried,
     ChunkReceived,
     CompactionFailed,
@@ -59,7 +62,11 @@ from monitor.events import (
     StreamClosed,
     StreamContinued,
     StreamFailed,
+    ToolCallChanged,
     ToolFinished,
+    ToolOutput,
+    ToolProgressed,
+    ToolResultDropped,
     ToolStarted,
     ToolWithdrawn,
     TurnEnded,
@@ -102,6 +109,18 @@ EVENTS: list[Event] = [
     RetryScheduled(at_s=0.56, turn=1, attempt=2, after_s=0.5, why="the connection broke"),
     ToolStarted(0.56, 1, ToolCall("c", "search", {"q": "\x00"})),
     ToolFinished(0.57, 1, ToolResult("c", "search", "found", is_error=False), 0.01),
+    ToolCallChanged(0.57, 1, CallRecord(run="r", call_id="c", tool="search", arguments={"q": "\x00"}, key="k")),
+    ToolOutput(0.57, 1, "c", "stdout", "\x1b[2K\ud800"),
+    ToolProgressed(at_s=0.57, turn=1, call_id="c", done=1, total=3, note="one of them"),
+    ToolResultDropped(0.57, 1, "c", "search", "it ran out of time"),
+    ApprovalRequested(
+        0.57,
+        1,
+        ApprovalRequest(
+            id="q", run="r", call_id="c", tool="search", arguments={}, schema_hash="s", bound_to="b", why="a rule"
+        ),
+    ),
+    ApprovalAnswered(0.57, 1, ApprovalAnswer(id="q", decision="denied", reason="not now", by="Ada")),
     OutputEmitted(at_s=0.57, turn=1, name="when", value=datetime(2026, 1, 1, tzinfo=UTC), overwritten=False),
     PlanUpdated(0.57, 1, "1. [x] read"),
     Nudged(0.58, 1, "do go on"),

@@ -21,7 +21,7 @@ class Drive:
         self.model: Any = model if model is not None else ScriptedModel(*answers)
         self.clock: FakeClock = options.setdefault("clock", FakeClock())
         self.supervisor = monitor.Supervisor(self.model, **options)
-        self.run = self.supervisor.stream(task)
+        self.run = self.supervisor.stream(task, run_id="driven")
         self.events: list[monitor.events.Event] = []
 
     async def go(self) -> Self:

@@ -505,8 +505,8 @@ async def test_no_calls_are_no_answers():
     assert await carry_out_all([], {}) == []
 
 
-async def test_what_was_ready_before_a_cancellation_has_been_told():
-    finished: list[str] = []
+async def test_what_was_ready_before_a_cancellation_has_been_told_and_the_others_have_their_results():
+    finished: list[ToolResult] = []
 
     async def slow() -> None:
         await anyio.sleep_forever()
@@ -514,7 +514,7 @@ async def test_what_was_ready_before_a_cancellation_has_been_told():
     with anyio.move_on_after(20) as scope:
 
         def note(result: ToolResult, duration_s: float) -> None:
-            finished.append(result.id)
+            finished.append(result)
             scope.cancel()
 
         await carry_out_all(
@@ -523,7 +523,9 @@ async def test_what_was_ready_before_a_cancellation_has_been_told():
             finished=note,
         )
     assert scope.cancelled_caught
-    assert finished == ["b"]
+    assert [result.id for result in finished] == ["b", "a"]
+    assert finished[1].vetoed
+    assert finished[1].error_kind == "cancelled"
 
 
 async def test_an_exception_of_the_callers_own_callback_comes_out_bare():

@@ -1,0 +1,106 @@
+"""What a call runs into, as the result that the model reads."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from monitor._util.arguments import closest, was_cut_off
+from monitor.chunks import ToolCall, ToolResult
+from monitor.errors import ToolError, describe, message_of
+from monitor.messages import CUT_OFF
+from monitor.reasons import ToolErrorKind
+from monitor.tools.base import excerpt
+from monitor.tools.returned import ToolAnswer, answered
+
+NAMES_SHOWN = 30
+"""The most tools that are named to a model that called an unknown tool."""
+
+
+def result_of(call: ToolCall, value: object) -> ToolResult:
+    """What a tool returned, as the result of `call`. `ToolError`: nothing that can be shown."""
+    try:
+        if not isinstance(value, ToolAnswer):
+            text, media = answered(value)
+            return ToolResult(call.id, call.name, text, media=media)
+        text = value.text if value.status is None else f"{value.status}\n{value.text}".rstrip("\n")
+        kind = value.error_kind or (ToolErrorKind.EXECUTION_FAILED if value.is_error else None)
+        media = answered(list(value.media))[1] if value.media else ()
+    except ValueError as error:
+        raise ToolError(str(error)) from None
+    return ToolResult(call.id, call.name, text, value.is_error, media, error_kind=kind)
+
+
+def failed(call: ToolCall, text: str, kind: ToolErrorKind, *, vetoed: bool = False) -> ToolResult:
+    """`text` as the result of `call`, which failed."""
+    return ToolResult(call.id, call.name, text, is_error=True, vetoed=vetoed, error_kind=kind)
+
+
+def failed_by(call: ToolCall, error: BaseException, cancelled: type[BaseException]) -> ToolResult:
+    """The result of a call that ended with `error`. Of a group, what is in it: "unhandled errors in
+    a TaskGroup" helps nobody.
+    """
+    leaves = list(leaves_of(error))
+    text = "; ".join(dict.fromkeys(_one_error(leaf, cancelled) for leaf in leaves))
+    kinds = {_kind_of(leaf) for leaf in leaves}
+    return failed(call, f"Error: {text}", kinds.pop() if len(kinds) == 1 else ToolErrorKind.UNHANDLED)
+
+
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
+    """`error`, or what is in the group."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves_of(inner)
+    else:
+        yield error
+
+
+def unknown_tool(name: str, tools: Collection[str]) -> ToolError:
+    """In words that the detector `UnknownTool` knows, too."""
+    text = f"unknown tool {excerpt(name)}."
+    if not tools:
+        text += " There are no tools; answer without one."
+    else:
+        if meant := closest(name, tools):
+            text += f" Did you mean {meant}?"
+        names = sorted(tools)
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        text += f" The tools are: {', '.join(names[:NAMES_SHOWN])}{more}."
+    return ToolError(text, kind=ToolErrorKind.UNKNOWN_TOOL)
+
+
+def arguments_of(given: Any) -> dict[str, Any]:
+    """A copy: what a tool does to its arguments must not change the history. Half a call is never
+    carried out.
+    """
+    if given is None:
+        return {}
+    if was_cut_off(given):
+        raise ToolError(CUT_OFF, kind=ToolErrorKind.INVALID_ARGUMENTS)
+    if not isinstance(given, Mapping):
+        text = f"the arguments must be one JSON object; these are not: {excerpt(given)}"
+        raise ToolError(text, kind=ToolErrorKind.INVALID_ARGUMENTS)
+    return copy.deepcopy(dict(given))
+
+
+def _one_error(error: BaseException, cancelled: type[BaseException]) -> str:
+    if isinstance(error, cancelled):
+        return "something that the tool waited for was cancelled"
+    return (message_of(error) if isinstance(error, ToolError) else "") or describe(error)
+
+
+def _kind_of(error: BaseException) -> ToolErrorKind:
+    if isinstance(error, ToolError):
+        return error.kind
+    for types, kind in _KINDS:
+        if isinstance(error, types):
+            return kind
+    return ToolErrorKind.UNHANDLED
+
+
+_KINDS = (
+    (FileNotFoundError, ToolErrorKind.NOT_FOUND),
+    (PermissionError, ToolErrorKind.PERMISSION),
+    (TimeoutError, ToolErrorKind.TIMEOUT),
+)

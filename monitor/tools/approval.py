@@ -1,0 +1,342 @@
+"""Who may say that a call is made: modes, rules, and the question to a person.
+
+Every call that may need it passes `Approvals`, one object for each run. In this order decide: the
+mode `plan`; the rules; `needs_approval` of the tool; the mode. A question that nobody can answer is
+a refusal that names what asked. An answer holds for what was shown: the tool, its arguments and its
+schema.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+
+import anyio
+
+from monitor._util.quoting import foreign
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallState, bound_hash
+from monitor.errors import ConfigError, describe
+from monitor.tools.base import CallingRun, ToolContext
+from monitor.tools.commands import read_line
+from monitor.tools.masking import masked
+from monitor.tools.registry import Entry
+from monitor.tools.rules import COMMAND, Rules, Ruling
+from monitor.tools.scheduler import ADMITTED, Admission, Clock
+from monitor.verdicts import VETO, Detection
+
+Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]
+"""`default`: reads run, all else asks. `auto_edit`: edits run too. `yolo`: everything runs, but for
+what a rule denies. `plan`: reads run, all else is refused.
+"""
+
+
+class Approver(Protocol):
+    """Asks a person."""
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """The answer. `None`: not now; the run ends as paused, and the question stays open."""
+        ...
+
+
+AskFunction: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | bool | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approval:
+    """How calls are approved; for `Supervisor(approval=...)`."""
+
+    mode: Mode | None = None
+    """`None`: only rules and tools ask."""
+    rules: Rules | str | Path | None = None
+    """Rules, or the path of a TOML file with rules."""
+    expires_s: float | None = None
+    """Seconds after which a question is given up. `None`: it waits."""
+
+    def __post_init__(self) -> None:
+        if self.mode is not None and self.mode not in get_args(Mode):
+            raise ConfigError(f"approval is one of {', '.join(map(repr, get_args(Mode)))}, not {self.mode!r}")
+        if self.rules is not None and not isinstance(self.rules, Rules):
+            object.__setattr__(self, "rules", Rules.load(self.rules))
+        if self.expires_s is not None and not self.expires_s > 0:
+            raise ConfigError(f"expires_s={self.expires_s!r}: give seconds above 0, or None")
+
+
+def approval_of(given: Approval | Mode | None) -> Approval:
+    """`given` as an `Approval`; a mode may stand for one."""
+    if given is None or isinstance(given, str):
+        return Approval(mode=given)
+    if not isinstance(given, Approval):
+        raise ConfigError(f"approval takes a mode or an Approval, not {given!r}")
+    return given
+
+
+def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
+    """What is awaited with each question."""
+    if given is None:
+        return None
+    ask = getattr(given, "ask", given)
+    if not callable(ask) or isinstance(given, type):
+        raise ConfigError(f"approver takes an object with ask(), or an async function, not {given!r}")
+    return ask
+
+
+class ApprovalListener(Protocol):
+    """Is told of questions and answers."""
+
+    def requested(self, request: ApprovalRequest) -> None:
+        """A person is asked."""
+
+    def answered(self, answer: ApprovalAnswer) -> None:
+        """The question has its answer."""
+
+
+WAITS: Final = f"{VETO} This call waits for an approval. It was not made yet; do not repeat it."
+EXPIRED: Final = (
+    f"{VETO} This call was not made: nobody answered whether it may be. That is no refusal; you may ask again later."
+)
+
+
+class Approvals:
+    """Decides for the calls of one run. A `Gate` of the scheduler."""
+
+    def __init__(
+        self,
+        approval: Approval,
+        ask: AskFunction | None,
+        *,
+        run: CallingRun,
+        run_id: str,
+        listener: ApprovalListener,
+        clock: Clock,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._mode = approval.mode
+        self._rules = approval.rules if isinstance(approval.rules, Rules) else Rules()
+        self._expires_s = approval.expires_s
+        self._ask = ask
+        self._run = run
+        self._run_id = run_id
+        self._listener = listener
+        self._clock = clock
+        self._wall = wall
+        self._always: set[tuple[str, str]] = set()
+        """Tools that are allowed from now on, each with the hash of its description and schema."""
+        self._commands: dict[str, list[tuple[str, ...]]] = {}
+        """How the commands of a tool begin that are allowed from now on."""
+        self.pending: list[ApprovalRequest] = []
+        """Questions that stay open when the run ends."""
+
+    # ------------------------------------------------------------------ the gate
+
+    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
+        """The decision, where no question is needed. `None`: `ask` has to be awaited."""
+        if self._mode is None and not self._rules.rules and not entry.traits.needs_approval:
+            return ADMITTED
+        why = self._asks(entry, arguments, context)
+        if isinstance(why, Admission):
+            return why
+        if self._granted(entry, arguments):
+            return ADMITTED
+        if self._ask is None:
+            return _denied(f"nobody can approve it here, and it has to be approved ({why})")
+        return None
+
+    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+        """The decision of a person."""
+        why = self._asks(entry, arguments, context)
+        request = self._request(entry, arguments, context, str(why))
+        answer = await self._answer(request)
+        if answer is None:
+            self.pending.append(request)
+            return Admission(CallState.INTENDED, WAITS, approval=request.id)
+        match answer.decision:
+            case "approved":
+                if answer.always is not None and answer.always in request.scopes:
+                    self._grant(entry, answer.always, request.schema_hash)
+                return Admission(arguments=answer.arguments, approval=request.id)
+            case "expired":
+                return Admission(CallState.EXPIRED, EXPIRED, approval=request.id)
+        reason = f" The reason: {foreign(answer.reason)}" if answer.reason else ""
+        text = f"{VETO} This call was not made: {answer.by or 'the person who was asked'} refused it.{reason}"
+        return Admission(CallState.DENIED, text, approval=request.id)
+
+    async def hold(self, detection: Detection) -> ApprovalAnswer | None:
+        """Ask whether the run may go on after `detection`. `None`: nobody can say."""
+        if self._ask is None:
+            return None
+        evidence = [detection.message, detection.evidence.excerpt]
+        request = ApprovalRequest(
+            id=uuid.uuid4().hex,
+            run=self._run_id,
+            call_id="",
+            tool="",
+            arguments={},
+            schema_hash="",
+            bound_to=bound_hash("", evidence, None),
+            why=detection.message,
+            asked_at=self._wall(),
+            expires_at=self._expires_at(),
+            evidence=detection,
+        )
+        answer = await self._answer(request)
+        if answer is None:
+            self.pending.append(request)
+        return answer
+
+    # ------------------------------------------------------------------ what asks
+
+    def _asks(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | str:
+        """A decision, or what asks."""
+        kind = entry.traits.kind
+        ruling = self._rules.judge(entry.spec.name, arguments, self._commands.get(entry.spec.name, ()))
+        if ruling is not None and ruling.decision == "deny":
+            return _denied(_of(ruling))
+        if self._mode == "plan":
+            return ADMITTED if kind == "read" else _denied("only tools that read may be called in the mode 'plan'")
+        if self._mode == "yolo" or (ruling is not None and ruling.decision == "allow"):
+            return ADMITTED
+        if ruling is not None:
+            return _of(ruling)
+        if (why := _needs_approval(entry, arguments, context)) is not None:
+            return why
+        if self._mode is None or kind == "read" or (self._mode == "auto_edit" and kind == "edit"):
+            return ADMITTED
+        return f"the mode {self._mode!r} asks before a tool of the kind {kind!r}"
+
+    def _granted(self, entry: Entry, arguments: Mapping[str, Any]) -> bool:
+        """Somebody has allowed it for the whole run."""
+        name = entry.spec.name
+        if (name, _schema_hash(entry)) in self._always:
+            return True
+        prefixes = self._commands.get(name)
+        if not prefixes or COMMAND not in arguments:
+            return False
+        line = read_line(str(arguments[COMMAND]))
+        if line is None or line.writes or not line.commands:
+            return False
+        return all(any(words[: len(prefix)] == prefix for prefix in prefixes) for words in line.commands)
+
+    def _grant(self, entry: Entry, scope: str, schema_hash: str) -> None:
+        name = entry.spec.name
+        if scope == name:
+            self._always.add((name, schema_hash))
+        else:
+            self._commands.setdefault(name, []).extend(tuple(part.split()) for part in scope.split(" ; "))
+
+    # ------------------------------------------------------------------ the question
+
+    def _request(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext, why: str) -> ApprovalRequest:
+        schema_hash = _schema_hash(entry)
+        return ApprovalRequest(
+            id=uuid.uuid4().hex,
+            run=self._run_id,
+            call_id=context.call.id,
+            tool=entry.spec.name,
+            arguments=masked(arguments),
+            schema_hash=schema_hash,
+            bound_to=bound_hash(entry.spec.name, arguments, schema_hash),
+            why=why,
+            scopes=_scopes(entry, arguments),
+            asked_at=self._wall(),
+            expires_at=self._expires_at(),
+        )
+
+    def _expires_at(self) -> float | None:
+        return None if self._expires_s is None else self._wall() + self._expires_s
+
+    async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """What is answered; deadlines stand still meanwhile."""
+        assert self._ask is not None  # noqa: S101 - asked only then
+        self._listener.requested(request)
+        answer: ApprovalAnswer | None = ApprovalAnswer(
+            id=request.id, decision="expired", bound_to=request.bound_to, by="the clock"
+        )
+        with self._run.paused(), anyio.CancelScope() as scope:
+            alarm = None
+            if self._expires_s is not None:
+                alarm = self._clock.call_at(self._clock.now() + self._expires_s, scope.cancel)
+            try:
+                answer = _checked(await self._ask(request), request)
+            except Exception as error:  # noqa: BLE001 - an approver may fail as it likes: that is no approval
+                answer = ApprovalAnswer(
+                    id=request.id,
+                    decision="denied",
+                    reason=f"approver_failed: {describe(error)}",
+                    bound_to=request.bound_to,
+                    by="approver_failed",
+                )
+            finally:
+                if alarm is not None:
+                    alarm.cancel()
+        if answer is not None:
+            self._listener.answered(replace(answer, arguments=masked(answer.arguments)))
+        return answer
+
+
+def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:
+    """An answer that holds for `request`. Anything else is a refusal."""
+    if answer is None:
+        return None
+    if isinstance(answer, bool):
+        return ApprovalAnswer(id=request.id, decision="approved" if answer else "denied", bound_to=request.bound_to)
+    if not isinstance(answer, ApprovalAnswer):
+        raise ConfigError(f"an approver answers with an ApprovalAnswer, a bool or None, not {answer!r}")
+    if answer.bound_to and answer.bound_to != request.bound_to:
+        return ApprovalAnswer(
+            id=request.id,
+            decision="denied",
+            reason="the answer was given for another call, or for other arguments",
+            bound_to=request.bound_to,
+            by="agent-monitor",
+        )
+    return replace(answer, id=request.id, bound_to=request.bound_to)
+
+
+def _denied(why: str) -> Admission:
+    return Admission(CallState.DENIED, f"{VETO} This call was not made: {why}.")
+
+
+def _of(ruling: Ruling) -> str:
+    return str(ruling)
+
+
+def _needs_approval(entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> str | None:
+    needs = entry.traits.needs_approval
+    if callable(needs):
+        try:
+            needs = bool(needs(arguments, context))
+        except Exception as error:  # noqa: BLE001 - a function of the caller's: what cannot be said is asked
+            return f"needs_approval of {entry.spec.name} raised {describe(error)}"
+    return f"the tool {entry.spec.name} asks to be approved" if needs else None
+
+
+def _schema_hash(entry: Entry) -> str:
+    return bound_hash(entry.spec.name, entry.spec.description, entry.spec.parameters)
+
+
+ARITY: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("git", "npm", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gh", "brew"), 2),
+    **dict.fromkeys(("apt", "apt-get", "kubectl", "docker", "podman", "systemctl", "terraform", "helm", "make"), 2),
+    **dict.fromkeys(("aws", "gcloud", "az"), 3),
+    **dict.fromkeys(("python", "python3", "node", "ruby", "perl", "bash", "sh", "env", "sudo", "xargs", "npx"), 99),
+}
+"""How many words of a command say what it does. Of any other command it is the first. 99: the whole
+command, because it can do anything.
+"""
+
+
+def _scopes(entry: Entry, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """What "always" could mean: how the commands of this call begin, and the tool. A tool that runs
+    lines for a shell is never allowed as a whole.
+    """
+    if COMMAND not in arguments or entry.traits.kind != "execute":
+        return (entry.spec.name,)
+    line = read_line(str(arguments[COMMAND]))
+    if line is None or line.writes or not line.commands:
+        return ()
+    prefixes = (words[: ARITY.get(words[0], 1)] for words in line.commands)
+    return (" ; ".join(dict.fromkeys(" ".join(prefix) for prefix in prefixes)),)

@@ -1,0 +1,145 @@
+"""Who asks the person: on the terminal, or later, after the run has ended."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from monitor._util.codec import to_plain
+from monitor._util.quoting import printable
+from monitor.calls import ApprovalAnswer, ApprovalRequest
+from monitor.errors import ConfigError
+
+SHOWN_CHARS = 2_000
+"""The most characters of an argument that are shown."""
+
+
+class TerminalApprover:
+    """Asks on the terminal, one question after the other.
+
+    What a model or a tool wrote is shown with everything escaped that does not print. `read`: reads
+    a line, in a worker thread. The end of the input is a refusal.
+    """
+
+    def __init__(self, *, read: Callable[[str], str] = input, write: Callable[[str], Any] | None = None) -> None:
+        self._read = read
+        self._write = write if write is not None else _to_stderr
+        self._lock = anyio.Lock()
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """The person's answer."""
+        async with self._lock:
+            for line in shown(request):
+                self._write(line)
+            choices = "[y]es, [n]o, or why not" if request.call_id else "[y] go on, [n] stop, or what to tell the model"
+            if request.scopes:
+                choices = f"[y]es, [a]lways {printable(request.scopes[0])}, [n]o, or why not"
+            try:
+                said = await anyio.to_thread.run_sync(self._read, f"{choices}: ", abandon_on_cancel=True)
+            except EOFError:
+                return _answer(request, "denied", reason="nobody is at the terminal")
+            return _understood(said.strip(), request)
+
+
+def _understood(said: str, request: ApprovalRequest) -> ApprovalAnswer:
+    match said.lower():
+        case "y" | "yes":
+            return _answer(request, "approved")
+        case "a" | "always" if request.scopes:
+            return _answer(request, "approved", always=request.scopes[0])
+        case "n" | "no" | "":
+            return _answer(request, "denied")
+    return _answer(request, "denied", reason=said)
+
+
+def shown(request: ApprovalRequest) -> list[str]:
+    """The question, line by line, with nothing in it that a terminal would act on."""
+    if not request.call_id:
+        excerpt = request.evidence.evidence.excerpt if request.evidence is not None else ""
+        return [f"The run is held: {printable(request.why)}", f"  {printable(excerpt)}"]
+    lines = [f"May {printable(request.tool)} be called? ({printable(request.why)})"]
+    arguments = request.arguments
+    if not isinstance(arguments, dict):
+        arguments = {"arguments": arguments}
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(to_plain(value), ensure_ascii=False)
+        cut = f"{text[:SHOWN_CHARS]}... ({len(text):,} characters)" if len(text) > SHOWN_CHARS else text
+        lines += [f"  {printable(str(name))}: {printable(part)}" for part in cut.splitlines() or [""]]
+    return lines
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _answer(request: ApprovalRequest, decision: Any, *, reason: str = "", always: str | None = None) -> ApprovalAnswer:
+    return ApprovalAnswer(
+        id=request.id,
+        decision=decision,
+        reason=reason,
+        always=always,
+        bound_to=request.bound_to,
+        by="" if decision != "denied" else "the person at the terminal",
+    )
+
+
+class PendingApprovals:
+    """Ends the run at a question, and takes the answer in the next run.
+
+        pending = monitor.tools.PendingApprovals()
+        outcome = await monitor.Supervisor(model, tools=tools, approver=pending).run(task)
+        for request in outcome.pending: ...          # outcome.reason is "paused"
+        pending.answer(ApprovalAnswer(id=request.id, decision="approved"))
+
+    Both lists are plain records: with `request_codec` and `answer_codec` they go through a file or
+    a queue, and another process goes on with `PendingApprovals(requests=..., answers=...)`.
+    """
+
+    def __init__(
+        self,
+        *,
+        requests: Iterable[ApprovalRequest] = (),
+        answers: Iterable[ApprovalAnswer] = (),
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.requests: dict[str, ApprovalRequest] = {request.id: request for request in requests}
+        """The open questions, by id."""
+        self._answers: dict[str, ApprovalAnswer] = {}
+        """By what they hold for."""
+        self._wall = wall
+        self._calls: dict[str, str] = {}
+        for answer in answers:
+            self.answer(answer)
+
+    def answer(self, answer: ApprovalAnswer) -> None:
+        """The answer to an open question. `ConfigError`: there is no such open question, or it was
+        another one.
+        """
+        request = self.requests.get(answer.id)
+        if request is None:
+            raise ConfigError(f"no open question has the id {answer.id!r}: it is answered, or was never asked")
+        if answer.bound_to and answer.bound_to != request.bound_to:
+            raise ConfigError(f"the answer {answer.id!r} was given for another call, or for other arguments")
+        if request.expires_at is not None and self._wall() >= request.expires_at:
+            raise ConfigError(f"the question {answer.id!r} has expired; a new run asks it again")
+        del self.requests[answer.id]
+        self._answers[request.bound_to] = answer
+        self._calls[request.call_id] = request.bound_to
+
+    @property
+    def answered_calls(self) -> frozenset[str]:
+        """Ids of the calls whose answer is there and was not used yet."""
+        return frozenset(call for call, bound_to in self._calls.items() if bound_to in self._answers)
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """The answer that was given for this very call; else the question stays open."""
+        answer = self._answers.pop(request.bound_to, None)
+        if answer is None:
+            self.requests[request.id] = request
+        return answer

@@ -1,0 +1,63 @@
+"""Secrets in the arguments of calls, masked for events, logs and approvers.
+
+Masked are values under a key that names a secret (`password`, `api_key`, `token` ...), texts in the
+forms that services give their keys, and pydantic's `SecretStr`. The tool itself gets the arguments
+as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic import SecretBytes, SecretStr
+
+from monitor.chunks import ToolCall
+from monitor.errors import without_keys
+
+MASK: Final = "**********"
+"""What stands in the place of a secret; pydantic writes the same."""
+_DEPTH: Final = 50
+_NAMES: Final = frozenset(
+    {
+        *("password", "passwd", "passphrase", "pin", "secret", "clientsecret", "credential", "credentials"),
+        *("token", "accesstoken", "authtoken", "bearertoken", "refreshtoken", "sessiontoken"),
+        *("apikey", "xapikey", "accesskey", "privatekey", "secretkey"),
+        *("authorization", "proxyauthorization", "cookie", "setcookie"),
+    }
+)
+"""Names of keys in small letters, without anything that is no letter or digit."""
+_NOT_LETTERS: Final = re.compile("[^a-z0-9]")
+
+
+def masked(value: Any, depth: int = _DEPTH) -> Any:
+    """`value` with its secrets masked; the same object where it has none."""
+    if isinstance(value, str):
+        clean = without_keys(value)
+        return value if clean == value else clean
+    if isinstance(value, SecretStr | SecretBytes):
+        return MASK
+    if depth <= 0:
+        return value
+    if isinstance(value, Mapping):
+        made = {
+            key: MASK if _is_secret(key) and one not in (None, "") else masked(one, depth - 1)
+            for key, one in value.items()
+        }
+        return value if all(made[key] is one for key, one in value.items()) else made
+    if isinstance(value, list | tuple):
+        items = [masked(one, depth - 1) for one in value]
+        return value if all(one is other for one, other in zip(items, value, strict=True)) else items
+    return value
+
+
+def without_secrets(call: ToolCall) -> ToolCall:
+    """`call` with its arguments masked; the same object where they have no secret."""
+    arguments = masked(call.arguments)
+    return call if arguments is call.arguments else replace(call, arguments=arguments, raw=None)
+
+
+def _is_secret(key: object) -> bool:
+    return isinstance(key, str) and _NOT_LETTERS.sub("", key.lower()) in _NAMES

@@ -1,0 +1,232 @@
+"""Rules about calls, as data: which calls may be made, which are asked for, which are refused.
+
+    [[rules]]
+    name = "no pushes"
+    tool = "shell"
+    command = "git push"
+    decision = "deny"
+    reason = "pushes are made by people"
+    match = ["git push origin main", "cd x && git push"]
+    not_match = ["git status"]
+
+A rule carries examples of its own, `match` and `not_match`. They are checked when the rules are
+loaded, so a rule that does not say what its author meant is refused before anything runs. Of all
+rules that match a call the strictest decides: `deny`, then `ask`, then `allow`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from monitor.errors import ConfigError, message_of
+from monitor.tools.commands import Line, need_parser, read_line
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+_STRICTNESS: Final = ("allow", "ask", "deny")
+COMMAND: Final = "command"
+"""The argument that holds a line for a shell."""
+Example: TypeAlias = str | dict[str, Any]
+"""Arguments of a call. A text: those of a call with this `command`."""
+
+
+class Rule(BaseModel):
+    """One rule. It matches a call if all that it says of the call is true."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool: str = "*"
+    """Name of the tool; `*` and `?` stand for any characters."""
+    arguments: dict[str, str] = Field(default_factory=dict)
+    """Patterns with `*` and `?`, one for each argument that counts. An argument that is not a text
+    is compared as it is written in Python.
+    """
+    command: str | list[str] | None = None
+    """How a command begins, in whole words: `git push`. Several: any of them. A rule that allows
+    matches only if each command of the line is allowed; any other if one command of it begins so.
+    """
+    decision: Decision
+    reason: str = ""
+    """Why, for the model and for whoever is asked."""
+    name: str = ""
+    match: list[Example] = Field(default_factory=list)
+    """Calls that the rule must match."""
+    not_match: list[Example] = Field(default_factory=list)
+    """Calls that the rule must not match."""
+
+    @property
+    def prefixes(self) -> tuple[tuple[str, ...], ...]:
+        """`command`, word by word."""
+        given = [self.command] if isinstance(self.command, str) else self.command or []
+        return tuple(tuple(one.split()) for one in given)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    rules: list[Rule] = Field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class Ruling:
+    """What the rules say of a call."""
+
+    decision: Decision
+    rule: str
+    """Name of the rule that decided."""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"rule {self.rule!r}" + (f": {self.reason}" if self.reason else "")
+
+
+class Rules:
+    """A list of rules, checked. `ConfigError` names the rule that is wrong."""
+
+    def __init__(self, rules: Iterable[Rule | Mapping[str, Any]] = ()) -> None:
+        made: list[Rule] = []
+        for number, given in enumerate(rules, start=1):
+            try:
+                rule = given if isinstance(given, Rule) else Rule.model_validate(given)
+            except ValidationError as error:
+                raise ConfigError(f"rule {number}: {_first(error)}") from None
+            made.append(rule if rule.name else rule.model_copy(update={"name": f"rule {number}"}))
+        self.rules: Final = tuple(made)
+        for rule in self.rules:
+            _check(rule)
+
+    @classmethod
+    def load(cls, source: str | Path) -> Rules:
+        """The rules of a TOML file."""
+        path = Path(source)
+        try:
+            return cls.parse(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"the rules cannot be read: {message_of(error)}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{path.name}: {message_of(error)}") from None
+
+    @classmethod
+    def parse(cls, text: str) -> Rules:
+        """The rules of a text in TOML."""
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"the rules are no TOML: {message_of(error)}") from None
+        if not set(data) <= {"rules"} or not isinstance(data.get("rules", []), list):
+            raise ConfigError("rules are written as [[rules]] and nothing else")
+        return cls(data.get("rules", []))
+
+    def judge(self, tool: str, arguments: Mapping[str, Any], allowed: Sequence[Sequence[str]] = ()) -> Ruling | None:
+        """What the strictest matching rule says of a call; `None`: no rule matches. `allowed`: how
+        commands begin that somebody has allowed besides.
+        """
+        rulings: list[Ruling] = []
+        line: Line | None = None
+        read = False
+        for rule in self.rules:
+            if not _fits(rule, tool, arguments):
+                continue
+            if rule.command is None:
+                rulings.append(Ruling(rule.decision, rule.name, rule.reason))
+                continue
+            if not read:
+                read, line = True, read_line(str(arguments.get(COMMAND, "")))
+            if line is None:
+                rulings.append(Ruling("ask", rule.name, "the command cannot be read for sure"))
+            elif rule.decision != "allow" and any(
+                _begins(words, rule.prefixes, loosely=True) for words in line.commands
+            ):
+                rulings.append(Ruling(rule.decision, rule.name, rule.reason))
+        if line is not None and (ruling := self._all_allowed(tool, arguments, line, allowed)) is not None:
+            rulings.append(ruling)
+        return max(rulings, key=lambda ruling: _STRICTNESS.index(ruling.decision), default=None)
+
+    def _all_allowed(
+        self, tool: str, arguments: Mapping[str, Any], line: Line, allowed: Sequence[Sequence[str]]
+    ) -> Ruling | None:
+        """Each command of the line has to be allowed, by whichever rule."""
+        rules = [r for r in self.rules if r.command is not None and r.decision == "allow" and _fits(r, tool, arguments)]
+        by: Rule | None = None
+        for words in line.commands:
+            rule = next((rule for rule in rules if _begins(words, rule.prefixes)), None)
+            if rule is None and not _begins(words, allowed):
+                return None
+            by = by or rule
+        if by is None:
+            return None
+        if line.writes:
+            return Ruling("ask", by.name, "the command writes a file by a redirection")
+        return Ruling("allow", by.name, by.reason)
+
+
+def begins(words: Sequence[str], prefixes: Sequence[Sequence[str]]) -> bool:
+    """Whether a command begins with one of `prefixes`, in whole words."""
+    return _begins(words, prefixes)
+
+
+def _begins(words: Sequence[str], prefixes: Sequence[Sequence[str]], *, loosely: bool = False) -> bool:
+    """`loosely`: `/usr/bin/git -C x push` is `git push`. That is right for a refusal, and wrong for
+    a leave.
+    """
+    if not loosely:
+        return any(tuple(words[: len(prefix)]) == tuple(prefix) for prefix in prefixes)
+    plain = [words[0].rpartition("/")[2], *words[1:]]
+    return any(_begins_loosely(words, prefix) or _begins_loosely(plain, prefix) for prefix in prefixes)
+
+
+def _begins_loosely(words: Sequence[str], prefix: Sequence[str]) -> bool:
+    """Options, and the word behind each option, may stand between the words of the prefix."""
+    wanted = list(prefix)
+    after_option = False
+    for at, word in enumerate(words):
+        if wanted and word == wanted[0]:
+            wanted.pop(0)
+        elif not wanted:
+            return True
+        elif at == 0 or not (after_option or word.startswith("-")):
+            return False
+        after_option = word.startswith("-")
+    return not wanted
+
+
+def _fits(rule: Rule, tool: str, arguments: Mapping[str, Any]) -> bool:
+    if not fnmatchcase(tool, rule.tool) or (rule.command is not None and COMMAND not in arguments):
+        return False
+    return all(
+        name in arguments and fnmatchcase(_as_text(arguments[name]), pattern)
+        for name, pattern in rule.arguments.items()
+    )
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _check(rule: Rule) -> None:
+    """The rule's own examples."""
+    if rule.command is not None:
+        need_parser()
+        if not all(rule.prefixes):
+            raise ConfigError(f"{rule.name}: command is empty")
+    alone = Rules.__new__(Rules)
+    object.__setattr__(alone, "rules", (rule,))
+    for examples, expected in ((rule.match, True), (rule.not_match, False)):
+        for example in examples:
+            arguments = {COMMAND: example} if isinstance(example, str) else example
+            tool = rule.tool if not set(rule.tool) & set("*?[") else str(arguments.get("tool", "tool"))
+            ruling = alone.judge(tool, arguments)
+            if (ruling is not None and ruling.decision == rule.decision) is not expected:
+                says = "does not match" if expected else "matches"
+                raise ConfigError(f"{rule.name}: the rule {says} its own example {example!r}")
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'rule'}: {first['msg']}"

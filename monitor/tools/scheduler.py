@@ -1,0 +1,740 @@
+"""Carrying out the calls of one model response: what runs when, and one result for each call.
+
+- **Order.** All calls are checked before any runs. A call starts as soon as it is allowed itself.
+  Calls run side by side, at most `limit` at once. One that is `alone` waits for those before it,
+  and those after it wait for it. Reads run beside reads; edits and executions wait for the reads,
+  edits and executions before them, and those after wait for them.
+- **Results.** Each call gets exactly one result, in the order of the calls, whatever happens. It is
+  set in one place (`_settle`). What a tool answers later is dropped, and `dropped` says so.
+- **Records.** Each step of a call is stored in the ledger before it happens.
+- **What is no result** and goes on to the caller: a cancellation from outside, an exception that
+  ends programs (`KeyboardInterrupt`, `SystemExit`), an exception of the ledger or of the caller's
+  own `finished`. The calls have their results before that.
+
+Every call runs in a task of its own. A cancellation from outside reaches that task by its group. An
+`asyncio.CancelledError` may also leak out of something that the tool awaited. That is an error of
+the tool, and must not pass for the end of the run. A tool's context variables stay its own, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from monitor._util.hashing import canonical_json
+from monitor.calls import CallLedger, CallRecord, CallState, key_of, stepped
+from monitor.chunks import ToolCall, ToolResult
+from monitor.errors import ConfigError, ToolError
+from monitor.reasons import ToolErrorKind
+from monitor.tools.answers import arguments_of, failed, failed_by, leaves_of, result_of, unknown_tool
+from monitor.tools.base import NO_RUN, CallingRun, Tool, ToolContext
+from monitor.tools.registry import NO_TOOL, Entry, Registry
+from monitor.tools.returned import ToolAnswer
+from monitor.verdicts import VETO
+
+MAX_PARALLEL: Final = 16
+"""The most calls that run at once. Worker threads, which plain functions need, are 40 in anyio."""
+LEDGER_GRACE_S: Final = 5.0
+"""The most seconds that the ledger gets to store the ends of calls that were cancelled."""
+RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
+"""Failures after which a call of an idempotent tool is made again."""
+_WRITES: Final = ("edit", "execute")
+_ENDS: Final = {
+    ToolErrorKind.DENIED: CallState.DENIED,
+    ToolErrorKind.CANCELLED: CallState.CANCELLED,
+}
+
+
+class Alarm(Protocol):
+    """A wake-up that was asked for."""
+
+    def cancel(self) -> object:
+        """It is not wanted any more."""
+        ...
+
+
+class Clock(Protocol):
+    """Where the time of calls comes from: the clock of the run."""
+
+    def now(self) -> float:
+        """Seconds; never goes back."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Alarm:
+        """Call `callback` in the event loop's thread when `now()` has reached `when`."""
+        ...
+
+
+class Listener:
+    """Is told what happens to calls while they are carried out. This one makes nothing of it."""
+
+    listens = True
+    """Somebody wants to know of each step."""
+
+    def changed(self, record: CallRecord) -> None:
+        """A call has taken a step."""
+
+    async def output(self, call: ToolCall, stream: str, text: str) -> None:
+        """A tool has written something. May wait until somebody has read it."""
+        await anyio.lowlevel.checkpoint()
+
+    def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
+        """A tool has come further."""
+
+    def dropped(self, call: ToolCall, why: str) -> None:
+        """A tool has answered after its call had got another result."""
+
+
+class _Nobody(Listener):
+    listens = False
+
+
+NOBODY = _Nobody()
+
+
+@dataclass(slots=True, frozen=True)
+class Admission:
+    """Whether a call may be made."""
+
+    state: CallState | None = None
+    """`None`: it may. Else how it ends: `DENIED` or `EXPIRED`; `INTENDED`: it stays open, and the
+    run has to end, because a person will answer later.
+    """
+    text: str = ""
+    """Why not, for the model."""
+    arguments: Mapping[str, Any] | None = None
+    """The arguments to use instead of the model's."""
+    approval: str | None = None
+    """Id of the question."""
+
+
+ADMITTED: Final = Admission()
+
+
+class Gate(Protocol):
+    """Decides whether calls may be made; `monitor.tools.approval.Approvals` is one."""
+
+    def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
+        """The decision, where no question is needed. `None`: `ask` has to be awaited."""
+        ...
+
+    async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:
+        """The decision of a person."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One call on its way to its result."""
+
+    scheduler: Scheduler
+    call: ToolCall
+    entry: Entry
+    record: CallRecord
+    arguments: dict[str, Any] = field(default_factory=dict)
+    outcome: tuple[CallState, ToolResult] | None = None
+    """The end, before it is stored and told."""
+    result: ToolResult | None = None
+    stored: CallState | None = None
+    """The state that stands in the ledger. `None`: nothing stands there yet."""
+    owned: bool = True
+    """The ends of the call are ours to store: no other process carries it out, or has done so."""
+    scope: anyio.CancelScope | None = None
+    after: Sequence[Job] = ()
+    """The calls before it that it waits for."""
+    ended: anyio.Event | None = None
+    why: str | None = None
+    """Why it is being cancelled: by us, and not from outside."""
+    timed_out: bool = False
+    left_thread: bool = False
+    entered: bool = False
+    begun_at: float = 0.0
+    idle_due: float = math.inf
+    hard_due: float = math.inf
+    alarm: Alarm | None = None
+
+    # --- CallReporter: what the tool says while it runs
+
+    async def output(self, text: str, stream: str) -> None:
+        if self.result is None:
+            await self.scheduler.listener.output(self.call, stream, text)
+
+    def progress(self, done: float | None, total: float | None, note: str) -> None:
+        def note_it() -> None:
+            if self.result is None:
+                timeout_s = self.entry.traits.timeout_s
+                if timeout_s is not None and self.hard_due < math.inf:
+                    self.idle_due = self.scheduler.now() + timeout_s
+                self.scheduler.listener.progressed(self.call, done, total, note)
+
+        self.scheduler.in_loop(note_it)
+
+    def thread_left(self) -> None:
+        self.left_thread = True
+
+    def thread_ended(self) -> None:
+        self.scheduler.late.append(self)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """The calls of one response."""
+
+    jobs: list[Job]
+    finished: Callable[[ToolResult, float], object] | None
+    scope: anyio.CancelScope | None = None
+    """Of its task group, or of its wait for its turn. `None`: it has not begun to wait."""
+    fatal: list[BaseException] = field(default_factory=list)
+    begun: bool = False
+    aborted: bool = False
+    why: str = "it was interrupted"
+
+
+class Scheduler:
+    """Carries out calls, batch by batch. One scheduler serves one run."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool] | Registry,
+        *,
+        run: CallingRun | None = None,
+        run_id: str = "",
+        ledger: CallLedger | None = None,
+        gate: Gate | None = None,
+        listener: Listener = NOBODY,
+        clock: Clock | None = None,
+        at: Callable[[float], float] = lambda now: now,
+        limit: int = MAX_PARALLEL,
+        retries: int = 1,
+        artifacts: Any = None,
+        others: Collection[str] = (),
+    ) -> None:
+        """`ledger`: `None` keeps no records. `at`: seconds since the run began, of a time of the
+        clock. `retries`: how often a failed call of an idempotent tool is made again. `others`:
+        names of tools that are carried out elsewhere; the answer to a call of an unknown tool names
+        them too.
+        """
+        if limit < 1:
+            raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
+        self.tools = tools if isinstance(tools, Registry) else Registry(tools)
+        self.listener = listener
+        self.late: deque[Job] = deque()
+        """Calls whose abandoned threads have ended, and nobody was told."""
+        self._run = run if run is not None else NO_RUN
+        self._run_id = run_id
+        self._ledger = ledger
+        self._gate = gate
+        self._clock = clock
+        self.now: Callable[[], float] = clock.now if clock is not None else anyio.current_time
+        self._at = at
+        self._limit = limit
+        self._retries = retries
+        self._artifacts = artifacts
+        self._others = others
+        self._made: Counter[tuple[str, str]] = Counter()
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._batches: list[Batch] = []
+        self._thread = 0
+        self._token: Any = None
+        self._slots: anyio.Semaphore | None = None
+        self._group: TaskGroup | None = None
+
+    # ------------------------------------------------------------------ from outside
+
+    async def carry_out(
+        self,
+        calls: Sequence[ToolCall],
+        finished: Callable[[ToolResult, float], object] | None = None,
+        *,
+        turn: int = 0,
+    ) -> list[ToolResult]:
+        """The results of `calls`, in their order. A batch that is given while another one runs
+        waits for its turn.
+
+        `finished` is called with each result when it is there, and with the seconds that it took.
+        """
+        self.say_late()
+        batch = Batch([self._job(call, index, turn) for index, call in enumerate(calls)], finished)
+        self._batches.append(batch)
+        destroyed = False
+        try:
+            # trio's task group misses a cancellation that strikes as its last task ends
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if await self._turn_of(batch):
+                try:
+                    await self._perform(batch)
+                finally:
+                    self._lock.release()
+        except GeneratorExit:
+            destroyed = True
+            raise
+        finally:
+            self._batches.remove(batch)
+            self._settle_rest(batch)
+            if not destroyed:
+                await self._store_rest(batch)
+            if batch.fatal:
+                raise batch.fatal[0]
+        return [job.result for job in batch.jobs if job.result is not None]
+
+    async def _turn_of(self, batch: Batch) -> bool:
+        """Wait until no other batch runs. False: it was taken out of the queue."""
+        if self._lock.locked():
+            with anyio.CancelScope() as batch.scope:
+                await self._lock.acquire()
+                return True
+            return False
+        await self._lock.acquire()
+        return True
+
+    def abort(self, why: str) -> None:
+        """End every batch, also those that wait. Each open call gets its result: cancelled."""
+        for batch in tuple(self._batches):
+            batch.why = why
+            batch.aborted = True
+            if batch.scope is not None:
+                batch.scope.cancel()
+
+    def cancel(self, call_id: str, why: str = "it was cancelled") -> bool:
+        """Cancel one call, before it starts or while it runs; the others go on. False: there is no
+        such open call.
+        """
+        for batch in self._batches:
+            for job in batch.jobs:
+                if job.call.id == call_id and job.result is None:
+                    job.why = why
+                    if job.scope is not None:
+                        job.scope.cancel()
+                    return True
+        return False
+
+    def remember(self, calls: Iterable[ToolCall]) -> None:
+        """Calls that the run has made before, in another process: the same call now is another
+        one, and has another key.
+        """
+        for call in calls:
+            self._made[_action(call)] += 1
+
+    async def recover(self) -> Sequence[CallRecord]:
+        """After a crash, by whoever knows that no other process carries out calls of this run: a
+        call that was running then has an unknown outcome. Answers with those calls.
+        """
+        ledger = self._ledger
+        if ledger is None:
+            return []
+        running = [one for one in await ledger.open_calls(self._run_id) if one.state is CallState.RUNNING]
+        unknown = [stepped(record, state=CallState.UNKNOWN) for record in running]
+        for record in unknown:
+            await ledger.advance(record)
+            self.listener.changed(record)
+        return unknown
+
+    def say_late(self) -> None:
+        """Say which abandoned threads have ended meanwhile."""
+        while self.late:
+            job = self.late.popleft()
+            self.listener.dropped(job.call, job.result.text if job.result is not None else "it has no result yet")
+
+    def in_loop(self, do: Callable[[], None]) -> None:
+        """Call `do` in the event loop's thread. After the end of the loop nothing is called."""
+        if threading.get_ident() == self._thread:
+            do()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is over
+                anyio.from_thread.run_sync(do, token=self._token)
+
+    # ------------------------------------------------------------------ a batch
+
+    def _job(self, call: ToolCall, index: int, turn: int) -> Job:
+        entry = self.tools.entry(call.name)
+        action = _action(call)
+        key = key_of(self._run_id, *action, self._made[action])
+        self._made[action] += 1
+        record = CallRecord(
+            run=self._run_id,
+            call_id=call.id,
+            tool=call.name,
+            arguments=call.arguments,
+            key=key,
+            turn=turn,
+            index=index,
+            idempotent=entry.traits.idempotent,
+        )
+        return Job(self, call, entry, record)
+
+    async def _perform(self, batch: Batch) -> None:
+        jobs = batch.jobs
+        batch.begun = True
+        if self._token is None:
+            self._thread = threading.get_ident()
+            self._token = anyio.lowlevel.current_token()
+        self._slots = anyio.Semaphore(self._limit, fast_acquire=True) if len(jobs) > self._limit else None
+        records: Sequence[CallRecord] = [job.record for job in jobs]
+        if self._ledger is not None:
+            records = await self._ledger.intend(records)
+        for job, known in zip(jobs, records, strict=True):
+            self._meet(job, known)
+        for job in jobs:
+            if job.outcome is None:
+                self._check(job)
+        self._order(jobs)
+        if batch.aborted:
+            return
+        async with anyio.create_task_group() as group:
+            self._group, batch.scope = group, group.cancel_scope
+            for job in jobs:
+                group.start_soon(self._go, job, batch, name=f"tool {job.call.name}")
+
+    def _meet(self, job: Job, known: CallRecord) -> None:
+        """The ledger may know the call: from a run that was interrupted, or from another
+        process.
+        """
+        job.stored = known.state
+        job.owned = False
+        if known.state is CallState.INTENDED or (known.state is CallState.UNKNOWN and job.entry.traits.idempotent):
+            job.owned = True
+            if known is not job.record:
+                job.record = stepped(job.record, attempt=known.attempt, approval=known.approval)
+            self.listener.changed(job.record)
+        elif known.state is CallState.RUNNING:
+            job.outcome = CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
+        elif known.state is CallState.UNKNOWN or known.text is None:
+            job.outcome = CallState.UNKNOWN, failed(job.call, UNKNOWN, ToolErrorKind.CANCELLED, vetoed=True)
+        else:  # it has its end: the effect is not made twice
+            result = ToolResult(job.call.id, job.call.name, known.text, known.is_error)
+            job.outcome = known.state, replace(result, error_kind=known.error_kind, artifact=known.artifact)
+
+    def _check(self, job: Job) -> None:
+        """Whether the arguments fit. A call that does not is answered without its tool."""
+        cancelled = anyio.get_cancelled_exc_class()
+        try:
+            if job.entry is NO_TOOL:
+                raise unknown_tool(job.call.name, {*self.tools, *self._others})
+            job.arguments = arguments_of(job.call.arguments)
+            if job.entry.check is not None:
+                job.entry.check(job.arguments)
+        except Exception as error:  # noqa: BLE001 - a check may fail as it likes
+            job.outcome = CallState.FAILED, failed_by(job.call, error, cancelled)
+
+    def _order(self, jobs: Sequence[Job]) -> None:
+        """Which call waits for which."""
+        barrier: list[Job] = []
+        writer: list[Job] = []
+        readers: list[Job] = []
+        since: list[Job] = []
+        for job in jobs:
+            if job.outcome is not None:
+                continue
+            traits = job.entry.traits
+            if traits.alone:
+                job.after = [*barrier, *since]
+                barrier, writer, readers, since = [job], [], [], []
+            else:
+                job.after = barrier
+                if traits.kind in _WRITES:
+                    job.after = [*barrier, *writer, *readers]
+                    writer, readers = [job], []
+                elif traits.kind == "read":
+                    job.after = [*barrier, *writer]
+                    readers.append(job)
+                since.append(job)
+            for other in job.after:
+                if other.ended is None:
+                    other.ended = anyio.Event()
+
+    # ------------------------------------------------------------------ a call
+
+    async def _go(self, job: Job, batch: Batch) -> None:
+        """Raises a cancellation from outside, and nothing else."""
+        try:
+            # a batch of one call is cancelled with its call
+            with contextlib.nullcontext(batch.scope) if len(batch.jobs) == 1 else anyio.CancelScope() as job.scope:
+                if job.outcome is None and job.why is None:
+                    job.outcome = await self._answer(job)
+                if job.outcome is not None:
+                    await self._store(job)
+            if job.outcome is None:
+                job.outcome = _cut_off(job, job.why or batch.why)
+                await self._store(job)
+            self._settle(job, batch)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again, bare: the caller must not find it in a group
+            batch.fatal.append(error)
+            if batch.scope is not None:
+                batch.scope.cancel()
+        finally:
+            if job.ended is not None:
+                job.ended.set()
+
+    async def _answer(self, job: Job) -> tuple[CallState, ToolResult]:
+        context = ToolContext(job.call, self._run, job.record.key, self._artifacts, job)
+        if self._gate is not None and (refused := await self._refused(job, self._gate, context)) is not None:
+            return refused
+        for other in job.after:
+            if other.ended is not None:
+                await other.ended.wait()
+        if self._slots is None:
+            return await self._attempts(job, context)
+        async with self._slots:
+            return await self._attempts(job, context)
+
+    async def _refused(self, job: Job, gate: Gate, context: ToolContext) -> tuple[CallState, ToolResult] | None:
+        """How the call ends if it may not be made."""
+        admission = gate.may_ask(job.entry, job.arguments, context)
+        if admission is None:
+            admission = await gate.ask(job.entry, job.arguments, context)
+        if admission.approval is not None:
+            job.record = stepped(job.record, approval=admission.approval)
+        if admission.state is not None:
+            return admission.state, failed(job.call, admission.text, ToolErrorKind.DENIED, vetoed=True)
+        if admission.arguments is not None:
+            job.arguments = dict(admission.arguments)
+            job.record = stepped(job.record, arguments=job.arguments)
+            try:
+                if job.entry.check is not None:
+                    job.entry.check(job.arguments)
+            except ToolError as error:
+                return CallState.FAILED, failed_by(job.call, error, anyio.get_cancelled_exc_class())
+        return None
+
+    async def _attempts(self, job: Job, context: ToolContext) -> tuple[CallState, ToolResult]:
+        tries = 1 + (self._retries if job.entry.traits.idempotent else 0)
+        while True:
+            tries -= 1
+            now = self.now()
+            if self._ledger is not None or self.listener.listens:
+                attempt = job.record.attempt + 1
+                running = stepped(job.record, state=CallState.RUNNING, attempt=attempt, started_at_s=self._at(now))
+                if self._ledger is not None and not await self._ledger.advance(running):
+                    job.owned = False
+                    return CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
+                job.record = running
+                self.listener.changed(running)
+            job.stored, job.begun_at, job.entered = CallState.RUNNING, now, True
+            state, result = await self._enter(job, context)
+            if not tries or result.error_kind not in RETRIED or job.why is not None:
+                return state, result
+
+    async def _enter(self, job: Job, context: ToolContext) -> tuple[CallState, ToolResult]:
+        """Carry out the tool, under its deadline. Raises what is no answer: see the module."""
+        traits = job.entry.traits
+        if traits.timeout_s is None and traits.hard_timeout_s is None:
+            answer, _ = await self._call(job, context)
+            return _state_of(answer), answer
+        job.timed_out = False
+        job.idle_due = job.begun_at + (traits.timeout_s or math.inf)
+        job.hard_due = job.begun_at + (traits.hard_timeout_s or math.inf)
+        result: ToolResult | None = None
+        last_words = False
+        try:
+            with anyio.CancelScope() as scope:
+                self._arm(job, scope)
+                result, last_words = await self._call(job, context)
+        finally:
+            if job.alarm is not None:
+                job.alarm.cancel()
+                job.alarm = None
+        return (
+            (_state_of(result), result)
+            if result is not None and not job.timed_out
+            else self._timed_out(job, result, last_words=last_words)
+        )
+
+    def _timed_out(self, job: Job, said: ToolResult | None, *, last_words: bool) -> tuple[CallState, ToolResult]:
+        """`said`: what the tool answered to its cancellation. It counts if the tool worded it."""
+        text = f"Error: {_too_late(job)}"
+        if said is not None and last_words:
+            text = f"{text}\n{said.text}"
+        elif said is not None and not said.is_error:
+            self.listener.dropped(job.call, text)
+        state = CallState.UNKNOWN if job.left_thread else CallState.FAILED
+        return state, failed(job.call, text, ToolErrorKind.TIMEOUT)
+
+    def _arm(self, job: Job, scope: anyio.CancelScope) -> None:
+        """The deadline may have moved when the alarm rings."""
+        due = min(job.idle_due, job.hard_due)
+
+        def ring() -> None:
+            if self.now() < min(job.idle_due, job.hard_due):
+                self._arm(job, scope)
+            else:
+                job.timed_out = True
+                scope.cancel()
+
+        if self._clock is not None:
+            job.alarm = self._clock.call_at(due, ring)
+        else:
+            assert self._group is not None  # noqa: S101 - calls run in it
+            job.alarm = sleeper = _Sleeper(due, ring)
+            self._group.start_soon(sleeper.sleep, name="deadline of a tool")
+
+    async def _call(self, job: Job, context: ToolContext) -> tuple[ToolResult, bool]:
+        """The answer of the tool; and whether the tool itself worded it, which it may do also when
+        it is cancelled.
+        """
+        cancelled = anyio.get_cancelled_exc_class()
+        tool = job.entry.tool
+        assert tool is not None  # noqa: S101 - `_check` has answered a call of no tool
+        try:
+            value = await tool.call(job.arguments, context)
+            return result_of(job.call, value), isinstance(value, ToolAnswer)
+        except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
+            return failed_by(job.call, error, cancelled), isinstance(error, ToolError)
+        except BaseException as error:
+            leaves = list(leaves_of(error))
+            if not all(isinstance(leaf, Exception | cancelled) for leaf in leaves):
+                raise
+            ends = [leaf for leaf in leaves if isinstance(leaf, cancelled)]
+            if ends and anyio.current_effective_deadline() == -math.inf:  # the cancellation is meant for us
+                raise ends[0] from None
+            return failed_by(job.call, error, cancelled), False
+
+    # ------------------------------------------------------------------ the ends of calls
+
+    def _settle(self, job: Job, batch: Batch) -> None:
+        """The one place where a call gets its result."""
+        assert job.outcome is not None  # noqa: S101 - the callers see to it
+        state, result = job.outcome
+        now = self.now()
+        seconds = now - job.begun_at if job.entered else 0.0
+        job.result = result
+        object.__setattr__(result, "duration_s", seconds)  # it is ours, and nobody has seen it yet
+        if job.owned and self.listener.listens:
+            if job.record.state is not state:
+                job.record = _ended(job.record, state, result, self._at(now))
+            self.listener.changed(job.record)
+        if batch.finished is not None:
+            batch.finished(result, seconds)
+
+    def _settle_rest(self, batch: Batch) -> None:
+        """After an interruption: every call that has no result yet gets one."""
+        for job in batch.jobs:
+            if job.result is None:
+                if job.outcome is None:
+                    job.outcome = _cut_off(job, job.why or batch.why)
+                try:
+                    self._settle(job, batch)
+                except BaseException as error:  # noqa: BLE001 - raised when all calls have their results
+                    batch.fatal.append(error)
+
+    async def _store(self, job: Job) -> None:
+        """Put the end of a call into the ledger."""
+        assert job.outcome is not None  # noqa: S101 - the callers see to it
+        state, result = job.outcome
+        if self._ledger is None:
+            job.stored = state
+        elif job.owned and state is not job.stored and state is not CallState.INTENDED:
+            job.record = _ended(job.record, state, result, self._at(self.now()))
+            await self._ledger.advance(job.record)
+            job.stored = state
+
+    async def _store_rest(self, batch: Batch) -> None:
+        if all(job.outcome is None or not job.owned or job.stored is job.outcome[0] for job in batch.jobs):
+            return
+        with anyio.move_on_after(LEDGER_GRACE_S, shield=True):
+            for job in batch.jobs:
+                if batch.begun:
+                    await self._store(job)
+
+
+class _Sleeper:
+    """An alarm of the event loop's own time, as a task of the batch."""
+
+    def __init__(self, due: float, ring: Callable[[], object]) -> None:
+        self._due = due
+        self._ring = ring
+        self._scope = anyio.CancelScope()
+
+    async def sleep(self) -> None:
+        with self._scope:
+            await anyio.sleep_until(self._due)
+            self._ring()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+
+UNKNOWN: Final = (
+    f"{VETO} The outcome of this call is unknown: it was begun, and its end was not recorded. It was not made again."
+    " Look at what it may have done before you repeat it."
+)
+TAKEN: Final = f"{VETO} This call was not made: another process is carrying out the same call."
+
+
+def _action(call: ToolCall) -> tuple[str, str]:
+    return call.name, canonical_json(call.arguments)
+
+
+def _state_of(result: ToolResult) -> CallState:
+    if not result.is_error:
+        return CallState.DONE
+    return _ENDS.get(result.error_kind, CallState.FAILED) if result.error_kind is not None else CallState.FAILED
+
+
+def _ended(record: CallRecord, state: CallState, result: ToolResult, at_s: float) -> CallRecord:
+    if state is CallState.INTENDED:  # it waits for an answer
+        return record
+    return stepped(
+        record,
+        state=state,
+        ended_at_s=at_s,
+        text=result.text,
+        is_error=result.is_error,
+        error_kind=result.error_kind,
+        artifact=result.artifact,
+    )
+
+
+def _cut_off(job: Job, why: str) -> tuple[CallState, ToolResult]:
+    """The end of a call that was interrupted, before its tool was entered or while it ran."""
+    if job.stored is not CallState.RUNNING:
+        text = f"{VETO} This call was not made: {why}."
+        return CallState.CANCELLED, failed(job.call, text, ToolErrorKind.CANCELLED, vetoed=True)
+    text = f"{VETO} This call was not carried out to its end."
+    if job.left_thread:
+        text += " It could not be stopped: what it does after this is not known."
+    state = CallState.UNKNOWN if job.left_thread else CallState.CANCELLED
+    return state, failed(job.call, text, ToolErrorKind.CANCELLED, vetoed=True)
+
+
+def _too_late(job: Job) -> str:
+    name, traits = job.call.name, job.entry.traits
+    if traits.hard_timeout_s is None:
+        return f"{name} did not answer within {traits.timeout_s:g} s"
+    if traits.timeout_s is None:
+        return f"{name} did not answer within {traits.hard_timeout_s:g} s"
+    limits = f"its limits are {traits.timeout_s:g} s without progress and {traits.hard_timeout_s:g} s in all"
+    if job.hard_due <= job.idle_due:
+        return f"{name} did not end within {traits.hard_timeout_s:g} s; {limits}"
+    return f"{name} made no progress for {traits.timeout_s:g} s; {limits}"
+
+
+async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:
+    """The result of one call, whatever the call runs into."""
+    (result,) = await carry_out_all([call], tools, run)
+    return result
+
+
+async def carry_out_all(
+    calls: Sequence[ToolCall],
+    tools: Mapping[str, Tool],
+    run: CallingRun | None = None,
+    finished: Callable[[ToolResult, float], object] | None = None,
+    *,
+    others: Collection[str] = (),
+) -> list[ToolResult]:
+    """The results of the calls of one model response, in the order of the calls, whichever is ready
+    first; see `Scheduler.carry_out`.
+    """
+    return await Scheduler(tools, run=run, others=others).carry_out(calls, finished)
