@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.calls import ApprovalAnswer, CallState
+from monitor.calls import ApprovalAnswer, CallLedger, CallState
 from monitor.chunks import TextDelta, ToolCall, ToolResult
 from monitor.errors import ConfigError, StoreError
 from monitor.events import Nudged, PlanUpdated
@@ -46,6 +46,10 @@ MAKERS: dict[str, Callable[[Path], Any]] = {
     "memory": lambda _: InMemorySession(),
     "sqlite": lambda folder: SQLiteSession(folder / "a.session"),
 }
+
+STORES: tuple[type[SessionStore], ...] = (InMemorySession, SQLiteSession)
+LEDGERS: tuple[type[CallLedger], ...] = STORES
+"""What a type checker proves: each is a whole store, and a ledger of calls."""
 
 
 @pytest.fixture(params=list(MAKERS))
