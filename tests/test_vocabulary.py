@@ -198,7 +198,8 @@ def test_the_list_above_has_every_error_of_the_library():
 
 
 def test_the_tree_that_is_drawn_is_the_tree():
-    drawn = re.findall(r"^ +(\w+(?:Error|Extra|Failed|Busy|Lost|Damaged|TooNew|Unavailable))\b", errors.__doc__ or "", re.MULTILINE)
+    ends = "Error|Extra|Failed|Busy|Lost|Damaged|TooNew|Unavailable"
+    drawn = re.findall(rf"^ +(\w+(?:{ends}))\b", errors.__doc__ or "", re.MULTILINE)
     assert drawn == [type(error).__name__ for error in ERRORS]
     lines = [line for line in (errors.__doc__ or "").splitlines() if line.strip().split(" ")[0] in drawn]
     depth = {line.split()[0]: (len(line) - len(line.lstrip()) - 4) // 2 for line in lines}
