@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from monitor import events as events
     from monitor import goal as goal
     from monitor import harness as harness
+    from monitor import integrations as integrations
     from monitor import judges as judges
     from monitor import messages as messages
     from monitor import models as models
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from monitor import policy as policy
     from monitor import reasons as reasons
     from monitor import schemas as schemas
+    from monitor import sessions as sessions
     from monitor import settings as settings
     from monitor import sinks as sinks
     from monitor import state as state
@@ -176,6 +178,7 @@ _ROOMS = (
     "events",
     "goal",
     "harness",
+    "integrations",
     "judges",
     "messages",
     "models",
@@ -183,6 +186,7 @@ _ROOMS = (
     "policy",
     "reasons",
     "schemas",
+    "sessions",
     "settings",
     "sinks",
     "state",

@@ -7,6 +7,11 @@
       SourceFailed      a stream raised a cancellation that nobody had asked for
       RunFailed         raised on request only, by `Outcome.raise_for_reason()`
       StoreError        stored data cannot be read or written
+        SessionBusy         another owner has the session
+        SessionLost         the session was taken from this owner, or its file was replaced
+        SessionDamaged      the session's file is damaged, or is no session
+        SessionTooNew       the session was written by a newer version
+        SessionUnavailable  the disk is full, or the file cannot be read or written now
       ToolError         raised by a tool: its message is what the model reads
       RecordedError     an exception of another process, read back from JSON; never raised
 
@@ -17,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from monitor.reasons import ToolErrorKind
@@ -27,6 +33,12 @@ __all__ = [
     "MissingExtra",
     "MonitorError",
     "RecordedError",
+    "SessionBusy",
+    "SessionDamaged",
+    "SessionLost",
+    "SessionOwner",
+    "SessionTooNew",
+    "SessionUnavailable",
     "SourceFailed",
     "StoreError",
     "ToolError",
@@ -157,6 +169,72 @@ class SourceFailed(MonitorError):
 
 class StoreError(MonitorError):
     """Stored data cannot be read or written."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SessionOwner:
+    """The process that has a session open for writing."""
+
+    pid: int
+    started_at_s: float
+    """Seconds since 1970 at which the owner opened the session."""
+    host: str
+    program: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} ({self.program})"
+
+
+class SessionBusy(StoreError):
+    """Another owner has the session open for writing. The session is as it was; readers can read
+    it.
+    """
+
+    def __init__(self, session: str, owner: SessionOwner | None, why: str = "") -> None:
+        who = str(owner) if owner is not None else "another process"
+        said = f"the session {session} is in use by {who}{f': {why}' if why else ''}"
+        super().__init__(f"{said}. Nothing was changed, and it can still be read.")
+        self.session = session
+        self.owner = owner
+        """`None`: the owner is not known."""
+        self.why = why
+
+    def __reduce__(self) -> tuple[type[SessionBusy], tuple[str, SessionOwner | None, str]]:
+        return type(self), (self.session, self.owner, self.why)
+
+
+class SessionLost(StoreError):
+    """The session was taken over by another owner, or its file was replaced while it was open.
+
+    What was acknowledged before is stored. This owner has written nothing since, and cannot write
+    any more.
+    """
+
+
+class SessionDamaged(StoreError):
+    """The file is damaged, or is no session. It was not changed: copy it before anything else."""
+
+
+class SessionTooNew(StoreError):
+    """The session was written by a newer version of the library. It was not changed."""
+
+    def __init__(self, session: str, found: int, known: int) -> None:
+        super().__init__(
+            f"the session {session} has format {found}, and this version knows formats up to {known}: update"
+            " agent-monitor. The file was not changed."
+        )
+        self.session = session
+        self.found = found
+        self.known = known
+
+    def __reduce__(self) -> tuple[type[SessionTooNew], tuple[str, int, int]]:
+        return type(self), (self.session, self.found, self.known)
+
+
+class SessionUnavailable(StoreError):
+    """The disk is full, the file is read only, or the disk has failed. What was acknowledged before
+    is stored; what raised this is not acknowledged.
+    """
 
 
 class ToolError(MonitorError):

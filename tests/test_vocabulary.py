@@ -16,6 +16,12 @@ from monitor.errors import (
     MissingExtra,
     MonitorError,
     RecordedError,
+    SessionBusy,
+    SessionDamaged,
+    SessionLost,
+    SessionOwner,
+    SessionTooNew,
+    SessionUnavailable,
     SourceFailed,
     StoreError,
     ToolError,
@@ -176,6 +182,11 @@ ERRORS: list[MonitorError] = [
     SourceFailed("m"),
     RunFailed(failed(RecordedError("builtins.OSError", "gone"))),
     StoreError("m"),
+    SessionBusy("s", SessionOwner(pid=1, started_at_s=2.0, host="h", program="p"), "w"),
+    SessionLost("m"),
+    SessionDamaged("m"),
+    SessionTooNew("s", 2, 1),
+    SessionUnavailable("m"),
     ToolError("m"),
     RecordedError("builtins.OSError", "gone"),
 ]
@@ -187,7 +198,8 @@ def test_the_list_above_has_every_error_of_the_library():
 
 
 def test_the_tree_that_is_drawn_is_the_tree():
-    drawn = re.findall(r"^ +(\w+(?:Error|Extra|Failed))\b", errors.__doc__ or "", re.MULTILINE)
+    ends = "Error|Extra|Failed|Busy|Lost|Damaged|TooNew|Unavailable"
+    drawn = re.findall(rf"^ +(\w+(?:{ends}))\b", errors.__doc__ or "", re.MULTILINE)
     assert drawn == [type(error).__name__ for error in ERRORS]
     lines = [line for line in (errors.__doc__ or "").splitlines() if line.strip().split(" ")[0] in drawn]
     depth = {line.split()[0]: (len(line) - len(line.lstrip()) - 4) // 2 for line in lines}

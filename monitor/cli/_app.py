@@ -20,6 +20,7 @@ from monitor.cli.doctor import doctor
 from monitor.cli.judge_eval import judge_eval
 from monitor.cli.run import run
 from monitor.cli.scan import scan
+from monitor.cli.sessions import sessions
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 """Typer's exception for wrong use, of whichever click it contains."""
@@ -98,6 +99,10 @@ def agent_monitor(
       agent-monitor compact request.json --preset pi --out shorter.json
 
     \b
+    Conversations that were stored: what is in them, and is all of it as it was written:
+      agent-monitor sessions list
+
+    \b
     Watch what a real model writes, with a Gemini key:
       GEMINI_API_KEY=... agent-monitor demo --model gemini-2.5-flash
 
@@ -115,3 +120,4 @@ app.command()(doctor)
 app.command()(judge_eval)
 app.command()(context)
 app.command()(compact)
+app.add_typer(sessions)

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 import anyio
 
@@ -82,8 +82,7 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
     ask: Any = getattr(given, "ask", given)
     if not callable(ask) or isinstance(given, type):
         raise ConfigError(f"approver takes an object with ask(), or an async function, not {given!r}")
-    asks: AskFunction = ask
-    return asks
+    return cast("AskFunction", ask)
 
 
 class ApprovalListener(Protocol):

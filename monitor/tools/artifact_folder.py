@@ -36,11 +36,12 @@ from monitor.tools.artifacts import (
 )
 
 try:
-    import fcntl
+    import fcntl as _fcntl
 
+    fcntl: Any = _fcntl
     _LOCKS = True
 except ImportError:  # pragma: no cover - a system without it (Windows) has no lock between processes
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
     _LOCKS = False
 
 P = ParamSpec("P")

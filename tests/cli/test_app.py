@@ -27,10 +27,10 @@ COMMAND = [sys.executable, "-m", "monitor.cli"]
 
 
 def options(command: str) -> set[str]:
-    commands = typer.main.get_group(app).commands
-    return {name for parameter in commands[command].params for name in parameter.opts if name.startswith("--")} - {
-        "--help"
-    }
+    given = typer.main.get_group(app).commands[command]
+    all_of_it = [given, *getattr(given, "commands", {}).values()]
+    names = {name for one in all_of_it for parameter in one.params for name in parameter.opts}
+    return {name for name in names if name.startswith("--")} - {"--help"}
 
 
 def test_version():
@@ -48,25 +48,28 @@ def test_version():
         ["judge-eval", "--help"],
         ["context", "-h"],
         ["compact", "-h"],
+        ["sessions", "-h"],
     ],
 )
 def test_help_teaches_with_examples(arguments: list[str]):
     told = CliRunner().invoke(app, arguments)
     assert told.exit_code == 0
     assert re.search(
-        r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact)", told.output, re.MULTILINE
+        r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact|sessions)",
+        told.output,
+        re.MULTILINE,
     )
 
 
 def test_without_a_command_it_says_what_there_is():
-    assert {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan"} <= set(
+    assert {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan", "sessions"} <= set(
         CliRunner().invoke(app, []).output.split()
     )
 
 
 def test_the_page_names_every_option_and_no_other():
     parts = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-    assert set(parts) == {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan"}
+    assert set(parts) == {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan", "sessions"}
     for command, part in parts.items():
         assert set(re.findall(r"--[a-z]+(?:-[a-z]+)*", part)) == options(command)
 

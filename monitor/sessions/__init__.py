@@ -1,0 +1,85 @@
+"""Sessions: conversations that survive their process and the power, and can be looked at later."""
+
+from monitor.sessions.blobs import Blobs as Blobs
+from monitor.sessions.files import ENDING as ENDING
+from monitor.sessions.files import Retained as Retained
+from monitor.sessions.files import SessionFile as SessionFile
+from monitor.sessions.files import default_folder as default_folder
+from monitor.sessions.files import fork as fork
+from monitor.sessions.files import remove as remove
+from monitor.sessions.files import retain as retain
+from monitor.sessions.files import sessions_in as sessions_in
+from monitor.sessions.jsonl import exported as exported
+from monitor.sessions.jsonl import imported as imported
+from monitor.sessions.nodes import FOLLOW as FOLLOW
+from monitor.sessions.nodes import Compacted as Compacted
+from monitor.sessions.nodes import ContextEdit as ContextEdit
+from monitor.sessions.nodes import Draft as Draft
+from monitor.sessions.nodes import Node as Node
+from monitor.sessions.nodes import NodeKind as NodeKind
+from monitor.sessions.nodes import branch_note as branch_note
+from monitor.sessions.nodes import compacted_of as compacted_of
+from monitor.sessions.nodes import compaction as compaction
+from monitor.sessions.nodes import context_edit as context_edit
+from monitor.sessions.nodes import edit_of as edit_of
+from monitor.sessions.nodes import marker as marker
+from monitor.sessions.nodes import message as message
+from monitor.sessions.nodes import said_of as said_of
+from monitor.sessions.reader import SessionReader as SessionReader
+from monitor.sessions.records import ApprovalState as ApprovalState
+from monitor.sessions.records import Changes as Changes
+from monitor.sessions.records import Committed as Committed
+from monitor.sessions.records import RunRecord as RunRecord
+from monitor.sessions.records import RunState as RunState
+from monitor.sessions.records import StoredEvent as StoredEvent
+from monitor.sessions.records import TurnChunks as TurnChunks
+from monitor.sessions.sqlite import SQLiteSession as SQLiteSession
+from monitor.sessions.store import InMemorySession as InMemorySession
+from monitor.sessions.store import SessionStore as SessionStore
+from monitor.sessions.tree import ACTIVE as ACTIVE
+from monitor.sessions.tree import Context as Context
+from monitor.sessions.tree import Entry as Entry
+from monitor.sessions.tree import Problem as Problem
+
+__all__ = [
+    "ACTIVE",
+    "ENDING",
+    "FOLLOW",
+    "ApprovalState",
+    "Blobs",
+    "Changes",
+    "Committed",
+    "Compacted",
+    "Context",
+    "ContextEdit",
+    "Draft",
+    "Entry",
+    "InMemorySession",
+    "Node",
+    "NodeKind",
+    "Problem",
+    "Retained",
+    "RunRecord",
+    "RunState",
+    "SQLiteSession",
+    "SessionFile",
+    "SessionReader",
+    "SessionStore",
+    "StoredEvent",
+    "TurnChunks",
+    "branch_note",
+    "compacted_of",
+    "compaction",
+    "context_edit",
+    "default_folder",
+    "edit_of",
+    "exported",
+    "fork",
+    "imported",
+    "marker",
+    "message",
+    "remove",
+    "retain",
+    "said_of",
+    "sessions_in",
+]

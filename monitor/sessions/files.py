@@ -1,0 +1,210 @@
+"""Sessions as files of a folder: made whole or not at all, copied, listed, removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from monitor.errors import ConfigError, SessionBusy, SessionUnavailable, StoreError
+from monitor.sessions import rows
+from monitor.sessions.blobs import BlobFolder, Blobs, sync_file, sync_folder
+from monitor.sessions.faults import blobs_path, lock_path, typed
+from monitor.sessions.lock import OwnerLock
+from monitor.sessions.migrations import STEPS, migrate
+from monitor.sessions.nodes import ID_CHANCE_BYTES, new_id
+from monitor.sessions.reader import SessionReader, connect_reader
+from monitor.sessions.schema import Connection, prepare_writer
+from monitor.sessions.tree import ACTIVE
+
+ENDING: Final = ".session"
+"""Of a session's file."""
+_BESIDE: Final = ("-wal", "-shm", "-journal", ".new")
+
+
+def default_folder() -> Path:
+    """Where sessions belong on this machine: `AGENT_MONITOR_SESSIONS`, or a folder of the state of
+    programs.
+    """
+    if named := os.environ.get("AGENT_MONITOR_SESSIONS"):
+        return Path(named)
+    given = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(given) if given else Path.home() / ".local" / "state") / "agent-monitor" / "sessions"
+
+
+@contextlib.contextmanager
+def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[Connection, Blobs]]:
+    """A new file to fill, which gets its name when it is whole and on the disk.
+
+    `copy_of`: it begins as a copy of that session as it is now. Raises `StoreError` where something
+    has the name already.
+    """
+    if path.exists():
+        raise StoreError(f"{path} is there already; nothing was changed")
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    folder = blobs_path(path)
+    had_folder = folder.exists()
+    try:
+        if copy_of is not None:
+            _copy(copy_of, beside)
+        else:
+            os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with contextlib.closing(sqlite3.connect(beside, isolation_level=None)) as connection:
+            prepare_writer(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            migrate(connection, STEPS)
+            rows.write_meta(connection, "epoch", 1)
+            yield connection, BlobFolder(folder)
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        sync_file(beside)
+        os.link(beside, path)  # unlike a renaming, it never takes the place of another file
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise StoreError(f"{path} is there already; nothing was changed") from None
+    except (sqlite3.Error, OSError) as error:
+        raise _fault(error, path) from error
+    except BaseException:
+        if not had_folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        for ending in ("", "-wal", "-shm", "-journal"):
+            beside.with_name(f"{beside.name}{ending}").unlink(missing_ok=True)
+
+
+def _fault(error: BaseException, path: Path) -> StoreError:
+    if isinstance(error, OSError):
+        return SessionUnavailable(f"{path} cannot be made ({error.strerror}); nothing was changed")
+    return typed(error, path)
+
+
+def _copy(source: Path, beside: Path) -> None:
+    """A copy of what is acknowledged now; the owner goes on meanwhile."""
+    with contextlib.closing(connect_reader(source)) as reader:
+        os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        reader.execute("VACUUM INTO ?", (str(beside),))
+
+
+def fork(source: Path, into: Path, *, at: str | None = None, clock_s: float | None = None) -> str:
+    """Copy a session, also one that is being written, under an id of its own. The id.
+
+    `at`: the node at which the copy's active path ends. Raises `StoreError` where `into` is there
+    already, or has no such node.
+    """
+    with SessionReader(source) as reader:
+        origin = reader.id
+    at_ms = round((time.time() if clock_s is None else clock_s) * 1000)
+    id = new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
+    with made(into, copy_of=source) as (connection, blobs):
+        rows.write_meta(connection, "id", id)
+        rows.write_meta(connection, "created_ms", at_ms)
+        rows.write_meta(connection, "forked_from", origin)
+        if at is not None:
+            rows.write_head(connection, ACTIVE, at)
+        old = BlobFolder(blobs_path(source))
+        for (digest,) in connection.execute("SELECT digest FROM artifact").fetchall():
+            blobs.put(old.get(digest))
+    return id
+
+
+@dataclass(slots=True, frozen=True)
+class SessionFile:
+    """A session of a folder, from outside."""
+
+    path: Path
+    size: int
+    """Bytes of all its files."""
+    changed_s: float
+    """Seconds since 1970 of the last write."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the folder, without the ending."""
+        return self.path.name.removesuffix(ENDING)
+
+
+def sessions_in(folder: Path) -> list[SessionFile]:
+    """The sessions of a folder, the one that was written last at the end."""
+    found = [_file(path) for path in folder.glob(f"*{ENDING}") if path.is_file()]
+    return sorted(found, key=lambda one: (one.changed_s, one.name))
+
+
+def _file(path: Path) -> SessionFile:
+    size, changed = 0, 0.0
+    blobs = blobs_path(path)
+    parts = [path, path.with_name(f"{path.name}-wal"), *(blobs.iterdir() if blobs.is_dir() else ())]
+    for part in parts:
+        with contextlib.suppress(OSError):  # the log comes and goes with its owner
+            stat = part.stat()
+            size += stat.st_size
+            changed = max(changed, stat.st_mtime if stat.st_size else 0.0)
+    return SessionFile(path, size, changed)
+
+
+def remove(path: Path) -> None:
+    """Remove a session with everything beside it. Raises `SessionBusy` while it has an owner."""
+    if not path.exists():
+        raise StoreError(f"there is no session {path}")
+    with OwnerLock(lock_path(path), path.stem):
+        try:
+            path.unlink()
+            for ending in _BESIDE:
+                path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+            shutil.rmtree(blobs_path(path), ignore_errors=True)
+            lock_path(path).unlink(missing_ok=True)  # last: an owner that waits looks at the name again
+        except OSError as error:
+            raise SessionUnavailable(f"{path} cannot be removed: {error.strerror}") from error
+
+
+@dataclass(slots=True, frozen=True)
+class Retained:
+    """What a clean-up has done."""
+
+    removed: tuple[SessionFile, ...]
+    busy: tuple[SessionFile, ...]
+    """Would have been removed, and have an owner."""
+    size: int
+    """Bytes of what is left."""
+
+
+def retain(
+    folder: Path,
+    *,
+    max_age_s: float | None = None,
+    max_bytes: int | None = None,
+    now_s: float | None = None,
+    dry: bool = False,
+) -> Retained:
+    """Remove whole sessions: those not written for `max_age_s`, then the oldest until all others
+    have at most `max_bytes` together. Never a part of one, and never one that has an owner.
+
+    `dry`: say what would be removed, and remove nothing. Raises `ConfigError` for a limit below 0.
+    """
+    if min(max_age_s or 0, max_bytes or 0) < 0:
+        raise ConfigError("max_age_s and max_bytes are at least 0")
+    now_s = time.time() if now_s is None else now_s
+    removed: list[SessionFile] = []
+    busy: list[SessionFile] = []
+    there = sessions_in(folder)
+    size = sum(one.size for one in there)
+    for one in there:
+        too_old = max_age_s is not None and now_s - one.changed_s > max_age_s
+        if not too_old and (max_bytes is None or size <= max_bytes):
+            continue
+        try:
+            if not dry:
+                remove(one.path)
+        except SessionBusy:
+            busy.append(one)
+            continue
+        removed.append(one)
+        size -= one.size
+    return Retained(tuple(removed), tuple(busy), size)

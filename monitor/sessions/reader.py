@@ -1,0 +1,215 @@
+"""Looking at a session's file without being its owner: beside a writer, or of a finished one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from monitor.calls import CallRecord
+from monitor.errors import MonitorError, SessionDamaged, StoreError
+from monitor.sessions import rows
+from monitor.sessions.blobs import BlobFolder, Blobs
+from monitor.sessions.faults import blobs_path, typed
+from monitor.sessions.migrations import STEPS, Steps, check_format, format_of
+from monitor.sessions.nodes import Node
+from monitor.sessions.records import ApprovalState, RunRecord, StoredEvent, TurnChunks
+from monitor.sessions.schema import APPLICATION_ID, Connection, check_sqlite, prepare_reader
+from monitor.sessions.tree import ACTIVE, Context, Problem, context_of, verify
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write. Of a finished session in a folder that cannot be written,
+    too.
+    """
+    address = f"file:{quote(str(path.absolute()))}"
+    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=0)
+    try:
+        prepare_reader(connection)
+        connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        if os.access(path.parent, os.W_OK) or _size(path.with_name(f"{path.name}-wal")):
+            raise
+        connection = sqlite3.connect(f"{address}?immutable=1", uri=True, isolation_level=None)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def check_file(path: Path, steps: Steps = STEPS) -> int | None:
+    """The format of a session's file; `None`: it is not there, or is empty.
+
+    Raises `SessionDamaged` for a file that is no session or cannot be read, and `SessionTooNew`.
+    The file is not changed.
+    """
+    if not path.exists() or (not _size(path) and not _size(path.with_name(f"{path.name}-wal"))):
+        return None
+    try:
+        connection = connect_reader(path)
+        try:
+            return _checked(connection, path, steps)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise typed(error, path) from error
+
+
+def _checked(connection: Connection, path: Path, steps: Steps) -> int:
+    found = format_of(connection)
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise SessionDamaged(f"{path.name} is no session of agent-monitor. It was not changed.")
+    check_format(path.stem, found, steps)
+    page_bytes, pages = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count"))
+    if not _size(path.with_name(f"{path.name}-wal")) and _size(path) < page_bytes * pages:
+        raise SessionDamaged(f"{path.name} was cut off: it has fewer pages than it says. It was not changed.")
+    if not {"id", "epoch"} <= rows.meta(connection).keys():
+        raise SessionDamaged(f"{path.name} does not say which session it is. It was not changed.")
+    connection.execute("SELECT max(seq) FROM node").fetchone()
+    return found
+
+
+def problems(connection: Connection, blobs: Blobs) -> Iterator[Problem]:
+    """What is wrong with a file: its pages, the chain of its nodes, the bodies beside it."""
+    try:
+        for (said,) in connection.execute("PRAGMA integrity_check(20)"):
+            if said != "ok":
+                yield Problem(f"the file: {said}")
+        for table, number, *_ in connection.execute("PRAGMA foreign_key_check"):
+            yield Problem(f"the table {table}: row {number} refers to a row that is missing")
+        yield from verify(rows.nodes(connection, blobs), rows.heads(connection))
+        yield from _unreadable(connection)
+    except (sqlite3.Error, MonitorError) as error:
+        yield Problem(f"the file cannot be read to its end: {error}")
+
+
+def _unreadable(connection: Connection) -> Iterator[Problem]:
+    for what, read in {
+        "runs": rows.runs,
+        "calls": rows.calls,
+        "approvals": rows.approvals,
+        "events": rows.events,
+        "chunks": rows.chunks,
+    }.items():
+        try:
+            read(connection)  # type: ignore[operator]
+        except MonitorError as error:
+            yield Problem(f"the {what}: {error}")
+
+
+class SessionReader:
+    """A session as it is at the moment, without waiting for its owner.
+
+        with SessionReader("work.session") as session:
+            print(session.context().messages)
+
+    Raises `StoreError` where there is no session, and the errors of an owner.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, blobs: Blobs | None = None, steps: Steps = STEPS) -> None:
+        check_sqlite()
+        self.path = Path(path)
+        self._blobs = blobs if blobs is not None else BlobFolder(blobs_path(self.path))
+        found = check_file(self.path, steps)
+        if found is None:
+            raise StoreError(f"there is no session {self.path}")
+        self.format = found
+        self._connection = self._typed(lambda: connect_reader(self.path))
+        self.meta: dict[str, Any] = self._typed(lambda: rows.meta(self._connection))
+
+    @property
+    def id(self) -> str:
+        """128 bits as 32 hexadecimal digits."""
+        found: str = self.meta["id"]
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _typed(self, read: Any) -> Any:
+        try:
+            return read()
+        except sqlite3.Error as error:
+            raise typed(error, self.path) from error
+
+    def _upwards(self, branch: str) -> Iterator[Node]:
+        view = rows.SqlView(self._connection, self._blobs)
+        head = view.head(branch)
+        return view.upwards(head.id if head else None)
+
+    def context(self, branch: str = ACTIVE) -> Context:
+        """What the model is shown of a branch."""
+        found: Context = self._typed(lambda: context_of(self._upwards(branch)))
+        return found
+
+    def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first."""
+        found: list[Node] = self._typed(lambda: list(self._upwards(branch)))
+        return tuple(reversed(found))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, in the order of writing."""
+        found: tuple[Node, ...] = self._typed(lambda: tuple(rows.nodes(self._connection, self._blobs)))
+        return found
+
+    def count(self) -> int:
+        """How many nodes there are."""
+        found: int = self._typed(lambda: rows.SqlView(self._connection, self._blobs).last_seq())
+        return found
+
+    def first_nodes(self, number: int) -> tuple[Node, ...]:
+        """The nodes that were written first, at most `number`."""
+        found: tuple[Node, ...] = self._typed(lambda: tuple(islice(rows.nodes(self._connection, self._blobs), number)))
+        return found
+
+    def heads(self) -> dict[str, str | None]:
+        """The newest node of each branch."""
+        found: dict[str, str | None] = self._typed(lambda: rows.heads(self._connection))
+        return found
+
+    def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
+        """The runs. `hidden`: also those that serve another run, such as compactions."""
+        found: list[RunRecord] = self._typed(lambda: rows.runs(self._connection))
+        return tuple(run for run in found if hidden or not run.hidden)
+
+    def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
+        """The calls of a run, or of all."""
+        return tuple(self._typed(lambda: rows.calls(self._connection, run)))
+
+    def approvals(self) -> tuple[ApprovalState, ...]:
+        """The questions and their answers."""
+        return tuple(self._typed(lambda: rows.approvals(self._connection)))
+
+    def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
+        """The events of a run or of all, behind the number `after`."""
+        return tuple(self._typed(lambda: rows.events(self._connection, run, after)))
+
+    def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
+        """The chunks of a run, or of all."""
+        return tuple(self._typed(lambda: rows.chunks(self._connection, run)))
+
+    def verify(self) -> tuple[Problem, ...]:
+        """What is wrong with the file; nothing, if it is as it was written."""
+        return tuple(problems(self._connection, self._blobs))

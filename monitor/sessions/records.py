@@ -1,0 +1,125 @@
+"""What a session holds beside its tree, and what one step writes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from monitor._util.codec import Codec
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState
+from monitor.chunks import Chunk
+from monitor.events import Event
+from monitor.sessions.nodes import Draft, Node
+from monitor.sessions.tree import ACTIVE
+
+
+class RunState(StrEnum):
+    """Where a run of a session stands."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    """It waits for an approval, and its process may have ended."""
+    ENDED = "ended"
+
+
+HIDDEN: Final = frozenset({"compact"})
+"""Purposes of runs that listings leave away: they serve another run."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunRecord:
+    """A run of a session. Each one written replaces the one with the same `id`."""
+
+    id: str
+    parent_run: str | None = None
+    """The run that started it. `None`: it was started from outside."""
+    agent: str = ""
+    purpose: str = "main"
+    """`main`, `subagent`, `compact`, or a word of the caller's."""
+    state: RunState = RunState.RUNNING
+    started_at_s: float = 0.0
+    """Seconds since 1970."""
+    ended_at_s: float | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """JSON data: how it ended, what it was given."""
+
+    @property
+    def hidden(self) -> bool:
+        """Listings leave it away."""
+        return self.purpose in HIDDEN
+
+
+run_codec: Codec[RunRecord] = Codec(RunRecord)
+
+
+@dataclass(slots=True, frozen=True)
+class StoredEvent:
+    """An event as it is stored."""
+
+    seq: int
+    run: str | None
+    at_ms: int
+    event: Event
+
+
+@dataclass(slots=True, frozen=True)
+class TurnChunks:
+    """Some chunks of a turn in their order, each with its time in seconds since the run began."""
+
+    run: str | None
+    turn: int
+    chunks: tuple[tuple[float, Chunk], ...]
+
+
+@dataclass(slots=True, frozen=True)
+class ApprovalState:
+    """A question, and its answer. `answer` is `None` while the question is open."""
+
+    request: ApprovalRequest
+    answer: ApprovalAnswer | None = None
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Changes:
+    """What one step writes: all of it, or nothing.
+
+    A call that is `intended` is stored unless its key is known; any other record of a call is a
+    step that must be allowed, see `CallLedger.advance`. Runs are written first, so nodes and events
+    may belong to a run of the same step.
+    """
+
+    nodes: Sequence[Draft] = ()
+    branch: str = ACTIVE
+    """The branch whose head the nodes follow. It is made by its first node."""
+    runs: Sequence[RunRecord] = ()
+    calls: Sequence[CallRecord] = ()
+    requests: Sequence[ApprovalRequest] = ()
+    answers: Sequence[ApprovalAnswer] = ()
+    events: Sequence[Event] = ()
+    events_run: str | None = None
+    """The run that the events belong to."""
+    chunks: Sequence[TurnChunks] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Committed:
+    """What one step has written."""
+
+    nodes: tuple[Node, ...]
+    head: str | None
+    """The newest node of the branch."""
+
+
+AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
+
+
+def may_follow(record: CallRecord, before: CallRecord | None) -> bool:
+    """Whether `record` is a step that may follow `before`, by the contract of `CallLedger`."""
+    if before is None:
+        return False
+    if record.state is CallState.RUNNING:
+        again = before.state in AGAIN or before.state is CallState.RUNNING
+        return before.state is CallState.INTENDED or (again and record.attempt > before.attempt)
+    return before.open

@@ -1,0 +1,160 @@
+"""The tables of a session's file, and the settings under which SQLite holds its promises."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+from monitor.errors import ConfigError
+
+SQLITE_FLOOR: Final = (3, 40, 0)
+"""STRICT tables need 3.37 and RETURNING 3.35; 3.40 is what Debian 12 has, and is tested."""
+APPLICATION_ID: Final = 0x61676D31
+"""`agm1`: says that a SQLite file is a session of ours (`PRAGMA application_id`)."""
+INLINE_BYTES: Final = 65_536
+"""A body with more bytes goes to the artifact store: SQLite is slower than a file from about
+100 KB on (sqlite.org/intern-v-extern-blob.html), and each version of a page passes through the log.
+"""
+BUSY_TIMEOUT_MS: Final = 5_000
+"""Only an old owner that was stopped within a transaction makes the new owner wait at all."""
+
+
+class Rows(Protocol):
+    """What a statement answered."""
+
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """What is used of a connection: so that another SQLite can be put under the same code."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Rows: ...
+    def close(self) -> object: ...
+
+
+def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Raise `ConfigError` if Python's SQLite is too old."""
+    if version < SQLITE_FLOOR:
+        found, floor = (".".join(map(str, one)) for one in (version, SQLITE_FLOOR))
+        raise ConfigError(
+            f"sessions need SQLite {floor} or newer, and this Python has {found} (sqlite3.sqlite_version)"
+        )
+
+
+def has_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
+    """Whether this SQLite can lose a commit when two connections write or checkpoint one log at the
+    same instant (sqlite.org/wal.html, "The WAL-reset bug").
+
+    One writing connection cannot meet it. Fixed in 3.51.3, 3.50.7 and 3.44.6.
+    """
+    repaired = {(3, 50): 7, (3, 44): 6}
+    major, minor, patch = version[:3]
+    return version < (3, 51, 3) and patch < repaired.get((major, minor), patch + 1)
+
+
+FIRST: Final = (
+    """CREATE TABLE meta (
+        key TEXT PRIMARY KEY,
+        value ANY
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE run (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        parent_run TEXT,
+        agent TEXT NOT NULL,
+        purpose TEXT NOT NULL,
+        state TEXT NOT NULL,
+        started_ms INTEGER NOT NULL,
+        ended_ms INTEGER,
+        body TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE artifact (
+        digest TEXT PRIMARY KEY,
+        size INTEGER NOT NULL,
+        kind TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE node (
+        seq INTEGER PRIMARY KEY,
+        id BLOB NOT NULL UNIQUE,
+        parent INTEGER REFERENCES node (seq),
+        kind INTEGER NOT NULL,
+        run INTEGER REFERENCES run (number),
+        turn INTEGER,
+        at_ms INTEGER NOT NULL,
+        tokens INTEGER,
+        digest BLOB NOT NULL,
+        body TEXT,
+        artifact TEXT REFERENCES artifact (digest),
+        CHECK ((body IS NULL) <> (artifact IS NULL))
+    ) STRICT""",
+    "CREATE INDEX node_parent ON node (parent)",
+    "CREATE INDEX node_run ON node (run, turn) WHERE run IS NOT NULL",
+    """CREATE TABLE head (
+        name TEXT PRIMARY KEY,
+        node INTEGER REFERENCES node (seq)
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE call (
+        number INTEGER PRIMARY KEY,
+        run TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        node INTEGER REFERENCES node (seq),
+        key TEXT NOT NULL UNIQUE,
+        state TEXT NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX call_open ON call (run) WHERE state IN ('intended', 'running')",
+    """CREATE TABLE approval (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        run TEXT,
+        request TEXT NOT NULL,
+        answer TEXT
+    ) STRICT""",
+    """CREATE TABLE event (
+        seq INTEGER PRIMARY KEY,
+        run INTEGER REFERENCES run (number),
+        at_ms INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE chunk (
+        seq INTEGER PRIMARY KEY,
+        run INTEGER REFERENCES run (number),
+        turn INTEGER,
+        at_ms INTEGER NOT NULL,
+        body TEXT NOT NULL
+    ) STRICT""",
+    *(
+        f"""CREATE TRIGGER {table}_is_kept_from_{what.lower()} BEFORE {what} ON {table}
+        BEGIN SELECT RAISE(ABORT, 'a {table} is never changed or removed'); END"""
+        for table in ("node", "event", "chunk")
+        for what in ("UPDATE", "DELETE")
+    ),
+)
+"""Format 1, statement by statement."""
+
+
+def prepare_reader(connection: Connection) -> None:
+    """Settings of every connection."""
+    connection.execute("PRAGMA trusted_schema=OFF")
+    connection.execute("PRAGMA cell_size_check=ON")
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+
+
+def prepare_writer(connection: Connection) -> None:
+    """Settings of the one connection that writes.
+
+    `synchronous=FULL`, because in WAL mode NORMAL loses acknowledged transactions when the power
+    goes. On macOS `fsync` does not reach the medium, `fullfsync` does; elsewhere it does nothing.
+    """
+    prepare_reader(connection)
+    if sys.platform == "darwin":
+        connection.execute("PRAGMA fullfsync=1")
+        connection.execute("PRAGMA checkpoint_fullfsync=1")
+    connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")

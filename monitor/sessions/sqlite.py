@@ -1,0 +1,394 @@
+"""A session in one SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+
+from monitor.calls import CallRecord
+from monitor.errors import SessionBusy, SessionLost, SessionUnavailable, StoreError
+from monitor.sessions import faults, rows
+from monitor.sessions.blobs import BlobFolder, Blobs, sync_file, sync_folder
+from monitor.sessions.faults import blobs_path, lock_path
+from monitor.sessions.lock import OwnerLock, owner_of
+from monitor.sessions.migrations import STEPS, Steps, migrate
+from monitor.sessions.nodes import ID_CHANCE_BYTES, Draft, Node, new_id
+from monitor.sessions.reader import check_file, problems
+from monitor.sessions.records import (
+    ApprovalState,
+    Changes,
+    Committed,
+    RunRecord,
+    StoredEvent,
+    TurnChunks,
+)
+from monitor.sessions.schema import Connection, check_sqlite, prepare_writer
+from monitor.sessions.tree import ACTIVE, Context, Problem, context_of
+from monitor.sessions.writer import Work, Writer
+
+_POLL_S: Final = 0.02
+"""How often a waiting opener tries the lock: a dead owner is followed within 100 ms."""
+
+
+class SQLiteSession:
+    """A session in one file: acknowledged means stored, also when the power goes.
+
+        async with SQLiteSession("work.session") as session:
+            await session.append(message(UserMessage((Text("hello"),))))
+            print((await session.context()).messages)
+
+    One owner writes; any number of readers may look at the file meanwhile. A second owner gets
+    `SessionBusy`. What is awaited has been committed with a sync to the disk.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        create: bool = True,
+        wait_s: float | None = None,
+        takeover: bool = False,
+        blobs: Blobs | None = None,
+        clock: Callable[[], float] = time.time,
+        connect: Callable[[Path], Connection] | None = None,
+        steps: Steps = STEPS,
+    ) -> None:
+        """`create`: make the file if it is not there. `wait_s`: how long to wait for an owner that
+        is alive. `takeover`: take the session from a live owner, which then loses it.
+
+        `blobs`: where bodies above 64 KiB go; by default a folder beside the file. `clock`: seconds
+        since 1970. `connect` and `steps` put another SQLite and other formats below the same code.
+        """
+        check_sqlite()
+        self.path = Path(path)
+        self._wait_s = wait_s
+        self._blobs: Blobs = blobs if blobs is not None else BlobFolder(blobs_path(self.path))
+        self._clock = clock
+        self._lock = OwnerLock(lock_path(self.path), self.path.stem)
+        self._rules = _Rules(
+            self.path, connect=connect or _connect, steps=steps, create=create, takeover=takeover, clock=clock
+        )
+        self._writer: Writer | None = None
+        self.id = ""
+        """128 bits as 32 hexadecimal digits, once the session is open."""
+
+    async def __aenter__(self) -> Self:
+        if self._writer is not None:
+            raise StoreError("the session is open already")
+        await self._own()
+        self._writer = Writer(self._rules, self.path.stem)
+        try:
+            self.id = (await self._writer.run(rows.meta, writes=False))["id"]
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Write what waits, fold the log into the file, and let another owner in."""
+        writer, self._writer = self._writer, None
+        try:
+            if writer is not None:
+                await writer.close()
+        finally:
+            self._lock.release()
+
+    async def _own(self) -> None:
+        until = anyio.current_time() + (self._wait_s or 0)
+        while True:
+            try:
+                self._lock.acquire(takeover=self._rules.takeover)
+            except SessionBusy:
+                if anyio.current_time() >= until:
+                    raise
+                await anyio.sleep(_POLL_S)
+            else:
+                return
+
+    async def _run(self, work: Work[Any], *, writes: bool) -> Any:
+        if self._writer is None:
+            raise StoreError("the session is not open: use it as `async with`")
+        return await self._writer.run(work, writes=writes)
+
+    # -------------------------------------------------------------- the tree
+
+    async def commit(self, changes: Changes) -> Committed:
+        """Write one step: all of it, or nothing. Returns when it is on the disk."""
+        done: Committed = await self._run(lambda connection: self._commit(connection, changes), writes=True)
+        return done
+
+    def _commit(self, connection: Connection, changes: Changes) -> Committed:
+        at_ms = round(self._clock() * 1000)
+        return rows.commit(connection, changes, self._blobs, at_ms=at_ms, new_id=partial(_new_id, at_ms))
+
+    async def append(self, *drafts: Draft, branch: str = ACTIVE) -> tuple[Node, ...]:
+        """Write nodes behind the head of a branch."""
+        return (await self.commit(Changes(nodes=drafts, branch=branch))).nodes
+
+    async def context(self, branch: str = ACTIVE) -> Context:
+        """What the model is shown of a branch."""
+
+        def read(connection: Connection) -> Context:
+            return context_of(self._upwards(connection, branch))
+
+        found: Context = await self._run(read, writes=False)
+        return found
+
+    def _upwards(self, connection: Connection, branch: str) -> Any:
+        view = rows.SqlView(connection, self._blobs)
+        head = view.head(branch)
+        return view.upwards(head.id if head else None)
+
+    async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
+        """The nodes of a branch, oldest first."""
+        found: list[Node] = await self._run(lambda one: list(self._upwards(one, branch)), writes=False)
+        return tuple(reversed(found))
+
+    async def nodes(self) -> tuple[Node, ...]:
+        """All nodes, in the order of writing."""
+        found: tuple[Node, ...] = await self._run(lambda one: tuple(rows.nodes(one, self._blobs)), writes=False)
+        return found
+
+    async def find_node(self, id: str) -> Node | None:
+        """The node with this id."""
+        found: Node | None = await self._run(lambda one: rows.find_node(one, id, self._blobs), writes=False)
+        return found
+
+    async def heads(self) -> dict[str, str | None]:
+        """The newest node of each branch."""
+        found: dict[str, str | None] = await self._run(rows.heads, writes=False)
+        return found
+
+    async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
+        """Let a branch end at `node`; what is appended goes on from there. Nothing is summarised,
+        and nothing is taken over from the path that is left. `None`: before the first node.
+
+        With another `branch` it gives the node a name.
+        """
+        await self._run(lambda one: rows.write_head(one, branch, node), writes=True)
+
+    # -------------------------------------------------------------- runs, calls, events
+
+    async def runs(self, *, hidden: bool = False) -> tuple[RunRecord, ...]:
+        """The runs. `hidden`: also those that serve another run, such as compactions."""
+        found: Sequence[RunRecord] = await self._run(rows.runs, writes=False)
+        return tuple(run for run in found if hidden or not run.hidden)
+
+    async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
+        """The calls of a run, or of all."""
+        return tuple(await self._run(lambda one: rows.calls(one, run), writes=False))
+
+    async def approvals(self, *, only_open: bool = False) -> tuple[ApprovalState, ...]:
+        """The questions and their answers."""
+        return tuple(await self._run(lambda one: rows.approvals(one, only_open=only_open), writes=False))
+
+    async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
+        """The events of a run, or of all."""
+        return tuple(await self._run(lambda one: rows.events(one, run), writes=False))
+
+    async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
+        """The chunks of a run, or of all."""
+        return tuple(await self._run(lambda one: rows.chunks(one, run), writes=False))
+
+    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+        """See `CallLedger.intend`."""
+
+        def write(connection: Connection) -> list[CallRecord]:
+            return [rows.intend(connection, record) for record in records]
+
+        found: list[CallRecord] = await self._run(write, writes=True)
+        return found
+
+    async def advance(self, record: CallRecord) -> bool:
+        """See `CallLedger.advance`."""
+        done: bool = await self._run(lambda one: rows.advance(one, record), writes=True)
+        return done
+
+    async def find(self, key: str) -> CallRecord | None:
+        """See `CallLedger.find`."""
+        found: CallRecord | None = await self._run(lambda one: rows.find_call(one, key), writes=False)
+        return found
+
+    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+        """See `CallLedger.open_calls`."""
+        found: list[CallRecord] = await self._run(lambda one: rows.open_calls(one, run), writes=False)
+        return found
+
+    # -------------------------------------------------------------- the file
+
+    async def verify(self) -> tuple[Problem, ...]:
+        """What is wrong with the file; nothing, if it is as it was written."""
+        return tuple(await self._run(lambda one: list(problems(one, self._blobs)), writes=False))
+
+    @property
+    def commits(self) -> int:
+        """Transactions of this owner so far: fewer than steps, where tasks share them."""
+        return self._writer.commits if self._writer else 0
+
+    @property
+    def pending_migration(self) -> tuple[int, int] | None:
+        """The format of the file, and the one that the first write will bring it to. `None`: it has
+        the newest.
+        """
+        return self._rules.pending
+
+
+def _new_id(at_ms: int) -> str:
+    return new_id(at_ms, secrets.token_bytes(ID_CHANCE_BYTES))
+
+
+def _connect(path: Path) -> Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=0)
+
+
+class _Rules:
+    """What holds for each transaction of an owner; see `writer.Rules`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        connect: Callable[[Path], Connection],
+        steps: Steps,
+        create: bool,
+        takeover: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._path = path
+        self._connect = connect
+        self._steps = steps
+        self._create = create
+        self._clock = clock
+        self.takeover = takeover
+        self._epoch: int | None = None
+        self._raised: int | None = None
+        self._file: os.stat_result | None = None
+        self._format = 0
+        self._lost = False
+
+    def connect(self) -> Connection:
+        found = check_file(self._path, self._steps)
+        if found is None:
+            if not self._create:
+                raise StoreError(f"there is no session {self._path}")
+            self._make()
+        connection = self._connect(self._path)
+        try:
+            prepare_writer(connection)
+            self._file = self._path.stat()
+            self._format = max(self._steps) if found is None else found
+            if self.takeover:  # now, and not at the first write: the old owner may wake up before that
+                self._transaction(connection, self.begin)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make(self) -> None:
+        """Make the file under another name, and name it when it is whole: a cut leaves no half of
+        one.
+        """
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            for ending in ("", "-journal", "-wal", "-shm"):  # of a process that died here
+                new.with_name(f"{new.name}{ending}").unlink(missing_ok=True)
+            os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # what models said is in it
+            connection = self._connect(new)
+            try:
+                prepare_writer(connection)
+                self._transaction(connection, self._new)
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                connection.close()
+            sync_file(new)
+            new.replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            raise SessionUnavailable(f"{self._path} cannot be made ({error.strerror}); nothing was written") from error
+
+    def _transaction(self, connection: Connection, work: Callable[[Connection], None]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(Exception):
+                connection.execute("ROLLBACK")
+            raise
+        self.committed()
+
+    def _new(self, connection: Connection) -> None:
+        at_ms = round(self._clock() * 1000)
+        migrate(connection, self._steps)
+        rows.write_meta(connection, "id", _new_id(at_ms))
+        rows.write_meta(connection, "created_ms", at_ms)
+        rows.write_meta(connection, "epoch", 1)
+        self._raised = 1
+
+    def begin(self, connection: Connection) -> None:
+        found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0]
+        if self._epoch is None:
+            migrate(connection, self._steps)
+            self._raised = found + 1
+            rows.write_meta(connection, "epoch", self._raised)
+        elif found != self._epoch:
+            self._lost = True
+            raise SessionLost(
+                f"the session {self._path.stem} was taken over by {owner_of(lock_path(self._path)) or 'another owner'}."
+                " This owner has written nothing since; what was acknowledged before is stored."
+            )
+
+    def committed(self) -> None:
+        if self._raised is not None:
+            self._epoch, self._raised = self._raised, None
+            self._format = max(self._steps)
+
+    def check_file(self) -> None:
+        try:
+            same = self._file is not None and os.path.samestat(self._file, self._path.stat())
+        except OSError:
+            same = False
+        if not same:
+            self._lost = True
+            raise SessionLost(
+                f"the file {self._path.name} was replaced or removed while it was open. This step is not stored in it;"
+                " what was acknowledged before is in the file that was replaced."
+            )
+
+    def close(self, connection: Connection) -> None:
+        if self._lost:
+            # Closing it would fold its log into a file that another owner writes, and remove that
+            # owner's log by its name. So it stays open until the process ends.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            return
+        with contextlib.suppress(Exception):  # the log is folded in by the next owner then
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.close()
+
+    def typed(self, error: BaseException) -> StoreError:
+        return faults.typed(error, self._path)
+
+    def is_lasting(self, error: BaseException) -> bool:
+        return faults.is_lasting(error)
+
+    @property
+    def pending(self) -> tuple[int, int] | None:
+        newest = max(self._steps)
+        return (self._format, newest) if self._format < newest else None

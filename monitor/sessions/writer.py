@@ -1,0 +1,251 @@
+"""One thread that owns the connection, and commits what many tasks want written at once.
+
+The sync to the disk is what a commit costs. So everything that waits is written in one
+transaction, and what arrives while it is written joins it. A task goes on when its step is on the
+disk, or is known not to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+import anyio
+from anyio.lowlevel import current_token
+
+from monitor.errors import SessionLost, StoreError
+from monitor.sessions.schema import Connection
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+MOST_STEPS: Final = 512
+"""Steps in one transaction: enough for one commit of 200 runs, and some milliseconds of work."""
+
+
+class Rules(Protocol):
+    """What the session says about its transactions."""
+
+    def connect(self) -> Connection:
+        """The connection, opened in the thread that will use it."""
+        ...
+
+    def check_file(self) -> None:
+        """Raise `SessionLost` if the file is not the one that was opened."""
+        ...
+
+    def begin(self, connection: Connection) -> None:
+        """What stands at the start of each transaction. Raises `SessionLost` for a lost owner."""
+        ...
+
+    def committed(self) -> None:
+        """What `begin` has done is on the disk."""
+        ...
+
+    def close(self, connection: Connection) -> None:
+        """The last step, in the thread."""
+        ...
+
+    def typed(self, error: BaseException) -> StoreError:
+        """The typed error for what SQLite or the system raised."""
+        ...
+
+    def is_lasting(self, error: BaseException) -> bool:
+        """Nothing more may be written after this error."""
+        ...
+
+
+class _Ticket:
+    """A step that a task waits for."""
+
+    __slots__ = ("done", "ends", "error", "result", "soon", "work", "writes")
+
+    def __init__(self, work: Work[Any], *, writes: bool) -> None:
+        native: Any = current_token().native_token
+        self.work = work
+        self.writes = writes
+        self.ends = False
+        self.soon: Callable[..., object] = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
+        self.done = anyio.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """The thread, and the queue before it."""
+
+    def __init__(self, rules: Rules, name: str) -> None:
+        self._rules = rules
+        self._queue: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name=f"session {name}", daemon=True)
+        self._connection: Connection | None = None
+        self._broken: BaseException | None = None
+        self._pid = os.getpid()
+        self._open = True
+        self.commits = 0
+        """Transactions so far."""
+        self._thread.start()
+
+    async def run(self, work: Work[T], *, writes: bool = True) -> T:
+        """What `work` answers, when its transaction is on the disk.
+
+        It is not left before that is known: a cancellation waits, and is raised afterwards with a
+        note that says which. Where the cancellation is a scope of anyio's, the answer comes first.
+        """
+        if not self._open:
+            raise StoreError("the session is closed")
+        if os.getpid() != self._pid:
+            raise SessionLost("the session was opened before this process was forked: open it again here")
+        ticket = _Ticket(work, writes=writes)
+        self._queue.put(ticket)
+        await _settled(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        result: T = ticket.result
+        return result
+
+    async def close(self) -> None:
+        """Write what waits, close the connection, end the thread."""
+        if not self._open:
+            return
+        self._open = False
+        ticket = _Ticket(self._rules.close, writes=False)
+        ticket.ends = True
+        self._queue.put(ticket)
+        self._queue.put(None)
+        try:
+            await _settled(ticket)
+        finally:
+            self._thread.join()
+        if ticket.error is not None:
+            raise ticket.error
+
+    # -------------------------------------------------------------- in the thread
+
+    def _serve(self) -> None:
+        ticket = self._queue.get()
+        while ticket is not None:
+            following: _Ticket | None = None
+            if ticket.writes:
+                following = self._write([ticket])
+            else:
+                self._read(ticket)
+                _hand_back([ticket])
+            ticket = following or self._queue.get()
+        self._refuse_the_rest()
+
+    def _refuse_the_rest(self) -> None:
+        """What another thread has asked for while the session was closed."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                late = self._queue.get_nowait()
+                if late is not None:
+                    late.error = StoreError("the session is closed")
+                    _hand_back([late])
+
+    def _read(self, ticket: _Ticket) -> None:
+        try:
+            if not ticket.ends:
+                ticket.result = ticket.work(self._connected())
+            elif self._connection is not None:  # it could be opened
+                ticket.work(self._connection)
+        except Exception as error:  # noqa: BLE001 - it is raised in the task that waits
+            ticket.error = self._typed(error)
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._rules.connect()
+        return self._connection
+
+    def _write(self, group: list[_Ticket]) -> _Ticket | None:
+        """One transaction of all that waits. What was found behind it and is no part of it."""
+        following: _Ticket | None = None
+        try:
+            if self._broken is not None:
+                raise self._broken
+            connection = self._connected()
+            self._rules.check_file()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._rules.begin(connection)
+                self._step(connection, group[0])
+                following = self._join(connection, group)
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(Exception):  # SQLite may have rolled back by itself
+                    connection.execute("ROLLBACK")
+                raise
+            self._rules.check_file()
+            self._rules.committed()
+            self.commits += 1
+        except Exception as error:  # noqa: BLE001 - it is raised in the tasks that wait
+            if self._rules.is_lasting(error):
+                self._broken = error
+            for ticket in group:
+                ticket.error = self._rules.typed(error)
+        _hand_back(group)
+        return following
+
+    def _join(self, connection: Connection, group: list[_Ticket]) -> _Ticket | None:
+        """Take into the transaction what waits already."""
+        while len(group) < MOST_STEPS:
+            try:
+                ticket = self._queue.get_nowait()
+            except queue.Empty:
+                return None
+            if ticket is None or not ticket.writes:
+                if ticket is None:  # it is looked for again behind this transaction
+                    self._queue.put(None)
+                return ticket
+            group.append(ticket)
+            self._step(connection, ticket)
+        return None
+
+    def _step(self, connection: Connection, ticket: _Ticket) -> None:
+        """One step of the transaction. A step that is refused leaves the others as they are."""
+        connection.execute("SAVEPOINT step")
+        try:
+            ticket.result = ticket.work(connection)
+        except (sqlite3.Error, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            ticket.error = error
+            connection.execute("ROLLBACK TO step")
+        connection.execute("RELEASE step")
+
+    def _typed(self, error: Exception) -> BaseException:
+        return self._rules.typed(error) if isinstance(error, sqlite3.Error | OSError) else error
+
+
+async def _settled(ticket: _Ticket) -> None:
+    """Return when the step's fate is known, whatever cancels the task meanwhile."""
+    cancelled: BaseException | None = None
+    while not ticket.done.is_set():
+        try:
+            with anyio.CancelScope(shield=True):
+                await ticket.done.wait()
+        except anyio.get_cancelled_exc_class() as error:  # asyncio's own, which no scope holds up
+            cancelled = error
+    if cancelled is not None:
+        cancelled.add_note("session: the step was not stored" if ticket.error else "session: the step is stored")
+        raise cancelled
+
+
+def _hand_back(tickets: list[_Ticket]) -> None:
+    """Wake the tasks, each loop once."""
+    loops: dict[Callable[..., object], list[_Ticket]] = {}
+    for ticket in tickets:
+        loops.setdefault(ticket.soon, []).append(ticket)
+    for soon, some in loops.items():
+        with contextlib.suppress(Exception):  # the loop has ended, and nobody waits
+            soon(_wake, some)
+
+
+def _wake(tickets: list[_Ticket]) -> None:
+    for ticket in tickets:
+        ticket.done.set()
