@@ -11,6 +11,7 @@ from monitor._util.lazy import LazyModule
 from monitor.calls import ApprovalRequest
 from monitor.chunks import ToolCall
 from monitor.errors import MonitorError, RecordedError
+from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.reasons import SUCCESSES, FinishReason, TerminateReason
 from monitor.usage import Usage
@@ -148,6 +149,10 @@ class Outcome:
     """Questions that nobody has answered yet, if the run is `paused` for them."""
     error: RecordableError = None
     """The exception behind the reason, if there was one: the SDK's, a detector's, the caller's."""
+    history: tuple[Message, ...] = field(default=(), repr=False, compare=False, metadata={"record": False})
+    """The messages of a supervised run, as the model is shown them. Another run can begin with
+    them: `supervisor.run(task, history=outcome.history)`.
+    """
 
     def raise_for_reason(self) -> Outcome:
         """Return this outcome if `ok`; else raise `RunFailed`, from `error` if there is one."""

@@ -11,6 +11,7 @@ from monitor.core.limits import Spending
 from monitor.core.turn import TurnTally
 from monitor.events import StreamClosed
 from monitor.goal.goal import Goal
+from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn, succeeded
 from monitor.policy import stop_for
@@ -216,6 +217,7 @@ def outcome_of(
     recovered_from: Stop | None,
     closing: StreamClosed | None,
     pending: tuple[ApprovalRequest, ...] = (),
+    history: tuple[Message, ...] = (),
 ) -> Outcome:
     """The outcome of a run that ends by `stop`. `turn`: its last one. `recovered_from`: the end
     that a last turn replaced.
@@ -246,5 +248,6 @@ def outcome_of(
         chunks_after_decision=closing.chunks_dropped if closing else 0,
         closed_after_s=closing.after_s if closing else None,
         pending=pending,
+        history=history,
         error=None if ok else error,
     )

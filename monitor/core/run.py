@@ -60,6 +60,7 @@ from monitor.events import Event
 from monitor.goal.goal import Goal
 from monitor.judges.base import Judge, JudgeInput
 from monitor.judges.panel import Panel, detection_of
+from monitor.messages import Message
 from monitor.models import ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy
@@ -504,6 +505,10 @@ class RunCore:
         """Seconds since the run began."""
         return self._counters.at(now)
 
+    def reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
+        """The parts of the last turn's message, as `take_reply` will return them."""
+        return () if self._last is None or self.void else self._running.message(looped)
+
     def take_reply(self, looped: LoopedText = "trim") -> tuple[Part, ...]:
         """Return the parts of the last turn's message, fit for the history, and clear them. Only
         for a supervised run. A failed attempt has none.
@@ -683,9 +688,16 @@ class RunCore:
             verdict = self._recovery.judged(verdict, self._recovery.cause)
         self._follow(verdict, now)
 
-    def terminate(self, now: float, fallback: Stop | None = None, error: BaseException | None = None) -> Outcome:
+    def terminate(
+        self,
+        now: float,
+        fallback: Stop | None = None,
+        error: BaseException | None = None,
+        *,
+        history: tuple[Message, ...] = (),
+    ) -> Outcome:
         """End the run and return its one outcome. `fallback`, with `error`: the reason if nothing
-        was decided before.
+        was decided before. `history`: see `Outcome.history`.
         """
         if self._outcome is not None:
             return self._outcome
@@ -712,6 +724,7 @@ class RunCore:
             recovered_from=self._recovery.cause,
             closing=self._closing,
             pending=self.pending,
+            history=history,
         )
         self._emit(events.RunTerminated(self.at(now), self._outcome))
         return self._outcome

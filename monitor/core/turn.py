@@ -317,12 +317,15 @@ class RunningTurn:
         loop_offset = loop_start(self.loop, self.offsets["text"]) if self.loop is not None and in_text else None
         return self.tally.ended(stopped=stopped, error=error, model_error=model_error, loop_offset=loop_offset)
 
+    def message(self, looped: LoopedText) -> tuple[Part, ...]:
+        """The parts of the turn's message, fit for the history."""
+        return () if self._reply is None else self._reply.parts(loop=self.loop, looped=looped)
+
     def take_message(self, looped: LoopedText) -> tuple[Part, ...]:
         """Return the parts of the turn's message, fit for the history, and clear them."""
-        if self._reply is None:
-            return ()
-        parts = self._reply.parts(loop=self.loop, looped=looped)
-        self._reply.restart()
+        parts = self.message(looped)
+        if self._reply is not None:
+            self._reply.restart()
         return parts
 
     @property

@@ -83,6 +83,8 @@ class Calls(Listener):
         self._only: tuple[str, ...] | None = None
         self._keeper = options.keeper(run_id)
         self._guidance = GuidanceBook(lambda name: tools.entry(name).traits.guidance, options.guidance)
+        self.left_open: frozenset[str] = frozenset()
+        """Ids of calls that a run which goes on had made when its process ended."""
         self.listens = delivery.listened
         self._opened: list[Toolset] = []
         self._turn_only: Collection[str] | None = None
@@ -294,18 +296,23 @@ class Calls(Listener):
 
     async def carry_out_answered(self, history: History) -> None:
         """A run before this one was paused for approvals that are there now: carry out those calls,
-        and put their results into the history, in the place of the ones that said so.
+        and put their results into the history, in the place of the ones that said so. The same for
+        the calls in `left_open`.
         """
-        answered = getattr(self._approver, "answered_calls", None)
+        answered = self.left_open or getattr(self._approver, "answered_calls", None)
         if not answered:
             return
-        at, message = _last_reply(history.messages)
+        at, message = last_reply(history.messages)
         if message is None:
             return
-        calls = [part for part in message.content if isinstance(part, ToolCall) and part.id in answered]
-        if not calls:
+        made = [part for part in message.content if isinstance(part, ToolCall) and part.id in answered]
+        if not made:
             return
         results: dict[str, ToolResult] = {}
+        for call in made:
+            if (answer := self._goal.answer(call)) is not None:
+                results[call.id] = ToolResult(call.id, call.name, answer.text, answer.is_error)
+        calls = [call for call in made if call.id not in results]
 
         def finished(result: ToolResult, seconds: float) -> None:
             results[result.id] = result
@@ -314,10 +321,10 @@ class Calls(Listener):
         for call in calls:
             self._emit(ToolStarted(self._at(), self._core.turns, without_secrets(call)))
         await self._work.under_deadlines(lambda: self.scheduler.carry_out(calls, finished))
-        made = replace(
-            message, results=tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
-        )
-        history.commit(HistoryEdit(history.version, at, at + 1, (made,), "approval", "approved calls were made"))
+        answered_by = tuple(shown(results[one.id]) if one.id in results else one for one in message.results)
+        after = replace(message, results=answered_by)
+        kind, why = ("resume", "open calls were made") if self.left_open else ("approval", "approved calls were made")
+        history.commit(HistoryEdit(history.version, at, at + 1, (after,), kind, why))
         self._pause_for_answers()
 
     def _pause_for_answers(self) -> None:
@@ -417,7 +424,7 @@ class Calls(Listener):
         return self._core.at(self._now())
 
 
-def _last_reply(messages: Sequence[Message]) -> tuple[int, AssistantMessage | None]:
+def last_reply(messages: Sequence[Message]) -> tuple[int, AssistantMessage | None]:
     """The newest message of the model, and where it stands."""
     for at in range(len(messages) - 1, -1, -1):
         if isinstance(message := messages[at], AssistantMessage):

@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from monitor.events import AttemptRetried, Event, RunTerminated, TurnEnded
+from monitor.harness.recorder import Recorder
 from monitor.sinks.base import EventSink, FanOut
 from monitor.tools.masking import without_secrets
 
@@ -35,6 +36,8 @@ class Delivery:
         self.listened = streams or bool(sinks)
         """Somebody gets the events."""
         self._ended = False
+        self.recorder: Recorder | None = None
+        """Writes the run into its session, if it has one."""
         self.urgent = False
         """An event is queued that the reader should have while tools run. The others come when the
         turn is part of the history.
@@ -52,11 +55,18 @@ class Delivery:
             event = _masked(event)
         elif isinstance(event, RunTerminated):
             self._ended = True
+        if self.recorder is not None:
+            self.recorder.emit(event)
         if self.streams:
             self.queue.append(event)
             if self._news is not None:
                 self._news.set()
         self._sinks.emit(event)
+
+    async def stored(self) -> None:
+        """Return when what the history says stands in the session, if there is one."""
+        if self.recorder is not None:
+            await self.recorder.sync()
 
     async def room(self) -> None:
         """Return when the reader is not far behind."""

@@ -76,6 +76,7 @@ class TurnLoop:
         try:
             await self._calls.open()
             await self._calls.carry_out_answered(self._history)
+            await self._delivery.stored()
             while await self._perform(core.check(self._now())):
                 tries = _Tries()
                 while tries.again:
@@ -88,6 +89,7 @@ class TurnLoop:
                     if events:
                         yield
                     # The call, its stream, and the tool calls of its answer.
+                    await self._delivery.stored()
                     stream = self._reading = self._open()
                     results: dict[str, ToolResult] = {}
                     try:
@@ -107,6 +109,7 @@ class TurnLoop:
                     finally:
                         self._reading = None
                         self._record(results)
+                    await self._delivery.stored()
                     yield
                     # A failed attempt is made again, if the core and the retries allow it.
                     async with aclosing(self._before_another(stream.turn, tries)) as waiting:

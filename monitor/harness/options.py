@@ -36,6 +36,7 @@ from monitor.judges.base import Judge, as_judges
 from monitor.messages import Message
 from monitor.models import Model, Retries, ToolChoice
 from monitor.policy import Ladder, Policy
+from monitor.sessions.store import SessionStore
 from monitor.sinks.base import EventSink
 from monitor.tools.approval import Approval, Approver, AskFunction, Mode, approval_of
 from monitor.tools.artifact_tools import READ, ArtifactTools
@@ -67,6 +68,7 @@ class RunOptions:
         tool_choice: ToolChoice = "auto",
         max_parallel_tools: int = MAX_PARALLEL,
         ledger: CallLedger | None = None,
+        session: SessionStore | None = None,
         approval: Approval | Mode | None = None,
         approver: Approver | AskFunction | None = None,
         offer: Offer | None = None,
@@ -120,6 +122,7 @@ class RunOptions:
         self.outputs: Outputs | None = Outputs(outputs) if outputs is not None else None
         self.plan = plan
         self.tools: Registry = _readable(Registry(tools), artifacts)
+        self.session: SessionStore | None = checked_session(session, ledger)
         self.calls: CallOptions = CallOptions(
             max_parallel_tools, ledger, approval_of(approval), approver, offer, artifacts, result_bound, guidance
         )
@@ -158,6 +161,16 @@ class RunOptions:
         return replace(
             given, instructions=run_instructions(given.instructions, self.outputs, self.plan, has_tools=has_tools)
         )
+
+
+def checked_session(session: SessionStore | None, ledger: CallLedger | None) -> SessionStore | None:
+    """`session`. Raises `ConfigError` if it is no session, and beside a ledger."""
+    if session is None:
+        return None
+    check_part("session", session, "commit")
+    if ledger is not None:
+        raise ConfigError("a session is the ledger of its runs: give session= or ledger=, not both")
+    return session
 
 
 RunOptions.__init__.__qualname__ = "Supervisor.__init__"  # the name in Python's error for a wrong argument

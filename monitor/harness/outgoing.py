@@ -92,6 +92,13 @@ class Outgoing:
         self._looked_at: int | None = None
         """How many edits the history had at its last full check."""
 
+    def begin(self, given: Given) -> None:
+        """Begin an empty history with the messages of `given`."""
+        for message in given.messages:
+            self._history.append(message)
+        self._untold = given.repairs
+        self._ids = _call_ids(given.messages)
+
     def append(self, message: Message) -> None:
         """Append the newest message, repaired for the provider. An empty message is dropped."""
         sendable, repairs = repair_next(message, len(self._history), self._ids, form=self._form)

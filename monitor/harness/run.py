@@ -50,14 +50,18 @@ from monitor.harness.context import context_of, frontier, interrupted
 from monitor.harness.delivery import Delivery
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.loop import TurnLoop
-from monitor.harness.options import RunOptions
+from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.outgoing import Outgoing
+from monitor.harness.recorder import TASK
+from monitor.harness.session import RunSession
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.interrupt import Interruptible
 from monitor.harness.streams.wait import current_task
-from monitor.messages import Message, Repair, Text, UserMessage
+from monitor.messages import AssistantMessage, Message, Repair, Text, UserMessage
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
+from monitor.sessions.records import SUBAGENT, RunRecord
+from monitor.sessions.store import SessionStore
 from monitor.state import RunState
 from monitor.tools.memory import with_notes
 from monitor.usage import Price, price_of
@@ -110,6 +114,8 @@ class Caller:
     """The supervisor of the calling run, then that of its own caller, and so on."""
     wake: Callable[[], None]
     """Makes the calling run check at once whether it must end."""
+    run_id: str = ""
+    session: SessionStore | None = None
     called: set[Run] = field(default_factory=set)
     """The nested runs of the calling run: its abort aborts them too."""
 
@@ -122,20 +128,24 @@ class Run:
     def __init__(
         self,
         supervisor: RunOptions,
-        task: str | UserMessage,
+        task: str | UserMessage | None,
         *,
         streams: bool,
         history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
         caller: Caller | None = None,
-        as_tool: bool = False,
+        as_tool: str = "",
         run_id: str | None = None,
+        resumed: RunRecord | None = None,
     ) -> None:
-        """`history`: replaces the supervisor's own. `caller`: the run that calls this run as a
-        tool, if any. `run_id`: of a run that goes on in another process; by default a new one.
+        """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
+        as the tool `as_tool`, if any. `run_id`: of a run that goes on in another process; by
+        default a new one. `resumed`: the run of the session that goes on, without another task.
         """
-        if not isinstance(task, str | UserMessage):
+        if resumed is None and not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
-        self.id: Final = uuid.uuid4().hex if run_id is None else run_id
+        said = str(resumed.data.get(TASK, "")) if resumed is not None else _words(task)
+        self.id: Final = resumed.id if resumed is not None else run_id or uuid.uuid4().hex
         """Names the run in its ledger and its events of calls."""
         self._supervisor = supervisor
         self._caller = caller
@@ -151,7 +161,7 @@ class Run:
         budgets = own if caller is None else (*own, *(budget.share() for budget in caller.budgets))
         supervisors = (supervisor, *(caller.supervisors if caller is not None else ()))
         self._core = RunCore(
-            stop_when=_limits_of(supervisor, as_tool=as_tool),
+            stop_when=_limits_of(supervisor, as_tool=bool(as_tool)),
             detectors=default_detectors() if supervisor.detectors is None else copy.deepcopy(supervisor.detectors),
             policy=copy.deepcopy(supervisor.policy),
             emit=self._emit,
@@ -164,18 +174,43 @@ class Run:
             supervised=True,
             parent=caller.core if caller is not None else None,
             judges=supervisor.judges,
-            task=_words(task),
+            task=said,
             window=supervisor.window,
             loop_key=tools.loop_key,
         )
         self._work = Interruptible(self._core, self._clock)
         judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=supervisor.close_grace_s, wake=self._wake)
-        self.as_caller: Caller = Caller(self._core, self._clock, budgets, supervisors, self._wake)
-        first = _said_by_others(task)
+        store = checked_session(session, supervisor.calls.ledger) or supervisor.session
+        if store is None and caller is not None and supervisor.calls.ledger is None:
+            store = caller.session
+        self.as_caller: Caller = Caller(
+            self._core, self._clock, budgets, supervisors, self._wake, run_id=self.id, session=store
+        )
+        first = [] if task is None else [_said_by_others(task)]
         given = supervisor.given if history is None else supervisor.taken_in(history)
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
-        self._history = History((*given.messages, first))
+        if plan is not None and resumed is None and (step := self._goal.first_step()) is not None:
+            first.append(UserMessage((Text(step),), synthetic=True))
+        self._history = History(() if store is not None else (*given.messages, *first))
         outgoing = Outgoing(self._history, supervisor.form, given.repairs, self._repaired)
+        options = supervisor.calls
+        self._session: RunSession | None = None
+        if store is not None:
+            self._session = RunSession(
+                store,
+                resumed or _record_of(self.id, said, caller, as_tool),
+                self._history,
+                outgoing,
+                reply=self._reply,
+                turn=lambda: self._core.turns,
+                given=given,
+                take_in=supervisor.taken_in,
+                first=first,
+                may_go_on=history is None,
+                resumed=resumed is not None,
+            )
+            options = replace(options, ledger=self._session.recorder)
+        self._delivery.recorder = self._session and self._session.recorder
         self._context = context_of(
             supervisor.compaction,
             self._history,
@@ -191,8 +226,8 @@ class Run:
             form=supervisor.form,
         )
         self._core.companions += (self._context,)
-        calls = Calls(
-            supervisor.calls,
+        self._calls = calls = Calls(
+            options,
             tools,
             core=self._core,
             goal=self._goal,
@@ -216,8 +251,6 @@ class Run:
             work=self._work,
             delivery=self._delivery,
         )
-        if plan is not None and (step := self._goal.first_step()) is not None:
-            self._loop.say(step)
         self._phase: RunPhase = "idle"
         self._thread = threading.get_ident()
         self._driver: AsyncGenerator[None, None] | None = None
@@ -319,6 +352,14 @@ class Run:
         if self._caller is not None:
             self._caller.called.add(self)
         self._core.begin(self._now())
+        if self._session is not None:
+            try:
+                await self._session.begin(self._goal, self._calls)
+            except BaseException:
+                self._phase = "error"
+                if self._caller is not None:
+                    self._caller.called.discard(self)
+                raise
         self._driver = self._loop.drive()
         return self
 
@@ -343,6 +384,7 @@ class Run:
             self._at_work = False
             await self._context.close()  # a compaction may have been requested before the first turn
             self._end(ending, error)
+            await self._store_end()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -360,6 +402,7 @@ class Run:
                 await self._driver.__anext__()
             except StopAsyncIteration:
                 self._end(None, None)
+                await self._store_end()
             except Exception as error:
                 if isinstance(error, ConfigError):  # the caller's own mistake
                     self._end(ending_by(error), error)
@@ -399,11 +442,24 @@ class Run:
     def _end(self, ending: Stop | None, error: BaseException | None) -> None:
         if self._outcome is not None:
             return
-        self._outcome = self._core.terminate(self._now(), ending, error if isinstance(error, Exception) else None)
+        error = error if isinstance(error, Exception) else None
+        self._outcome = self._core.terminate(self._now(), ending, error, history=self._history.messages)
         self._phase = "error" if self._outcome.reason is TerminateReason.ERROR else "finished"
         if self._caller is not None:
             self._caller.called.discard(self)
             self._caller.wake()
+
+    async def _store_end(self) -> None:
+        """Write the end of the run into its session."""
+        session, self._session = self._session, None
+        if session is not None:
+            with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+                await session.end(self.outcome)
+
+    def _reply(self) -> AssistantMessage | None:
+        """The message that the model has just made, without results."""
+        content, turn = self._core.reply(self._supervisor.looped_text), self._core.turn
+        return AssistantMessage(content, (), turn.finish_reason) if content and turn is not None else None
 
     def _wake(self) -> None:
         """Make each pending wait check the deadline. May be called from any thread or signal
@@ -416,8 +472,16 @@ class Run:
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
 
 
-def _words(task: str | UserMessage) -> str:
-    return task if isinstance(task, str) else " ".join(part.text for part in task.content if isinstance(part, Text))
+def _record_of(id: str, task: str, caller: Caller | None, as_tool: str) -> RunRecord:
+    if caller is None:
+        return RunRecord(id=id, data={TASK: task})
+    return RunRecord(id=id, parent_run=caller.run_id, agent=as_tool, purpose=SUBAGENT, data={TASK: task})
+
+
+def _words(task: str | UserMessage | None) -> str:
+    if task is None or isinstance(task, str):
+        return task or ""
+    return " ".join(part.text for part in task.content if isinstance(part, Text))
 
 
 def _price_known_to(supervisors: Sequence[RunOptions]) -> Price | None:

@@ -16,12 +16,14 @@ from typing import Any
 
 from monitor._util.codec import to_plain
 from monitor.context.raw import RawMessage
-from monitor.errors import ToolError
-from monitor.harness.options import RunOptions
+from monitor.errors import ConfigError, ToolError
+from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.run import Run
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome
+from monitor.sessions.records import MAIN, RunState
+from monitor.sessions.store import SessionStore
 from monitor.tools.base import Tool, ToolContext, check_name
 
 
@@ -51,6 +53,9 @@ class Supervisor(RunOptions):
     - `approval`: a mode such as `"default"`, or a `monitor.tools.Approval`, says which calls need a
       person. `approver` asks that person.
     - `ledger`: records each call before its effect.
+    - `session`: e.g. `monitor.sessions.SQLiteSession(path)`, keeps the conversation, the calls and
+      the events of its runs. It is their ledger as well. A run whose process has died goes on with
+      `resume`.
     - `max_parallel_tools`: how many calls run at once.
     - `offer`: chooses the tools of each turn.
 
@@ -87,31 +92,51 @@ class Supervisor(RunOptions):
         task: str | UserMessage,
         *,
         history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
         run_id: str | None = None,
     ) -> Outcome:
         """Drive one run to its end. Every end is an `Outcome`; a cancellation from outside is
         raised further.
 
-        `history`: messages before the task, in the place of the supervisor's own. `run_id`: names
-        the run in its ledger, and is a part of the idempotency key of its tools; by default a new
-        one.
+        `history`: messages before the task, in the place of the supervisor's own. `session`: in the
+        place of the supervisor's own; the run goes on with the conversation that it holds. A
+        session that holds messages takes no other history. `run_id`: names the run in its ledger,
+        and is a part of the idempotency key of its tools; by default a new one.
         """
-        async with Run(self, task, streams=False, history=history, run_id=run_id) as run:
-            async for _ in run:
-                pass
-        return run.outcome
+        return await _ended(Run(self, task, streams=False, history=history, session=session, run_id=run_id))
+
+    async def resume(self, session: SessionStore | None = None) -> Outcome:
+        """Go on with the newest run of `session` that has not ended: its process died, or it waits
+        for an approval. `session`: by default the supervisor's own.
+
+        - A call that was stored and not begun is made now.
+        - A call that was running may have had its effect. It is made again only if its tool is
+          idempotent, with the same key. Otherwise the model is told that its effect is unknown.
+        - Outputs that were emitted, and the plan, are as they were. Limits count anew.
+
+        Raises `ConfigError` if there is no session, or every run has ended. No other process may
+        carry out the run: a `SQLiteSession` has one owner.
+        """
+        store = checked_session(session, None) or self.session
+        if store is None:
+            raise ConfigError("resume needs a session: give it here, or to the Supervisor")
+        going = [one for one in await store.runs() if one.state is not RunState.ENDED and one.purpose == MAIN]
+        if not going:
+            raise ConfigError("no run of this session is to be resumed: every one has ended")
+        return await _ended(Run(self, None, streams=False, session=store, resumed=going[-1]))
 
     def stream(
         self,
         task: str | UserMessage,
         *,
         history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
         run_id: str | None = None,
     ) -> Run:
         """One run, event by event:
         `async with supervisor.stream(task) as run: async for event in run`.
         """
-        return Run(self, task, streams=True, history=history, run_id=run_id)
+        return Run(self, task, streams=True, history=history, session=session, run_id=run_id)
 
     def as_tool(self, *, name: str, description: str) -> Tool:
         """This supervisor as a tool of another one: a call is a run, bound by the caller's abort,
@@ -146,14 +171,19 @@ class _Subagent:
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")
         caller = context.run.as_caller if isinstance(context.run, Run) else None
-        async with Run(self._supervisor, task, streams=False, caller=caller, as_tool=True) as run:
-            async for _ in run:
-                pass
-        outcome = run.outcome
+        outcome = await _ended(Run(self._supervisor, task, streams=False, caller=caller, as_tool=self.spec.name))
         if not outcome.ok:
             emitted = f" Emitted before that: {_as_json(outcome.emitted)}" if outcome.emitted else ""
             raise ToolError(f"the subagent did not reach its goal: {outcome.reason.value}: {outcome.detail}.{emitted}")
         return outcome.text if outcome.output is None else _as_json(outcome.output)
+
+
+async def _ended(run: Run) -> Outcome:
+    """Drive `run` to its end."""
+    async with run:
+        async for _ in run:
+            pass
+    return run.outcome
 
 
 def _as_json(value: object) -> str:

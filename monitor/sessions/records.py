@@ -24,7 +24,13 @@ class RunState(StrEnum):
     ENDED = "ended"
 
 
-HIDDEN: Final = frozenset({"compact"})
+MAIN: Final = "main"
+"""The purpose of a run that was started from outside."""
+SUBAGENT: Final = "subagent"
+"""The purpose of a run that another run called as a tool."""
+COMPACT: Final = "compact"
+"""The purpose of a run that summarised the history of another one."""
+HIDDEN: Final = frozenset({COMPACT})
 """Purposes of runs that listings leave away: they serve another run."""
 
 
@@ -36,7 +42,7 @@ class RunRecord:
     parent_run: str | None = None
     """The run that started it. `None`: it was started from outside."""
     agent: str = ""
-    purpose: str = "main"
+    purpose: str = MAIN
     """`main`, `subagent`, `compact`, or a word of the caller's."""
     state: RunState = RunState.RUNNING
     started_at_s: float = 0.0

@@ -1,0 +1,269 @@
+"""Writes a run into its session, in the order that keeps it safe: a call is stored before its
+effect, and what is announced has been stored before.
+
+1. The user's message, and the run.
+2. The model's message with its calls, which are `intended`.
+3. A call becomes `running`, then its tool is entered, then it ends. The session is the ledger.
+4. The results of the turn, its events, and whatever has changed the context.
+
+A process that dies between two steps leaves a session that `Supervisor.resume` can go on with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import anyio
+
+from monitor.calls import CallRecord
+from monitor.compaction.pinned import head_of_messages
+from monitor.context.history import Committed, History
+from monitor.context.turns import COMPACTION
+from monitor.events import ChunkReceived, CompactionFinished, Event, ToolOutput
+from monitor.messages import AssistantMessage, Message, Text
+from monitor.outcome import Outcome
+from monitor.reasons import TerminateReason
+from monitor.sessions.nodes import Compacted, Draft, compaction, context_edit, message
+from monitor.sessions.records import COMPACT, MAIN, Changes, RunRecord, RunState
+from monitor.sessions.store import SessionStore
+from monitor.sessions.tree import ACTIVE
+
+NOT_STORED = (ChunkReceived, ToolOutput)
+"""Events that are for the eye. What they show stands in a message or a result as well."""
+NOTHING_SAID = "(nothing was said)"
+"""The summary of a compaction that shows no text: a session stores none without one."""
+TASK = "task"
+"""The key of a run's task in the data of its record."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """An original message of the history, and where it stands in the session."""
+
+    message: Message
+    node: str | None
+    """`None`: it has no node of its own, because a compaction or a repair shows it."""
+    results: int = 0
+    """How many of its results are stored."""
+
+
+_Draft: TypeAlias = tuple[Draft, Stored | None]
+"""A node to be written, and the message that learns its id."""
+
+
+class Recorder:
+    """Writes one run into `store`. It is the ledger of the run, and hears its events.
+
+    A nested run has a branch of its own, so that the conversation of its caller stays whole.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        history: History,
+        record: RunRecord,
+        *,
+        reply: Callable[[], AssistantMessage | None],
+        turn: Callable[[], int],
+    ) -> None:
+        """`reply`: the message that the model has just made, without results, or `None`."""
+        self.store = store
+        self.branch: str = ACTIVE if record.purpose == MAIN else f"run-{record.id}"
+        self._history = history
+        self._record = record
+        self._reply = reply
+        self._turn = turn
+        self._stored: list[Stored] = []
+        self._written: Stored | None = None
+        """The reply that was stored before its calls were made, until the history has it."""
+        self._edits = 0
+        self._events: list[Event] = []
+        self._compacted: CompactionFinished | None = None
+        self._lock = anyio.Lock()
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self._record.id
+
+    def emit(self, event: Event) -> None:
+        """Keep an event until the next step writes it."""
+        if isinstance(event, CompactionFinished):
+            self._compacted = event
+        if not isinstance(event, NOT_STORED):
+            self._events.append(event)
+
+    # ------------------------------------------------------------------ the run
+
+    async def begin(self, known: Sequence[Stored], *, with_results: bool) -> None:
+        """Store the run and its first messages. `known`: the messages at the beginning of the
+        history that the session has already. `with_results`: the last of them may have results that
+        are not stored, and gets them now.
+        """
+        self._record = replace(
+            self._record, state=RunState.RUNNING, started_at_s=self._record.started_at_s or time.time()
+        )
+        self._stored = [*known]
+        self._edits = len(self._history.edits)
+        drafts: list[_Draft] = []
+        if with_results and known and known[-1].node and not known[-1].results:
+            drafts = self._results_of(known[-1])
+        await self._write([*drafts, *self._new()], runs=[self._record])
+
+    async def sync(self) -> None:
+        """Store what has been added to the history since the last step, and what happened."""
+        async with self._lock:
+            if drafts := self._new():
+                await self._write(drafts)
+            if edits := self._history.edits[self._edits :]:
+                self._edits = len(self._history.edits)
+                await self._write_edits(edits)
+            if self._events:
+                await self._write([])
+
+    async def end(self, outcome: Outcome) -> None:
+        """Store how the run ended."""
+        waits = outcome.reason is TerminateReason.PAUSED
+        ended = replace(
+            self._record,
+            state=RunState.WAITING if waits else RunState.ENDED,
+            ended_at_s=None if waits else time.time(),
+            data={**self._record.data, "reason": outcome.reason.value, "detail": outcome.detail, "ok": outcome.ok},
+        )
+        await self.sync()
+        async with self._lock:
+            await self.store.commit(Changes(runs=[ended], requests=outcome.pending))
+
+    # ------------------------------------------------------------------ the ledger
+
+    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+        """Store the calls together with the message that makes them."""
+        async with self._lock:
+            if self._written is None and (reply := self._reply()) is not None:
+                written = Stored(reply, None)
+                await self._write([*self._new(), (self._draft(reply), written)], calls=records)
+                self._written = written
+        return await self.store.intend(records)
+
+    async def advance(self, record: CallRecord) -> bool:
+        """See `CallLedger.advance`."""
+        return await self.store.advance(record)
+
+    async def find(self, key: str) -> CallRecord | None:
+        """See `CallLedger.find`."""
+        return await self.store.find(key)
+
+    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+        """See `CallLedger.open_calls`."""
+        return await self.store.open_calls(run)
+
+    # ------------------------------------------------------------------ what is written
+
+    def _draft(self, said: Message) -> Draft:
+        return message(said, run=self.run, turn=self._turn())
+
+    def _new(self) -> list[_Draft]:
+        """Drafts of the originals that are not stored. Of the reply that is, its results."""
+        drafts: list[_Draft] = []
+        for said in self._history.originals[len(self._stored) :]:
+            before, self._written = self._written, None
+            stored = Stored(said, None)
+            if before is None or before.node is None:
+                drafts.append((self._draft(said), stored))
+            elif not isinstance(said, AssistantMessage):  # the reply did not become part of the history
+                drafts.append((context_edit(before.node, None, run=self.run, turn=self._turn()), None))
+                drafts.append((self._draft(said), stored))
+            elif same_reply(before.message, said):
+                stored.node = before.node
+                drafts += self._results_of(stored)
+            else:  # it was repaired on its way into the history
+                stored.node = before.node
+                drafts.append((context_edit(before.node, said, run=self.run, turn=self._turn()), None))
+            stored.results = len(said.results) if isinstance(said, AssistantMessage) else 0
+            self._stored.append(stored)
+        return drafts
+
+    def _results_of(self, stored: Stored) -> list[_Draft]:
+        """A draft for each result of a message that is stored without them."""
+        said = stored.message
+        results = said.results if isinstance(said, AssistantMessage) else ()
+        stored.results = len(results)
+        return [(message(result, run=self.run, turn=self._turn()), None) for result in results]
+
+    async def _write(
+        self, drafts: Sequence[_Draft], *, runs: Sequence[RunRecord] = (), calls: Sequence[CallRecord] = ()
+    ) -> None:
+        """One step: all of it, or nothing. The messages learn their nodes."""
+        events, self._events = self._events, []
+        nodes = [draft for draft, _ in drafts]
+        changes = Changes(nodes=nodes, branch=self.branch, runs=runs, calls=calls, events=events, events_run=self.run)
+        try:
+            committed = await self.store.commit(changes)
+        except BaseException:
+            self._events = [*events, *self._events]
+            raise
+        for node, (_, stored) in zip(committed.nodes, drafts, strict=False):
+            if stored is not None:
+                stored.node = node.id
+
+    async def _write_edits(self, edits: Sequence[Committed]) -> None:
+        """A compaction is a node of its own, any other edit an edit of the messages it changed."""
+        if any(one.edit.kind == COMPACTION for one in edits):
+            await self._write_compaction()
+        drafts = [draft for one in edits if one.edit.kind != COMPACTION for draft in self._edited(one)]
+        if drafts:
+            await self._write([(draft, None) for draft in drafts])
+
+    async def _write_compaction(self) -> None:
+        """The head of the history stands for everything before the first message that is kept."""
+        messages = self._history.messages
+        head = head_of_messages(messages)
+        if not head:
+            return
+        first = self._history.originals_before(head)
+        kept = next((one.node for one in self._stored[first:] if one.node), None)
+        said = self._compacted
+        summary = "\n\n".join(part.text for one in messages[:head] for part in one.content if isinstance(part, Text))
+        done = Compacted(
+            summary=summary or NOTHING_SAID,
+            shown=messages[:head],
+            first_kept_node_id=kept,
+            tokens_before=said.tokens_before if said is not None else 0,
+            tokens_after=said.tokens_after if said is not None else 0,
+            reason=said.reason.value if said is not None else "",
+            summarised_by=said.summarised_by if said is not None else "",
+        )
+        child = RunRecord(
+            id=f"{self.run}-compact-{len(self._stored)}-{self._edits}",
+            parent_run=self.run,
+            agent=self._record.agent,
+            purpose=COMPACT,
+            state=RunState.ENDED,
+            started_at_s=time.time(),
+            ended_at_s=time.time(),
+            data={"tokens_before": done.tokens_before, "tokens_after": done.tokens_after},
+        )
+        await self._write([(compaction(done, run=self.run, turn=self._turn()), None)], runs=[child])
+
+    def _edited(self, edit: Committed) -> Iterator[Draft]:
+        """Drafts for an edit that puts messages in the place of as many others."""
+        if len(edit.replaced) != len(edit.edit.replacement):
+            return
+        for before, after in zip(edit.replaced, edit.edit.replacement, strict=True):
+            stored = next((one for one in reversed(self._stored) if one.message is before), None)
+            if stored is None or not stored.node or after is before:
+                continue
+            stored.message = after
+            if same_reply(before, after) and not stored.results:
+                yield from (draft for draft, _ in self._results_of(stored))
+            else:
+                yield context_edit(stored.node, after, run=self.run, turn=self._turn())
+
+
+def same_reply(stored: Message, said: Message) -> bool:
+    """Whether `said` is the message that was stored, with its results."""
+    both = isinstance(stored, AssistantMessage) and isinstance(said, AssistantMessage)
+    return both and stored.content == said.content

@@ -1,0 +1,162 @@
+"""A run and its session: what the run finds there when it begins, and how it is left.
+
+Failure answered: a process dies in the night, and in the morning nobody knows which calls were
+made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from monitor.chunks import ToolCall, ToolResult
+from monitor.context.history import History
+from monitor.errors import ConfigError, StoreError
+from monitor.goal.goal import Goal
+from monitor.harness.calls import Calls, last_reply
+from monitor.harness.outgoing import Given, Outgoing
+from monitor.harness.recorder import Recorder, Stored, same_reply
+from monitor.messages import AssistantMessage, Message, Text, UserMessage
+from monitor.outcome import Outcome
+from monitor.reasons import TerminateReason
+from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
+from monitor.sessions.records import RunRecord
+from monitor.sessions.store import SessionStore
+from monitor.sessions.tree import Context
+
+GO_ON = "Go on with the task. If it is finished, say so."
+"""What a model is told that had answered before its process died."""
+
+
+class RunSession:
+    """The session of one run, from its first to its last step."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        record: RunRecord,
+        history: History,
+        outgoing: Outgoing,
+        *,
+        reply: Callable[[], AssistantMessage | None],
+        turn: Callable[[], int],
+        given: Given,
+        take_in: Callable[[Sequence[Message]], Given],
+        first: Sequence[UserMessage],
+        may_go_on: bool,
+        resumed: bool,
+    ) -> None:
+        """`reply`, `turn`: see `Recorder`. `given`: what the history begins with, if the session is
+        empty. `take_in`: repairs the messages of a session. `first`: what is said then.
+        `may_go_on`: the session may hold messages.
+        """
+        self.recorder: Recorder = Recorder(store, history, record, reply=reply, turn=turn)
+        self._history = history
+        self._outgoing = outgoing
+        self._given = given
+        self._take_in = take_in
+        self._first = first
+        self._may_go_on = may_go_on
+        self._resumed = resumed
+
+    async def begin(self, goal: Goal, calls: Calls) -> None:
+        """Fill the history, and store that the run begins. Raises `ConfigError` for a session that
+        holds messages beside another history.
+        """
+        store = self.recorder.store
+        context = await store.context(self.recorder.branch)
+        if context.entries and not self._may_go_on:
+            raise ConfigError("this session holds a conversation: give it without history=, or give an empty one")
+        self._outgoing.begin(self._take_in(context.messages) if context.entries else self._given)
+        known = _known(context, self._history.messages)
+        first = self._first if not self._resumed else await self._take_up(goal, calls)
+        for message in first:
+            self._outgoing.append(message)
+        await self.recorder.begin(known, with_results=not calls.left_open)
+
+    async def end(self, outcome: Outcome) -> None:
+        """Store how the run ended. A store that has ended the run by its error raises no second
+        one.
+        """
+        try:
+            await self.recorder.end(outcome)
+        except StoreError:
+            if outcome.reason is not TerminateReason.ERROR:
+                raise
+
+    async def _take_up(self, goal: Goal, calls: Calls) -> Sequence[UserMessage]:
+        """Bring the goal and the calls to where the run was. Answers with what is to be said."""
+        store, run = self.recorder.store, self.recorder.run
+        path = await store.active_path(self.recorder.branch)
+        said = _said_in([node for node in path if node.run == run])
+        results = {one.id: one for one in _results_in(said)}
+        replies = [one for one in said if isinstance(one, AssistantMessage)]
+        made = [_calls_of(reply) for reply in replies]
+        waiting = {record.call_id for record in await store.open_calls(run)}
+        if made and any(call.id not in results or call.id in waiting for call in made[-1]):
+            _, reply = last_reply(self._history.messages)
+            shown = _calls_of(reply) if reply is not None else []
+            if [_action(call) for call in shown] == [_action(call) for call in made[-1]]:
+                calls.left_open = frozenset(call.id for call in shown)
+                made.pop()
+        before = [call for turn in made for call in turn]
+        for call in before:
+            if call.id in results and not results[call.id].is_error:
+                goal.answer(call)
+        calls.scheduler.remember(before)
+        await calls.scheduler.recover()
+        messages = self._history.messages
+        answered = messages and isinstance(messages[-1], AssistantMessage) and not _calls_of(messages[-1])
+        return [UserMessage((Text(GO_ON),), synthetic=True)] if answered else []
+
+
+def _known(context: Context, messages: Sequence[Message]) -> list[Stored]:
+    """For each message of a history that was read from `context`, its node."""
+    entries = context.entries
+    compaction = context.compaction.id if context.compaction is not None else None
+    known: list[Stored] = []
+    at = 0
+    for message in messages if entries else ():
+        found = next(
+            (n for n in range(at, len(entries)) if _is_or_was(entries[n].message, message)),
+            None,
+        )
+        if found is None:
+            known.append(Stored(message, None))
+            continue
+        at = found + 1
+        entry = entries[found]
+        results = entry.message.results if isinstance(entry.message, AssistantMessage) else ()
+        known.append(Stored(message, entry.node if entry.node != compaction else None, len(results)))
+    return known
+
+
+def _is_or_was(stored: Message, message: Message) -> bool:
+    return stored is message or same_reply(stored, message)
+
+
+def _calls_of(message: Message) -> list[ToolCall]:
+    return [part for part in message.content if isinstance(part, ToolCall)]
+
+
+def _action(call: ToolCall) -> tuple[str, object]:
+    return call.name, call.arguments
+
+
+def _said_in(nodes: Sequence[Node]) -> list[Said]:
+    """What the nodes of a run say, as it is shown now."""
+    edits = {
+        edit.target: edit.replacement for edit in (edit_of(one) for one in nodes if one.kind is NodeKind.CONTEXT_EDIT)
+    }
+    shown = (edits.get(one.id, said_of(one)) for one in nodes if one.kind is NodeKind.MESSAGE)
+    return [one for one in shown if one is not None]
+
+
+def _results_in(said: Sequence[Said]) -> list[ToolResult]:
+    """The results that stand alone, and those that came with their message."""
+    found: list[ToolResult] = []
+    for one in said:
+        if isinstance(one, ToolResult):
+            found.append(one)
+        elif isinstance(one, AssistantMessage):
+            found += one.results
+    return found
