@@ -50,8 +50,8 @@ class CallState(StrEnum):
     EXPIRED = "expired"
     """Nobody answered the question whether the call may be made. That is no refusal."""
     UNKNOWN = "unknown"
-    """The tool was entered, and nobody knows how far it came: the process died, or the tool could
-    not be stopped.
+    """The tool was entered, and it is not known how far it came: the process died, or the tool
+    could not be stopped.
     """
 
 
@@ -115,9 +115,9 @@ class CallLedger(Protocol):
     async def advance(self, record: CallRecord) -> bool:
         """Replace the record under `record.key`, before the step happens.
 
-        False: another one has taken the step, or has ended the call; nothing is stored. So of two
-        processes that hold the same intended call only one may run it. A call that ended stays as
-        it is, but for `running` after `unknown` or `failed`: another attempt.
+        False: somebody else has taken this step or has ended the call, and nothing is stored. So of
+        two processes that hold the same intended call only one may run it. A call that ended stays
+        as it is. The one exception: `unknown` or `failed` becomes `running` for another attempt.
         """
         ...
 
@@ -195,7 +195,7 @@ class ApprovalRequest:
     preview: str = ""
     """What the call would change, if its tool can say: a difference of a file."""
     evidence: Detection | None = None
-    """What was found, if the run is held for a detection."""
+    """The detection, if the run is held for one."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ def listed(file: SessionFile) -> dict[str, Any]:
 
 
 def _title(session: SessionReader) -> str:
-    """What was asked first."""
+    """The first message of the session, as one line."""
     for node in session.first_nodes(8):
         if node.kind is NodeKind.MESSAGE:
             return line_of_node(node)

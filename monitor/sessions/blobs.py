@@ -20,7 +20,7 @@ class Blobs(Protocol):
         ...
 
     def get(self, digest: str, /) -> bytes:
-        """What was stored."""
+        """The bytes that were stored under `digest`."""
         ...
 
 

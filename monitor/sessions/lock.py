@@ -116,7 +116,7 @@ class OwnerLock:
 
 
 def owner_of(path: Path) -> SessionOwner | None:
-    """Who has written itself into the lock file; `None`: nobody, or it cannot be read."""
+    """The owner that the lock file names. `None`: it names nobody, or it cannot be read."""
     try:
         return SessionOwner(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):

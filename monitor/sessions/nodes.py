@@ -34,7 +34,7 @@ class NodeKind(StrEnum):
     COMPACTION = "compaction"
     """A summary, and from which node on the originals are still shown."""
     CONTEXT_EDIT = "context_edit"
-    """What is shown in the place of another node. The other node stays as it is."""
+    """A replacement that is shown in the place of another node. That node itself stays as it is."""
     MARKER = "marker"
     """A named point with data. The model is not shown it."""
     BRANCH_NOTE = "branch_note"
@@ -104,10 +104,10 @@ class Draft:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Compacted:
-    """What a compaction node holds.
+    """The content of a compaction node.
 
-    Raises `ConfigError` for one that says nothing, or whose numbers make no sense: it is refused
-    before anything is written.
+    Raises `ConfigError`, before anything is written, for an empty summary, for an empty `shown`
+    and for negative numbers of tokens.
     """
 
     summary: str
@@ -145,7 +145,9 @@ class ContextEdit:
     target: str
     """The id of the node that is shown otherwise; it stands on the same path."""
     replacement: UserMessage | AssistantMessage | ToolResult | None
-    """What is shown in its place. `None`: nothing of it, nor of the results of its calls."""
+    """The model is shown this in its place. `None`: neither the target nor the results of its calls
+    are shown.
+    """
 
 
 # ------------------------------------------------------------------ making drafts

@@ -211,5 +211,5 @@ class SessionReader:
         return tuple(self._typed(lambda: rows.chunks(self._connection, run)))
 
     def verify(self) -> tuple[Problem, ...]:
-        """What is wrong with the file; nothing, if it is as it was written."""
+        """The faults of the file; empty, if it is as it was written."""
         return tuple(problems(self._connection, self._blobs))

@@ -25,7 +25,7 @@ class RunState(StrEnum):
 
 
 HIDDEN: Final = frozenset({"compact"})
-"""Purposes of runs that listings leave away: they serve another run."""
+"""Purposes of runs that listings do not show, because they serve another run."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -186,7 +186,7 @@ def _pack_call(connection: Connection, record: CallRecord) -> str:
 
 (_CALL_TAG,) = record_codec.tags
 _CALL_COLUMNS: Final = frozenset({"type", "run", "call_id", "key", "state"})
-"""What is not in the body, because a column says it."""
+"""Fields that are left out of the body, because a column holds them."""
 _CALL: Final = "SELECT run, call_id, key, state, body FROM call"
 
 

@@ -50,7 +50,7 @@ class SQLiteSession:
             print((await session.context()).messages)
 
     One owner writes; any number of readers may look at the file meanwhile. A second owner gets
-    `SessionBusy`. What is awaited has been committed with a sync to the disk.
+    `SessionBusy`. When an awaited write returns, it is committed and synced to the disk.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class SQLiteSession:
     # -------------------------------------------------------------- the file
 
     async def verify(self) -> tuple[Problem, ...]:
-        """What is wrong with the file; nothing, if it is as it was written."""
+        """The faults of the file; empty, if it is as it was written."""
         return tuple(await self._run(lambda one: list(problems(one, self._blobs)), writes=False))
 
     @property

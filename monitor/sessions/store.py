@@ -40,7 +40,8 @@ T = TypeVar("T")
 class SessionStore(Protocol):
     """A session: a tree of nodes, and the runs, calls, approvals and events around it.
 
-    What is awaited is stored, as far as the store can. Each store is a `CallLedger` as well.
+    When an awaited write returns, it is stored as safely as this kind of store can. Each store is a
+    `CallLedger` as well.
     """
 
     @property
@@ -123,7 +124,7 @@ class SessionStore(Protocol):
         ...
 
     async def verify(self) -> tuple[Problem, ...]:
-        """What is wrong with what is stored; nothing, if it is as it was written."""
+        """The faults of the stored data; empty, if it is as it was written."""
         ...
 
     async def aclose(self) -> None:

@@ -63,7 +63,7 @@ class View(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Planned:
-    """What is to be written."""
+    """Nodes that are ready to be written."""
 
     nodes: tuple[Node, ...]
     head: str | None
@@ -360,7 +360,7 @@ class Problem:
 
 
 def verify(nodes: Iterable[Node], heads: Mapping[str, str | None]) -> Iterator[Problem]:
-    """What is wrong with a tree. `nodes`: in the order of their numbers."""
+    """The faults of a tree. `nodes`: in the order of their numbers."""
     digests: dict[str, str] = {}
     expected = 1
     for node in nodes:

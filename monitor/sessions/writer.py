@@ -163,7 +163,10 @@ class Writer:
         return self._connection
 
     def _write(self, group: list[_Ticket]) -> _Ticket | None:
-        """One transaction of all that waits. What was found behind it and is no part of it."""
+        """Write `group`, and all steps that wait in the queue, in one transaction.
+
+        Returns the first ticket of the queue that cannot join it, as a read cannot.
+        """
         following: _Ticket | None = None
         try:
             if self._broken is not None:

@@ -30,8 +30,8 @@ from monitor.tools.rules import COMMAND, Rules, Ruling
 from monitor.verdicts import VETO, Detection
 
 Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]
-"""`default`: reads run, all else asks. `auto_edit`: edits run too. `yolo`: everything runs, but for
-what a rule denies. `plan`: reads run, all else is refused.
+"""`default`: reads run, all else asks. `auto_edit`: edits run too. `yolo`: everything runs except
+calls that a rule denies. `plan`: reads run, all else is refused.
 """
 
 
@@ -76,7 +76,7 @@ def approval_of(given: Approval | Mode | None) -> Approval:
 
 
 def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
-    """What is awaited with each question."""
+    """The function that is called with each question, and awaited. `None`: nobody is asked."""
     if given is None:
         return None
     ask: Any = getattr(given, "ask", given)
@@ -251,7 +251,7 @@ class Approvals:
         return None if self._expires_s is None else self._wall() + self._expires_s
 
     async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """What is answered; deadlines stand still meanwhile."""
+        """Ask, and wait for the answer. Deadlines stand still meanwhile."""
         assert self._ask is not None  # noqa: S101 - asked only then
         self._listener.requested(request)
         answer: ApprovalAnswer | None = ApprovalAnswer(
@@ -263,7 +263,7 @@ class Approvals:
                 alarm = self._clock.call_at(self._clock.now() + self._expires_s, scope.cancel)
             try:
                 answer = _checked(await self._ask(request), request)
-            except Exception as error:  # noqa: BLE001 - an approver may fail as it likes: that is no approval
+            except Exception as error:  # noqa: BLE001 - an approver may raise anything: that is no approval
                 answer = ApprovalAnswer(
                     id=request.id,
                     decision="denied",

@@ -162,7 +162,7 @@ class Fetched:
 
 @dataclass(slots=True)
 class Recent:
-    """What was fetched last, by its source: content that has not changed is not fetched twice.
+    """The newest fetched text of each source: content that has not changed is not fetched twice.
 
     The texts are kept in `store`; here stand only their digests, at most `most` of them. Where one
     left the store meanwhile, its source is fetched again.
@@ -203,7 +203,7 @@ class Recent:
         return artifact, fetched.text
 
     async def _earlier(self, reference: Reference) -> Fetched | None:
-        """What is known of the source and can be compared with it."""
+        """The text that was fetched before, if its validator is known and it is still kept."""
         digest, validator = self._known.get(reference.key, ("", None))
         if validator is None:
             return None

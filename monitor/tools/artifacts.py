@@ -101,7 +101,7 @@ _REFERENCES: Final = TypeAdapter(Reference)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Artifact:
-    """What is known of a kept text without loading it."""
+    """The facts about a kept text that are known without loading it."""
 
     digest: str
     """Its SHA-256, as 64 hexadecimal digits."""
@@ -143,7 +143,9 @@ class ArtifactStore(Protocol):
         ...
 
     async def find(self, ref: str) -> Artifact | None:
-        """What is known of it. Loads nothing, and is no use that keeps it."""
+        """The facts about the text under `ref`. Its content is not loaded, and this does not count
+        as a use of it.
+        """
         ...
 
     async def read(self, ref: str) -> str:

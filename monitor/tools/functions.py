@@ -5,8 +5,8 @@
   Field(ge=1, description="...")]`, `Literal`, `Optional` and nested models mean what they mean
   there. A parameter without annotation takes anything.
 - **What the model sends** is checked as pydantic checks in its lax mode: "3" is taken for an `int`,
-  3 is not taken for a `str`. A key that is no parameter is an error. What is left out has the
-  function's own default.
+  3 is not taken for a `str`. A key that is no parameter is an error. A parameter that is left out
+  has the function's own default.
 - **Where it runs**: an `async` function in the event loop; any other in a worker thread, with the
   caller's context variables. A thread cannot be stopped: on a timeout or a cancellation nobody
   waits for it any longer, and its answer is dropped. At most as many threads run at once as anyio's
@@ -212,7 +212,9 @@ class _Arguments:
         self.schema = portable(written)
 
     def check(self, given: Mapping[str, Any]) -> BaseModel:
-        """What was given, as the fields. `ToolError` says what is wrong, by field."""
+        """The arguments `given`, as a model of pydantic. Raises `ToolError`, which names each wrong
+        field.
+        """
         try:
             return self._model.model_validate(dict(given))
         except ValidationError as error:
@@ -359,7 +361,7 @@ def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, 
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
         return typing.get_type_hints(holder, globalns=dict(globals_), include_extras=True)[parameter.name]
-    except Exception as error:  # noqa: BLE001 - an annotation is code, and may fail as it likes
+    except Exception as error:  # noqa: BLE001 - an annotation is code, and may raise anything
         raise ConfigError(
             f"{what}: its annotation {parameter.annotation!r} cannot be read ({describe(error)}); "
             "the types of a tool are imported or defined at the top of its module"
@@ -367,7 +369,7 @@ def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, 
 
 
 def checked_traits(given: Traits) -> ToolTraits:
-    """`given` as traits. `ConfigError` for what makes no sense."""
+    """`given` as traits. Raises `ConfigError` for a value that is not possible."""
     traits = ToolTraits(**given)
     for name in ("timeout_s", "hard_timeout_s"):
         seconds = getattr(traits, name)

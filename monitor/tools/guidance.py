@@ -39,7 +39,7 @@ class GuidanceBook:
         check_flag(self.flag)
 
     def beside(self, call: ToolCall, result: ToolResult) -> str | None:
-        """What is to stand behind the text of `result`. `None`: nothing new.
+        """The text to put behind the text of `result`. `None`: nothing new.
 
         A call that was refused or not carried out has no guidance: nothing was used. A function
         that fails says nothing.

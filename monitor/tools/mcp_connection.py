@@ -244,7 +244,7 @@ class Connection:
                 call.settle(error=self._no_answer("it ended during the call; what it did until then is not known"))
             else:
                 call.settle(error=ToolError(f"the MCP server {self._name!r} answered: {_said(error)}"))
-        except Exception as error:  # noqa: BLE001 - an answer may be as wrong as it likes
+        except Exception as error:  # noqa: BLE001 - a wrong answer may raise anything
             if _is_bad_answer(error):
                 call.settle(error=self._no_answer(f"what it sent is no answer: {_said(error)}"))
             else:
@@ -417,7 +417,7 @@ def _is_bad_answer(error: Exception) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class Sdk:
-    """What is used of the SDK."""
+    """The names of the SDK that are used here."""
 
     Client: Any
     MCPError: Any

@@ -351,7 +351,7 @@ class Scheduler:
             job.arguments = arguments_of(job.call.arguments)
             if job.entry.check is not None:
                 job.entry.check(job.arguments)
-        except Exception as error:  # noqa: BLE001 - a check may fail as it likes
+        except Exception as error:  # noqa: BLE001 - a check may raise anything
             job.outcome = CallState.FAILED, failed_by(job.call, error, cancelled)
 
     def _order(self, jobs: Sequence[Job]) -> None:
@@ -531,7 +531,7 @@ class Scheduler:
             value = await tool.call(job.arguments, context)
             job.status = value.status if isinstance(value, ToolAnswer) else None
             return result_of(job.call, value), isinstance(value, ToolAnswer)
-        except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything
             return failed_by(job.call, error, cancelled), isinstance(error, ToolError)
         except BaseException as error:
             leaves = list(leaves_of(error))

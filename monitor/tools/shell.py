@@ -38,7 +38,7 @@ from monitor.tools.workspace import Workspace
 OUTPUT_BYTES: Final = 16 * 1024 * 1024
 """The bound of Gemini CLI for the output of one command."""
 BACKGROUND_BYTES: Final = 1024 * 1024
-"""What is kept of the output of a process that nobody waits for."""
+"""The most bytes that are kept of the output of a process that nobody waits for."""
 BACKGROUND_MOST: Final = 16
 """More processes in the background are not started."""
 POLL_S: Final = 0.1
@@ -79,7 +79,8 @@ class ShellTools(ToolGroup):
     - `shell`: the program before the command. `None`: bash, else sh.
     - `needs_approval`, `prefix`, `filter`: as for any tool and group.
 
-    `ConfigError`: an option makes no sense, or the system has no process groups (Windows).
+    Raises `ConfigError` for an option that is not possible, and on a system without process groups
+    (Windows).
     """
 
     def __init__(

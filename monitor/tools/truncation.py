@@ -129,7 +129,7 @@ def shown(
 
 
 def _head(text: str, bound: Bound, first_line: int) -> tuple[str, int | None]:
-    """What is shown, and the line to continue at."""
+    """The text to show, and the number of the line to continue at."""
     end = _end_of_head(text, bound.max_chars, bound.max_lines)
     line = first_line + text.count("\n", 0, end)
     if text[:end].endswith("\n"):
