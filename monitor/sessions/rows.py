@@ -240,8 +240,7 @@ def _run_number(connection: Connection, run: str | None) -> int | None:
 
 
 def write_node(connection: Connection, node: Node, blobs: Blobs) -> None:
-    """Store a node. A long body goes beside the file and is on the disk before the row is written.
-    """
+    """Store a node. A long body goes beside the file, and is on the disk before the row is."""
     body: str | None = node.body
     artifact = None
     if len(node.body) > INLINE_BYTES // 4 and len(data := node.body.encode()) > INLINE_BYTES:
