@@ -21,8 +21,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is public. An IPv4 address within an IPv6 address must be public too.
-    """
+    """Whether an IP address is public. An IPv4 address within an IPv6 one must be public too."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
 """The commands in a line for a shell, read by a parser of the shell's grammar (the extra `tools`).
 
-Nothing is guessed. If the grammar does not know a part of the line, or the name of a command is
-known only when it runs, the answer is `None`, and a person has to be asked.
+Nothing is guessed. If the grammar does not know a part of the line, the answer is `None`. It is
+`None` too if the name of a command is known only at run time. Then a person has to be asked.
 """
 
 from __future__ import annotations

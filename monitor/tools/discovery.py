@@ -252,7 +252,7 @@ async def exchange(command: Sequence[str], given: bytes, surroundings: _Surround
                 over = len(output.data) + len(errors.data) > surroundings.max_bytes
 
     async def write() -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):  # a command need not read its stdin
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):  # it need not read
             if process.stdin is not None:
                 await process.stdin.send(given)
                 await process.stdin.aclose()

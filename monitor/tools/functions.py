@@ -145,7 +145,9 @@ class FunctionTool(Generic[P, R]):
 
 
 async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | None) -> list[Any]:
-    """`work` in a worker thread. A cancellation leaves the thread behind, and tells `reporter`."""
+    """Run `work` in a worker thread. After a cancellation the thread goes on, and `reporter` is
+    informed.
+    """
     left = ended = False
     lock = threading.Lock()
 
@@ -204,7 +206,7 @@ class _Arguments:
         try:
             self._model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
             written = self._model.model_json_schema(schema_generator=_QuietJsonSchema)
-        except Exception as error:  # whatever a type of the user's may say to pydantic
+        except Exception as error:  # a type of the user's may raise anything in pydantic
             why = message_of(error).partition("\n\n")[0]
             raise ConfigError(f"{name}: its parameters cannot be described to a model: {why}") from error
         written.pop("description", None)
@@ -244,8 +246,7 @@ class _Arguments:
 
 
 class _QuietJsonSchema(GenerateJsonSchema):
-    """Does not show a default that JSON cannot hold (an object, infinity), and does not warn of it.
-    """
+    """Leaves out a default that JSON cannot hold (an object, infinity), without a warning."""
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
 
@@ -344,8 +345,7 @@ def _is_async(fn: Any) -> bool:
 
 
 def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, Any]) -> Any:
-    """The type of a parameter. Raises `ConfigError` if a model cannot send the parameter by name.
-    """
+    """The type of a parameter. Raises `ConfigError` if a model cannot send it by name."""
     what = f"{tool}: the parameter {parameter.name!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise ConfigError(f"{what} is {parameter.kind.description}, but a model sends named arguments of known names")

@@ -1,7 +1,7 @@
 """Secrets in the arguments of calls, masked for events, logs and approvers.
 
-Values are masked if their key names a secret, such as `password`, `api_key` or `token`. Texts are
-masked if they have the form of a service's key, and so is pydantic's `SecretStr`. The tool itself
+Values are masked if their key names a secret, such as `password`, `api_key` or `token`. Keys in the
+forms that services use are masked in every text, and so is pydantic's `SecretStr`. The tool itself
 gets the arguments as they are.
 """
 
