@@ -88,7 +88,7 @@ SessionsArgument: TypeAlias = Annotated[
 
 
 def _found(given: str, folder: Path | None) -> Path:
-    """The file that `given` means. Raises `ConfigError` for none, or for several."""
+    """The file that `given` means. Raises `ConfigError` if it means no session, or several."""
     if given.endswith(ENDING) or "/" in given:
         if not Path(given).is_file():
             raise ConfigError(f"there is no session {given}")
@@ -239,7 +239,7 @@ def import_session(
 
 
 def _id_of(lines: Sequence[str]) -> str:
-    """The id in the first line. Whether the rest is a session is found out when it is read."""
+    """The id in the first line. The other lines are checked when they are read."""
     marker = '"id":"'
     start = lines[0].find(marker) + len(marker)
     id = lines[0][start : start + 32]
@@ -353,7 +353,7 @@ def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether sessions can be made there, also where the folder would be made first."""
+    """Whether sessions can be made in `folder`, also if the folder itself has to be made first."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
     return there.is_dir() and os.access(there, os.W_OK)
 
