@@ -1,8 +1,8 @@
-"""Tool calls as records: what a ledger keeps, and what an approver is asked and answers.
+"""Tool calls as records: the rows of a ledger, the questions to an approver and the answers.
 
 A record of a call is stored before the step that it names happens: `intended` before anything else,
 `running` before the tool is entered. So after a crash a ledger knows which calls may have had an
-effect: those that were running, which become `unknown`.
+effect: those that were running. They become `unknown`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CallState(StrEnum):
     """The tool is being carried out."""
     DONE = "done"
     FAILED = "failed"
-    """The tool, or what stands before it, answered with an error."""
+    """The tool, or a check before it, answered with an error."""
     DENIED = "denied"
     """A person or a rule refused the call: the tool was not entered."""
     CANCELLED = "cancelled"
@@ -50,8 +50,8 @@ class CallState(StrEnum):
     EXPIRED = "expired"
     """Nobody answered the question whether the call may be made. That is no refusal."""
     UNKNOWN = "unknown"
-    """The tool was entered, and nobody knows how far it came: the process died, or the tool could
-    not be stopped.
+    """The tool was entered, and it is not known how far it came: the process died, or the tool
+    could not be stopped.
     """
 
 
@@ -69,9 +69,10 @@ class CallRecord:
     """The provider's id of the call."""
     tool: str
     arguments: Any
-    """JSON data, as the tool is given them."""
+    """JSON data, as the tool gets them."""
     key: str
-    """What the action is, see `call_key`: the same in every process, whatever the call is called.
+    """The identity of the action, see `call_key`. It is the same in every process, and does not
+    depend on `call_id`.
     """
     state: CallState = CallState.INTENDED
     turn: int = 0
@@ -107,17 +108,17 @@ class CallLedger(Protocol):
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
         """Store the calls of one response, all or none.
 
-        Answers with the record that now stands under each key: the given one, or the one that was
-        there before, which is left as it is.
+        Returns the record that now stands under each key: the given one, or an older one, which is
+        left as it is.
         """
         ...
 
     async def advance(self, record: CallRecord) -> bool:
         """Replace the record under `record.key`, before the step happens.
 
-        False: another one has taken the step, or has ended the call; nothing is stored. So of two
-        processes that hold the same intended call only one may run it. A call that ended stays as
-        it is, but for `running` after `unknown` or `failed`: another attempt.
+        False: somebody else has taken this step or has ended the call, and nothing is stored. So of
+        two processes that hold the same intended call only one may run it. A call that ended stays
+        as it is. The one exception: `unknown` or `failed` becomes `running` for another attempt.
         """
         ...
 
@@ -149,7 +150,7 @@ _FIELDS = tuple(field.name for field in fields(CallRecord))
 
 
 def stepped(record: CallRecord, **changes: Any) -> CallRecord:
-    """`record` with `changes`, in half the time of `dataclasses.replace`."""
+    """A copy of `record` with `changes`, made in half the time of `dataclasses.replace`."""
     made = object.__new__(CallRecord)
     for name in _FIELDS:
         object.__setattr__(made, name, changes[name] if name in changes else getattr(record, name))
@@ -157,8 +158,8 @@ def stepped(record: CallRecord, **changes: Any) -> CallRecord:
 
 
 def bound_hash(tool: str, arguments: object, schema: object) -> str:
-    """What an approval holds for: 16 hexadecimal digits of the tool, its arguments as they were
-    shown, and its description and schema.
+    """Names the call that an approval is for: 16 hexadecimal digits of the tool, its arguments as
+    they were shown, and its description and schema.
     """
     return identity(canonical_json([tool, arguments, schema]))
 
@@ -177,13 +178,13 @@ class ApprovalRequest:
     """The call that is asked for. `""`: the whole run is held."""
     tool: str
     arguments: Any
-    """As they are shown, with secrets masked."""
+    """The arguments as the person sees them, with secrets masked."""
     schema_hash: str
-    """Of the tool's description and schema."""
+    """The hash of the tool's description and schema."""
     bound_to: str
-    """What an answer holds for, see `bound_hash`."""
+    """An answer holds only for a call with this hash, see `bound_hash`."""
     why: str
-    """What asks: a rule by its name and reason, or the tool itself. For people."""
+    """For people: the rule that asks, with its name and reason, or the tool itself."""
     scopes: tuple[str, ...] = ()
     """What "always" could mean here, the narrowest first: `git push`, `shell`. See
     `ApprovalAnswer.always`.
@@ -193,9 +194,9 @@ class ApprovalRequest:
     expires_at: float | None = None
     """Unix time. `None`: it does not expire."""
     preview: str = ""
-    """What the call would change, if its tool can say: a difference of a file."""
+    """The change that the call would make, if its tool can say: the difference of a file."""
     evidence: Detection | None = None
-    """What was found, if the run is held for a detection."""
+    """The detection, if the run is held for one."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -203,7 +204,7 @@ class ApprovalAnswer:
     """The answer to an `ApprovalRequest`."""
 
     id: str
-    """Of the request."""
+    """The `id` of the request."""
     decision: ApprovalDecision
     reason: str = ""
     """Why it was denied, for the model; what to do differently, for a run that was held."""
@@ -212,7 +213,7 @@ class ApprovalAnswer:
     always: str | None = None
     """One of the request's `scopes`: do not ask again for it in this run. `None`: this once."""
     bound_to: str = ""
-    """`ApprovalRequest.bound_to`. Where it is given, the answer holds for nothing else."""
+    """`ApprovalRequest.bound_to`. If it is given, the answer holds for no other call."""
     by: str = ""
     """Who answered: a person, or a part of the program, e.g. `approver_failed`."""
 

@@ -39,8 +39,8 @@ class TextDelta:
 
 @dataclass(slots=True)
 class ReasoningDelta:
-    """A piece of the model's thinking. `signature`: what the provider wants back with it (base64
-    where it was bytes).
+    """A piece of the model's thinking. `signature`: the provider must get it again together with
+    the thinking, in the next request (base64 where it was bytes).
     """
 
     text: str

@@ -206,8 +206,8 @@ class SessionBusy(StoreError):
 class SessionLost(StoreError):
     """The session was taken over by another owner, or its file was replaced while it was open.
 
-    What was acknowledged before is stored. This owner has written nothing since, and cannot write
-    any more.
+    Everything that was acknowledged before is stored. This owner has written nothing since, and
+    cannot write any more.
     """
 
 
@@ -232,8 +232,8 @@ class SessionTooNew(StoreError):
 
 
 class SessionUnavailable(StoreError):
-    """The disk is full, the file is read only, or the disk has failed. What was acknowledged before
-    is stored; what raised this is not acknowledged.
+    """The disk is full, the file is read only, or the disk has failed. Everything acknowledged
+    before is stored. The write that raised this error is not acknowledged.
     """
 
 

@@ -1,4 +1,4 @@
-"""What a scan reads: which files, in which order, and what it says of those that it cannot read."""
+"""The input of a scan: its files in their order, and complaints about unreadable ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 @dataclass(slots=True, frozen=True)
 class Wanted:
-    """Which runs are looked at."""
+    """The choice of runs that a scan looks at."""
 
     format: str | None
     project: str | None
@@ -52,7 +52,7 @@ class Wanted:
             raise ConfigError(f"--format takes one of {', '.join(formats)}, not {self.format!r}")
 
     def wants(self, run: SurveyedRun) -> bool:
-        """Whether `run` is looked at."""
+        """Whether the scan looks at `run`."""
         if self.format is not None and run.format != self.format:
             return False
         if self.project is not None and self.project.lower() not in run.began.project.lower():
@@ -79,15 +79,15 @@ class Inputs:
 
     paths: list[Path] = field(default_factory=list[Path])
     named: set[Path] = field(default_factory=set[Path])
-    """Those that were named one by one: they must be transcripts."""
+    """Files that were named one by one. They must be transcripts."""
     names: dict[Path, str] = field(default_factory=dict[Path, str])
-    """How a file is called where its path says nothing."""
+    """Names for files whose paths say nothing, such as stdin."""
     missing: int = 0
-    """Paths of which nothing was found."""
+    """The number of paths where nothing was found."""
 
     @property
     def bytes(self) -> int:
-        """How large they are."""
+        """The bytes of all files together."""
         return sum(map(size_of, self.paths))
 
 
@@ -138,7 +138,7 @@ def _changed(path: Path) -> float:
 
 @contextmanager
 def _copied(name: str) -> Iterator[Path]:
-    """A pipe as a file: a reader looks at its beginning before it reads it."""
+    """A pipe, copied into a file: a reader looks at the beginning before it reads the whole."""
     with tempfile.TemporaryDirectory(prefix="agent-monitor-") as folder:
         path = Path(folder, "stdin")
         with path.open("wb") as copy:
@@ -151,7 +151,7 @@ def _copied(name: str) -> Iterator[Path]:
 
 
 class Reading:
-    """Reads the transcripts of a scan, one file after the other, and says what cannot be read."""
+    """Reads the transcripts of a scan, one file after the other, and reports unreadable ones."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Reading:
         by_judge: bool,
     ) -> None:
         self.read = 0
-        """Files that were read."""
+        """The number of files that were read."""
         self.done_bytes = 0
         self._given = given
         self._examine = examine
@@ -177,10 +177,12 @@ class Reading:
         self._own: tuple[Corpus, str, int] | None = None
         self._silent: list[tuple[str, str]] = []
         self._silent_runs = 0
-        """Runs in which a model says and does nothing. Many sessions on a disk have no answer."""
+        """The number of runs in which a model says and does nothing. Many sessions on a disk have
+        no answer.
+        """
 
     def results(self, report: Report) -> Iterator[SurveyedRun]:
-        """The runs that are wanted. Unreadable files and lines are reported, and counted in
+        """The runs that were asked for. Unreadable files and lines are reported, and counted in
         `report`.
         """
         paths = self._inputs.paths
@@ -237,7 +239,7 @@ class Reading:
         report.bad += complain_of_own(self._complaints, corpus, name, runs)
 
     def _asked(self, path: Path) -> list[SurveyedFile]:
-        """The transcripts of a file, with a judge, which has to see each run whole."""
+        """The transcripts of a file, where a judge is asked. A judge has to see each run whole."""
         found: list[SurveyedFile] = []
         for source in sources_of(path):
             reader, report = reader_of(source), ReadReport()
@@ -254,7 +256,7 @@ class Reading:
         return found
 
     def complain(self, report: Report, *, whole: bool) -> None:
-        """Say what could not be read. `whole`: everything was read to its end."""
+        """Report unreadable files and lines. `whole`: everything was read to its end."""
         if self._own is not None:  # it was left in its middle
             corpus, name, runs = self._own
             report.bad += complain_of_own(self._complaints, corpus, name, runs, whole=False)
@@ -289,7 +291,7 @@ class Reading:
             console.print(f"Not looked at: {', '.join(left)}.", soft_wrap=True)
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The same counts, for programs."""
         return {
             "files": self.read,
             "unknown_files": self._strangers,
@@ -308,7 +310,7 @@ _COLUMNS: Final = (
     *("saved_tokens", "saved_usd"),
 )
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a cell that begins so for a formula."""
+"""A spreadsheet takes a cell that begins with one of these for a formula."""
 
 
 @contextmanager
@@ -358,8 +360,8 @@ def _row(run: SurveyedRun) -> tuple[object, ...]:
 
 @contextmanager
 def progress(console: Console, total: int, *, quiet: bool) -> Iterator[Callable[[int, int, int, str], None]]:
-    """A bar on a terminal, nothing elsewhere. `total`: the bytes to read. `quiet`: nothing there
-    either, because results are being written to it.
+    """A bar on a terminal, and nothing elsewhere. `total`: the bytes to read. `quiet`: no bar,
+    because results are written to the terminal.
     """
     if quiet or not console.is_terminal:
         yield lambda *_: None
@@ -372,8 +374,8 @@ def progress(console: Console, total: int, *, quiet: bool) -> Iterator[Callable[
         TimeRemainingColumn(),
         TextColumn("{task.fields[file]}", style="dim"),
     )
-    # What is printed meanwhile is results: they belong to stdout, and must not be drawn above the
-    # bar on stderr.
+    # Results that are printed meanwhile belong to stdout, and must not be drawn above the bar on
+    # stderr.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task("", total=total or None, runs=0, loops=0, file="")
         yield lambda done, runs, loops, file: bar.update(

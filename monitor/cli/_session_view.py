@@ -1,4 +1,4 @@
-"""How sessions look: lists, conversations, trees, events; for people and as JSON."""
+"""Shows sessions, for people and as JSON: lists, conversations, trees, events."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from monitor.sessions.lock import owner_of
 from monitor.sinks import line_of
 
 SHORT: Final = 12
-"""Digits of an id that are shown in a tree: they begin with the time, so the last ones differ."""
+"""The last digits of an id that are shown in a tree. The first ones are the time, and differ less.
+"""
 LINE_CHARS: Final = 160
 MEGABYTE: Final = 1_000_000
 
 
 def size(given: int) -> str:
-    """Bytes for people."""
+    """A number of bytes, for people."""
     return f"{given / MEGABYTE:,.1f} MB" if given >= MEGABYTE else f"{given / 1_000:,.0f} KB"
 
 
 def age(changed_s: float, now_s: float) -> str:
-    """How long ago, in one unit."""
+    """The time since `changed_s`, in one unit."""
     for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if now_s - changed_s >= seconds:
             return f"{(now_s - changed_s) / seconds:.0f} {unit} ago"
@@ -81,7 +82,7 @@ def listed(file: SessionFile) -> dict[str, Any]:
 
 
 def _title(session: SessionReader) -> str:
-    """What was asked first."""
+    """The first message of the session, as one line."""
     for node in session.first_nodes(8):
         if node.kind is NodeKind.MESSAGE:
             return line_of_node(node)
@@ -144,7 +145,7 @@ def described(session: SessionReader, context: Context, branch: str) -> dict[str
 
 
 def show_session(console: Console, data: Mapping[str, Any], context: Context) -> None:
-    """A card, and the conversation as the model is shown it."""
+    """Show the facts about a session, and the conversation that the model gets."""
     runs = [f"{run['purpose']} {run['agent']} {run['state']}".replace("  ", " ") for run in data["runs"]]
     rows = [
         ("id", data["id"]),
@@ -198,7 +199,7 @@ def _cut(text: str) -> str:
 
 
 def line_of_node(node: Node) -> str:
-    """A node in words."""
+    """The content of a node, on one line."""
     try:
         return _line(node)
     except SessionDamaged as error:
@@ -222,7 +223,7 @@ def _line(node: Node) -> str:
 
 
 def tree_lines(nodes: Sequence[Node], heads: Mapping[str, str | None]) -> Iterator[Text]:
-    """A line for each node; what branches off is indented."""
+    """A line for each node. Nodes that branch off are indented."""
     children: dict[str | None, list[Node]] = {}
     for node in nodes:
         children.setdefault(node.parent, []).append(node)

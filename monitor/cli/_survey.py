@@ -1,4 +1,4 @@
-"""Reads the transcripts of a scan, on all cores where that pays."""
+"""Reads the transcripts of a scan, on all cores if that is faster."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from monitor.transcripts.source import Source
 from monitor.transcripts.survey import SurveyedFile, survey_file
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
-"""Below this a second process costs more than it saves: each has to import the library."""
+"""With fewer bytes a second process takes more time than it saves: it has to import the library."""
 
 
 @dataclass(slots=True, frozen=True)
 class Chosen:
-    """The settings of the command line, as each process reads them anew."""
+    """The settings of the command line, which each process reads anew."""
 
     config: Path | None
     detectors: str | None
@@ -58,7 +58,7 @@ def surveyed_files(paths: Sequence[Path], chosen: Chosen) -> Iterator[list[Surve
 def _workers(
     number: int,
 ) -> Iterator[Callable[[Callable[[Path], list[SurveyedFile]], Sequence[Path]], Iterator[list[SurveyedFile]]]]:
-    """Processes that end with the block. Ctrl-C reaches this process alone."""
+    """Processes that end with the block. Only this process gets Ctrl-C."""
     pool = multiprocessing.get_context("spawn").Pool(number, signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
         yield pool.imap
@@ -68,7 +68,7 @@ def _workers(
 
 
 def size_of(path: Path) -> int:
-    """Its bytes; 0 if it cannot be looked at."""
+    """The bytes of a file; 0 if it cannot be looked at."""
     try:
         return path.stat().st_size
     except OSError:
@@ -76,7 +76,7 @@ def size_of(path: Path) -> int:
 
 
 def complain_of(console: Console, found: SurveyedFile) -> int:
-    """Say what could not be read of a transcript, and how much that is."""
+    """Report the unreadable parts of a transcript. Returns how many there are."""
     if found.error:
         _view.complain(console, f"agent-monitor: cannot read {found.file}: {found.error}")
         return 1
@@ -99,6 +99,6 @@ def complain_of(console: Console, found: SurveyedFile) -> int:
 
 
 def strange(source: Source) -> str:
-    """What a file is that no reader knows, for the sentence that refuses it."""
+    """The kind of a file that no reader knows, for the message that refuses it."""
     kind = kind_of(source.head[:HEAD_BYTES])
     return f"it is {kind}" if kind else "it is no transcript of a known format"

@@ -1,5 +1,5 @@
-"""The runs of agents and frameworks that a scan has read: counted by tool and project, and each
-loop with what was repeated and what came of it.
+"""The runs of agents and frameworks that a scan has read, counted by tool and project; and each
+loop, with its repeated part and its result.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Tools:
 
     @property
     def runs(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return sum(counted.runs for counted in self.by_project.values())
 
     @property
@@ -63,7 +63,7 @@ class Tools:
 
     @property
     def saved_usd(self) -> float:
-        """US dollars of such model calls, where the recordings name them."""
+        """US dollars of those model calls, as far as the recordings name them."""
         return sum(counted.saved_usd for counted in self.by_project.values())
 
     def add(self, run: SurveyedRun) -> None:
@@ -75,7 +75,7 @@ class Tools:
         self.loops.append(run)
 
     def said_saved(self) -> str:
-        """What a stop would have saved, in a sentence without its end."""
+        """The saving of a stop, as the beginning of a sentence."""
         money = f", US$ {self.saved_usd:,.2f} of it priced" if self.saved_usd else ""
         return f"That is {count(self.saved_tokens, 'token')}{money},"
 
@@ -139,7 +139,7 @@ def _sum(counted: Iterable[_Counted]) -> _Counted:
 
 
 def _show_loop(console: Console, run: SurveyedRun) -> None:
-    """A loop: what was repeated, what came of it, what a stop would have saved."""
+    """Show a loop: its repeated part, its result, and the saving of a stop."""
     finding = run.finding
     if finding is None:
         return
@@ -161,7 +161,7 @@ def _show_loop(console: Console, run: SurveyedRun) -> None:
 
 
 def _show_facts(console: Console, facts: Iterable[tuple[str, Text]]) -> None:
-    """Names and values. Into a pipe each value goes whole, on one line."""
+    """Print names and values. In a pipe each value stands whole, on one line."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")

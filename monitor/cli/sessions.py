@@ -56,8 +56,8 @@ def about() -> None:
       agent-monitor sessions rm --older-than 30 --dry-run
 
     \b
-    Only rm removes anything, and nothing changes a session: they are read beside
-    their owner. A session is named by its name, its id, a part of either, or its file.
+    Only rm removes sessions, and no command changes one: they are read while
+    their owner writes. SESSION is a name, an id, a part of either, or a file.
     """  # noqa: D301 - \b keeps the lines of an example apart
 
 
@@ -88,7 +88,7 @@ SessionsArgument: TypeAlias = Annotated[
 
 
 def _found(given: str, folder: Path | None) -> Path:
-    """The file that `given` means. Raises `ConfigError` for none, or for several."""
+    """The file that `given` means. Raises `ConfigError` if it means no session, or several."""
     if given.endswith(ENDING) or "/" in given:
         if not Path(given).is_file():
             raise ConfigError(f"there is no session {given}")
@@ -145,7 +145,7 @@ BranchOption: TypeAlias = Annotated[str, typer.Option("--branch", metavar="NAME"
 def show(
     session: SessionArgument, *, branch: BranchOption = ACTIVE, folder: FolderOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show a session, and its conversation as the model is shown it."""
+    """Show a session, and the conversation that the model gets."""
     with _reading(session, folder) as found:
         if branch != ACTIVE and branch not in found.heads():
             raise ConfigError(f"the session has no branch {branch!r}; it has {', '.join(found.heads()) or 'none'}")
@@ -159,7 +159,7 @@ def show(
 
 @sessions.command()
 def tree(session: SessionArgument, *, folder: FolderOption = None, as_json: JsonOption = False) -> None:
-    """Show all nodes of a session: what branches off is indented, and branches are named."""
+    """Show all nodes of a session. Nodes that branch off are indented, and branches are named."""
     with _reading(session, folder) as found:
         if as_json:
             for node in found.nodes():
@@ -177,7 +177,7 @@ def tree(session: SessionArgument, *, folder: FolderOption = None, as_json: Json
 def events(
     session: SessionArgument,
     *,
-    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run alone.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="ID", help="Events of this run alone.")] = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -222,7 +222,7 @@ def export_session(
 def import_session(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Lines that export has written; - is stdin.")],
     *,
-    name: Annotated[str | None, typer.Option("--name", help="Of the new session; otherwise its id.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the new session, otherwise its id.")] = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -239,7 +239,7 @@ def import_session(
 
 
 def _id_of(lines: Sequence[str]) -> str:
-    """The id in the first line. Whether the rest is a session is found out when it is read."""
+    """The id in the first line. The other lines are checked when they are read."""
     marker = '"id":"'
     start = lines[0].find(marker) + len(marker)
     id = lines[0][start : start + 32]
@@ -261,11 +261,11 @@ def fork_session(
     session: SessionArgument,
     *,
     at: Annotated[str | None, typer.Option("--at", metavar="NODE", help="Go on from this node.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Of the copy; otherwise a number is added.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the copy, otherwise a number is added.")] = None,
     folder: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a session, also one that is being written, under an id of its own."""
+    """Copy a session, also one that is being written. The copy gets its own id."""
     with _view.tidy_exit():
         source = _found(session, folder)
         node = None
@@ -289,9 +289,9 @@ def _free(source: Path) -> Path:
 
 @sessions.command()
 def verify(given: SessionsArgument = None, *, folder: FolderOption = None, as_json: JsonOption = False) -> None:
-    """Check every page, every node and every long text; without names, of all sessions.
+    """Check every page, node and long text of the named sessions, or of all.
 
-    Exit code: 0 all is as it was written; 1 something is not.
+    Exit code: 0 everything is as it was written; 1 something is not.
     """
     with _view.tidy_exit():
         where = folder or default_folder()
@@ -325,7 +325,7 @@ def _verified(path: Path) -> tuple[int, list[dict[str, Any]]]:
 
 @sessions.command()
 def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
-    """Say what sessions stand on here: which SQLite, which folder, whether it can be written."""
+    """Show the SQLite and the folder that sessions use here, and whether it can be written."""
     with _view.tidy_exit():
         where = folder or default_folder()
         try:
@@ -353,7 +353,7 @@ def doctor(*, folder: FolderOption = None, as_json: JsonOption = False) -> None:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether sessions can be made there, also where the folder would be made first."""
+    """Whether sessions can be made in `folder`, also if the folder itself has to be made first."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
     return there.is_dir() and os.access(there, os.W_OK)
 
@@ -379,7 +379,7 @@ def rm(
     given: SessionsArgument = None,
     *,
     older_than: Annotated[
-        float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Sessions not written for so long.")
+        float | None, typer.Option("--older-than", min=0, metavar="DAYS", help="Sessions not written for this long.")
     ] = None,
     over: Annotated[
         float | None, typer.Option("--over", min=0, metavar="MB", help="The oldest, until the others have this size.")

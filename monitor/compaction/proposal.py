@@ -6,7 +6,7 @@ Nothing is changed here. The steps are, in this order:
 2. The history is cut, and the hooks are asked. Results that the model has not read stay behind the
    cut: they get room before anything older is kept.
 3. What stands before the cut is summarised, in one attempt after the other (`rungs.py`).
-4. What is known without a model stands beside the summary word for word (`pinned`).
+4. Facts that need no model stand beside the summary word for word (`pinned`).
 5. The whole next request is measured (`measure.py`). Only a request that is small enough becomes a
    `Proposal`; else a `CompactionError` says why.
 """

@@ -80,7 +80,7 @@ class CompactionDetails:
 class CompactionRecord:
     """A finished compaction: what stands in the place of which originals.
 
-    Raises `ConfigError` for an empty summary, and for numbers that make no sense.
+    Raises `ConfigError` for an empty summary, and for numbers that cannot be right.
     """
 
     summary: str

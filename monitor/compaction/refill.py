@@ -1,5 +1,5 @@
-"""What has filled the context again soon after a compaction. Failure answered: a guard blames the
-last tool's output, although it was instructions that were added again (Claude Code #85489).
+"""Finds the cause when the context is full again soon after a compaction. Failure answered: a
+guard blames the last tool's output, although instructions were added again (Claude Code #85489).
 
     after = snapshot(request, turn)          # right after a compaction
     found = attributed(after, snapshot(request, turn))

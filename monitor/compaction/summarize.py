@@ -239,7 +239,7 @@ class _Work:
         )
 
     def _wrong(self, text: str) -> list[str]:
-        """What is wrong with the summary `text`, in words for the model."""
+        """The faults of the summary `text`, in words for the model."""
         wrong: list[str] = []
         if self.task.prompt is None and (sections := self.task.template.audit(text)):
             wrong.append(f"these sections are missing, empty altogether, or there twice: {', '.join(sections)}")
@@ -423,7 +423,11 @@ def _is_about(task: SummaryTask, prefix: LivePrefix) -> bool:
 
 
 def _failure_of(turn: Turn, text: str) -> tuple[CompactionFailure | None, str, Literal["passing", "empty", "never"]]:
-    """What is wrong with an answer, in words, and for which reason it is asked for again."""
+    """The fault of an answer, the same in words, and the reason to ask again.
+
+    `passing`: the provider's trouble may pass. `empty`: the answer was empty. `never`: the same
+    question would have the same answer, or there is no fault.
+    """
     error, stopped = turn.model_error, turn.stopped
     reason = None if stopped is None else stopped.reason
     detail = error.message if error is not None else stopped.detail if stopped is not None else ""

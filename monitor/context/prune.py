@@ -20,9 +20,9 @@ _CLEARED_CHARS: Final = 80
 
 @dataclass(slots=True, frozen=True)
 class PruneResults:
-    """Old tool results become a marker that says how long they were, and by which reference they
-    can be had again, if their full text is kept. The newest ones stay, and so
-    do errors, which keep the model from trying again.
+    """Each old tool result becomes a marker that says how long it was. If its full text is kept,
+    the marker names the reference to read it again. The newest results stay. So do errors, which
+    keep the model from trying again.
 
     The search goes backwards, past the newest turns and the results that the model has not answered
     yet. Behind them the newest `protect_tokens` of results stay, older ones go. It ends at the head

@@ -1,4 +1,4 @@
-"""Sessions: conversations that survive their process and the power, and can be looked at later."""
+"""Sessions: conversations that survive a crash and a power cut, and can be read later."""
 
 from monitor.sessions.blobs import Blobs as Blobs
 from monitor.sessions.files import ENDING as ENDING

@@ -1,4 +1,4 @@
-"""Bodies that are too long for a row: files beside the session, named by what is in them."""
+"""Bodies that are too long for a row: files beside the session, named by their content's digest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Blobs(Protocol):
         ...
 
     def get(self, digest: str, /) -> bytes:
-        """What was stored."""
+        """The bytes that were stored under `digest`."""
         ...
 
 
@@ -31,8 +31,8 @@ class BlobFolder:
         self._folder = folder
 
     def put(self, data: bytes, /) -> str:
-        """Written beside, synced, then named: a file of that name is whole. Raises
-        `SessionUnavailable`.
+        """Write the data under another name, sync them, then rename the file. So a file with the
+        name of a digest is always whole. Raises `SessionUnavailable`.
         """
         digest = hashlib.sha256(data).hexdigest()
         path = self._folder / digest
@@ -55,7 +55,7 @@ class BlobFolder:
         return digest
 
     def get(self, digest: str, /) -> bytes:
-        """Raises `SessionDamaged` if it is not there, or is not what was stored."""
+        """The bytes under `digest`. Raises `SessionDamaged` if they are missing or were changed."""
         try:
             data = (self._folder / digest).read_bytes()
         except OSError as error:

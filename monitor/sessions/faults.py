@@ -1,4 +1,4 @@
-"""What SQLite says, as the typed errors of a session: what has happened, and what is safe."""
+"""Makes SQLite's errors the typed errors of a session, which say what happened and what is safe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAFE = "What was acknowledged before is stored, and this step is not"
 
 
 def typed(error: BaseException, path: Path) -> StoreError:
-    """The error of ours for one of SQLite's or of the system's."""
+    """Our own error for `error`, which SQLite or the system raised."""
     if isinstance(error, StoreError):
         return again(error)
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
@@ -47,8 +47,8 @@ def again(error: StoreError) -> StoreError:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether nothing more may be written after it, until the session is opened again: a sync that
-    failed says nothing about which pages are on the disk.
+    """Whether nothing more may be written after `error` until the session is opened again. After a
+    failed sync it is not known which pages are on the disk.
     """
     if isinstance(error, SessionLost | SessionDamaged):
         return True

@@ -25,13 +25,13 @@ from monitor.sessions.schema import Connection, prepare_writer
 from monitor.sessions.tree import ACTIVE
 
 ENDING: Final = ".session"
-"""Of a session's file."""
+"""The ending of the name of a session's file."""
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".new")
 
 
 def default_folder() -> Path:
-    """Where sessions belong on this machine: `AGENT_MONITOR_SESSIONS`, or a folder of the state of
-    programs.
+    """The folder for sessions on this machine: `AGENT_MONITOR_SESSIONS`, or a folder where the
+    system keeps the state of programs.
     """
     if named := os.environ.get("AGENT_MONITOR_SESSIONS"):
         return Path(named)
@@ -41,10 +41,10 @@ def default_folder() -> Path:
 
 @contextlib.contextmanager
 def made(path: Path, *, copy_of: Path | None = None) -> Iterator[tuple[Connection, Blobs]]:
-    """A new file to fill, which gets its name when it is whole and on the disk.
+    """A new file to fill. It gets the name `path` when it is whole and on the disk.
 
-    `copy_of`: it begins as a copy of that session as it is now. Raises `StoreError` where something
-    has the name already.
+    `copy_of`: the new file begins as a copy of that session. Raises `StoreError` if something has
+    the name `path` already.
     """
     if path.exists():
         raise StoreError(f"{path} is there already; nothing was changed")
@@ -87,17 +87,17 @@ def _fault(error: BaseException, path: Path) -> StoreError:
 
 
 def _copy(source: Path, beside: Path) -> None:
-    """A copy of what is acknowledged now; the owner goes on meanwhile."""
+    """Copy everything that is acknowledged now. The owner may go on writing meanwhile."""
     with contextlib.closing(connect_reader(source)) as reader:
         os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         reader.execute("VACUUM INTO ?", (str(beside),))
 
 
 def fork(source: Path, into: Path, *, at: str | None = None, clock_s: float | None = None) -> str:
-    """Copy a session, also one that is being written, under an id of its own. The id.
+    """Copy a session, also one that is being written. Returns the id of the copy.
 
-    `at`: the node at which the copy's active path ends. Raises `StoreError` where `into` is there
-    already, or has no such node.
+    `at`: the node at which the copy's active path ends. Raises `StoreError` if `into` exists
+    already, or if the session has no such node.
     """
     with SessionReader(source) as reader:
         origin = reader.id
@@ -117,13 +117,13 @@ def fork(source: Path, into: Path, *, at: str | None = None, clock_s: float | No
 
 @dataclass(slots=True, frozen=True)
 class SessionFile:
-    """A session of a folder, from outside."""
+    """A session in a folder: facts that are known without opening it."""
 
     path: Path
     size: int
-    """Bytes of all its files."""
+    """The number of bytes of all its files."""
     changed_s: float
-    """Seconds since 1970 of the last write."""
+    """The time of the last write, in seconds since 1970."""
 
     @property
     def name(self) -> str:
@@ -166,13 +166,13 @@ def remove(path: Path) -> None:
 
 @dataclass(slots=True, frozen=True)
 class Retained:
-    """What a clean-up has done."""
+    """The result of a clean-up."""
 
     removed: tuple[SessionFile, ...]
     busy: tuple[SessionFile, ...]
-    """Would have been removed, and have an owner."""
+    """Sessions that were kept although a limit is exceeded, because they have an owner."""
     size: int
-    """Bytes of what is left."""
+    """The number of bytes of the sessions that are left."""
 
 
 def retain(
@@ -184,7 +184,7 @@ def retain(
     dry: bool = False,
 ) -> Retained:
     """Remove whole sessions: those not written for `max_age_s`, then the oldest until all others
-    have at most `max_bytes` together. Never a part of one, and never one that has an owner.
+    have at most `max_bytes` together. A session is never removed in part, or while it has an owner.
 
     `dry`: say what would be removed, and remove nothing. Raises `ConfigError` for a limit below 0.
     """

@@ -1,6 +1,7 @@
-"""A session as lines of JSON: to keep, to send, to look at with other tools, and back.
+"""Writes a session as lines of JSON, to keep, to send or to read with other tools; and reads them.
 
-The same session always gives the same bytes, and so does one that was read from them.
+The same session always gives the same bytes. A session that was read from such lines gives the same
+bytes again.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from monitor.sessions.schema import Connection
 from monitor.sessions.tree import verify
 
 FORMAT: Final = 1
-"""Of the lines. They do not change with the tables."""
+"""The number of the format of the lines. A change of the tables does not change it."""
 
 
 def exported(session: SessionReader) -> Iterator[str]:
-    """The lines, without their ends."""
+    """The lines, without the newlines."""
     head = {key: value for key, value in session.meta.items() if key != "epoch"}
     yield canonical({"type": "session", "format": FORMAT, **head})
     for run in session.runs(hidden=True):
@@ -61,8 +62,8 @@ def _node_line(node: Node) -> str:
 def imported(lines: Iterable[str], path: Path) -> None:
     """Make the session at `path` from its lines.
 
-    Raises `SessionDamaged` for lines that are no session, or that were changed: the chain of the
-    digests says so. Then nothing is made. Raises `StoreError` where something is there already.
+    Raises `SessionDamaged` for lines that are no session, or that were changed, which the chain of
+    digests shows. Then no file is made. Raises `StoreError` if `path` exists already.
     """
     with made(path) as (connection, blobs):
         reading = _Reading(connection, blobs)
@@ -76,7 +77,7 @@ def imported(lines: Iterable[str], path: Path) -> None:
 
 
 class _Reading:
-    """The lines so far, as rows."""
+    """Writes each line as a row."""
 
     def __init__(self, connection: Connection, blobs: Blobs) -> None:
         self._connection = connection
@@ -84,7 +85,7 @@ class _Reading:
         self._begun = False
 
     def take(self, data: Any) -> None:
-        """The next line."""
+        """Write the next line."""
         kind = data["type"]
         if self._begun is (kind == "session"):
             raise ValueError("a session has one line of type session, and it is the first")
@@ -122,7 +123,7 @@ class _Reading:
                 rows.write_meta(self._connection, key, value)
 
     def end(self) -> None:
-        """There are no more lines."""
+        """Check, after the last line, that the session is whole."""
         if not self._begun:
             raise SessionDamaged("there is no line of type session")
         for problem in verify(rows.nodes(self._connection, self._blobs), rows.heads(self._connection)):

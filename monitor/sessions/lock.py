@@ -1,8 +1,8 @@
-"""Who may write: a lock file beside the session, held by the operating system for its owner.
+"""Decides which process may write: the one that holds the lock of a file beside the session.
 
-It is another file than the database: on POSIX systems a process that closes any handle of a file
-loses its locks on it, and with them SQLite's. When the owner dies, the system releases the lock,
-so nobody has to guess whether it is alive.
+The lock file is not the database itself. On POSIX systems a process that closes any handle of a
+file loses all its locks on it, also those of SQLite. When the owner dies, the system releases the
+lock, so nobody has to guess whether the owner is alive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ else:
 
 
 def this_process() -> SessionOwner:
-    """The owner that this process would be."""
+    """This process, described as an owner."""
     program = Path(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable).name
     return SessionOwner(pid=os.getpid(), started_at_s=time.time(), host=socket.gethostname(), program=program)
 
@@ -61,10 +61,10 @@ class OwnerLock:
         return self._file is not None
 
     def acquire(self, *, takeover: bool = False) -> None:
-        """Become the owner, now or not at all.
+        """Become the owner at once. Raises `SessionBusy` if another process is the owner.
 
-        `takeover`: also from an owner that is alive but stopped, or that is on another host. It
-        finds out at its next write that it is the owner no more. Raises `SessionBusy`.
+        `takeover`: take the lock also from an owner that is alive but stopped, or that is on
+        another host. The old owner learns at its next write that it has lost the session.
         """
         while self._file is None:
             file = self._opened()
@@ -98,7 +98,7 @@ class OwnerLock:
             ) from error
 
     def release(self) -> None:
-        """Be the owner no more. The file stays: removing it would race with the next owner."""
+        """Give up the lock. The file stays: removing it would race with the next owner."""
         if self._file is not None:
             if _is_at(self._file, self._path):
                 os.ftruncate(self._file, 0)
@@ -116,7 +116,7 @@ class OwnerLock:
 
 
 def owner_of(path: Path) -> SessionOwner | None:
-    """Who has written itself into the lock file; `None`: nobody, or it cannot be read."""
+    """The owner that the lock file names. `None`: it names nobody, or it cannot be read."""
     try:
         return SessionOwner(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -125,7 +125,7 @@ def owner_of(path: Path) -> SessionOwner | None:
 
 def _write(file: int, owner: SessionOwner) -> None:
     text = {"pid": owner.pid, "started_at_s": owner.started_at_s, "host": owner.host, "program": owner.program}
-    with contextlib.suppress(OSError):  # on a full disk the owner has no name, and is the owner all the same
+    with contextlib.suppress(OSError):  # on a full disk the file names nobody, and the lock holds all the same
         os.ftruncate(file, 0)
         os.lseek(file, 0, os.SEEK_SET)
         os.write(file, json.dumps(text).encode())

@@ -33,8 +33,8 @@ def check_format(session: str, found: int, steps: Steps = STEPS) -> None:
 
 
 def migrate(connection: Connection, steps: Steps = STEPS) -> bool:
-    """Bring a file to the newest format. Inside of a transaction of the caller's. True if anything
-    was done.
+    """Bring a file to the newest format, in the transaction that the caller has begun. True: the
+    format was changed.
     """
     found, newest = format_of(connection), max(steps)
     if found >= newest:

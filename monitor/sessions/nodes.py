@@ -23,7 +23,7 @@ from monitor.messages import AssistantMessage, Message, UserMessage, message_cod
 T = TypeVar("T")
 
 DIGEST_BYTES: Final = 16
-"""128 bits: nobody finds a second content for a digest by chance, and each node carries one."""
+"""128 bits: enough that no two contents have the same digest by chance. Each node stores one."""
 
 
 class NodeKind(StrEnum):
@@ -32,13 +32,13 @@ class NodeKind(StrEnum):
     MESSAGE = "message"
     """A message of the conversation, or the result of one call."""
     COMPACTION = "compaction"
-    """A summary, and from which node on the originals are still shown."""
+    """A summary, and the first node after it whose original is still shown."""
     CONTEXT_EDIT = "context_edit"
-    """What is shown in the place of another node. The other node stays as it is."""
+    """A replacement that is shown in the place of another node. That node itself stays as it is."""
     MARKER = "marker"
-    """A named point with data. The model is not shown it."""
+    """A named point with data. It is not shown to the model."""
     BRANCH_NOTE = "branch_note"
-    """A text for people about the branch. The model is not shown it."""
+    """A text for people about the branch. It is not shown to the model."""
 
 
 class Follow:
@@ -52,12 +52,12 @@ FOLLOW: Final = Follow()
 """The default parent of a draft: the head of the branch that it is written to."""
 
 Said: TypeAlias = Message | ToolResult
-"""What a node of kind `message` holds. A result that is stored apart from its message joins it in
-the context.
+"""The content of a node of kind `message`. A result that is stored apart from its message joins
+that message in the context.
 """
 
 said_codec: Codec[Said] = Codec(UserMessage, AssistantMessage, ToolResult)
-"""JSON form of what such a node holds."""
+"""JSON form of that content."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Node:
     """One node, as it is stored."""
 
     seq: int
-    """Its place in the order of writing, from 1, without gaps. Time is not the order."""
+    """Its place in the order of writing, from 1, without gaps. Times do not define the order."""
     id: str
     """128 bits as 32 hexadecimal digits; the first 12 are the time in milliseconds."""
     parent: str | None
@@ -76,14 +76,14 @@ class Node:
     at_ms: int
     """Milliseconds since 1970."""
     tokens: int | None
-    """Size of what the model is shown of it. `None`: not known."""
+    """The size of the part that is shown to the model. `None`: not known."""
     digest: str
     body: str = field(repr=False)
     """One line of JSON."""
 
     @property
     def data(self) -> dict[str, Any]:
-        """The body, read. Raises `SessionDamaged` if it is no JSON object."""
+        """The body as data. Raises `SessionDamaged` if it is no JSON object."""
         return read_body(self)
 
 
@@ -94,8 +94,8 @@ class Draft:
     kind: NodeKind
     body: str = field(repr=False)
     parent: str | Follow | None = FOLLOW
-    """`FOLLOW`: the head of the branch, or the draft before it. A node's id: the path goes on from
-    there. `None`: a new root.
+    """`FOLLOW`: the node follows the head of the branch, or the draft before it. An id: it follows
+    the node with this id. `None`: it is a new root.
     """
     run: str | None = None
     turn: int | None = None
@@ -104,17 +104,17 @@ class Draft:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Compacted:
-    """What a compaction node holds.
+    """The content of a compaction node.
 
-    Raises `ConfigError` for one that says nothing, or whose numbers make no sense: it is refused
-    before anything is written.
+    Raises `ConfigError`, before anything is written, for an empty summary, for an empty `shown`
+    and for negative numbers of tokens.
     """
 
     summary: str
     shown: tuple[Message, ...]
-    """What the model is shown for everything before `first_kept_node_id`."""
+    """The messages that are shown in the place of everything before `first_kept_node_id`."""
     first_kept_node_id: str | None
-    """The first node that is shown as it is. `None`: nothing before the compaction is."""
+    """The first node that is shown as it is. `None`: no node before the compaction is shown."""
     tokens_before: int
     tokens_after: int
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -122,10 +122,10 @@ class Compacted:
     reason: str = ""
     summarised_by: str = ""
     base: str | None = None
-    """The newest node that the summary has read. `None`: the head at the time of writing."""
+    """The newest node that the summary covers. `None`: the head at the time of writing."""
     stale: bool = False
-    """The path had changed, or another compaction was newer, when it was finished. It is kept, and
-    it is not used.
+    """When this compaction was finished, the path had changed, or another compaction was newer. The
+    node is kept but not used.
     """
 
     def __post_init__(self) -> None:
@@ -140,12 +140,14 @@ compacted_codec: Codec[Compacted] = Codec(Compacted)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ContextEdit:
-    """What a `context_edit` node holds."""
+    """The content of a `context_edit` node."""
 
     target: str
-    """The id of the node that is shown otherwise; it stands on the same path."""
+    """The id of the node that is replaced. It stands on the same path."""
     replacement: UserMessage | AssistantMessage | ToolResult | None
-    """What is shown in its place. `None`: nothing of it, nor of the results of its calls."""
+    """The model is shown this in its place. `None`: neither the target nor the results of its calls
+    are shown.
+    """
 
 
 # ------------------------------------------------------------------ making drafts
@@ -168,7 +170,7 @@ def message(
 
 
 def compaction(done: Compacted, *, run: str | None = None, turn: int | None = None) -> Draft:
-    """A draft of a compaction. Whether it is stale is found out when it is written."""
+    """A draft of a compaction. When it is written, the store decides whether it is stale."""
     return Draft(kind=NodeKind.COMPACTION, body=body_of_compaction(done), run=run, turn=turn, tokens=done.tokens_after)
 
 
@@ -197,8 +199,8 @@ def body_of_compaction(done: Compacted) -> str:
 
 
 def canonical(data: Any) -> str:
-    """JSON on one line, the same bytes for equal data. Readable in every script; a text with a lone
-    surrogate, which UTF-8 cannot hold, makes it ASCII.
+    """JSON on one line, the same bytes for equal data. Letters of every script stay readable. If a
+    text has a lone surrogate, which UTF-8 cannot hold, the line is ASCII.
     """
     text = _write(data)
     if not _fits(text):  # two lone surrogates beside each other are read back as one character
@@ -222,7 +224,7 @@ def _fits(text: str) -> bool:
 
 
 def short(plain: dict[str, Any], cls: type) -> dict[str, Any]:
-    """`plain` of an object of `cls`, without the fields that say what the class says by default."""
+    """`plain`, an object of `cls` as data, without the fields that have their default."""
     usual = _usual(cls)
     return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
 
@@ -255,7 +257,7 @@ def said_of(node: Node) -> Said:
 
 
 def compacted_of(node: Node) -> Compacted:
-    """What a compaction node holds. Raises `SessionDamaged` if that cannot be read."""
+    """The content of a compaction node. Raises `SessionDamaged` if it cannot be read."""
 
     def read(data: dict[str, Any]) -> Compacted:
         shown = tuple(message_codec.from_dict(one) for one in data.get("shown", ()))
@@ -265,7 +267,7 @@ def compacted_of(node: Node) -> Compacted:
 
 
 def edit_of(node: Node) -> ContextEdit:
-    """What a context edit holds. Raises `SessionDamaged` if that cannot be read."""
+    """The content of a context edit. Raises `SessionDamaged` if it cannot be read."""
 
     def read(data: dict[str, Any]) -> ContextEdit:
         given = data["replacement"]
@@ -285,7 +287,7 @@ def _decoded(node: Node, read: Callable[[dict[str, Any]], T]) -> T:
 
 
 def check_readable(node: Node) -> None:
-    """Raise `SessionDamaged` if the body does not hold what the kind says."""
+    """Raise `SessionDamaged` if the body does not fit the node's kind."""
     match node.kind:
         case NodeKind.MESSAGE:
             said_of(node)
@@ -321,8 +323,8 @@ def digest_of(
     tokens: int | None,
     body: str,
 ) -> str:
-    """The digest of a node, as 32 hexadecimal digits: BLAKE2b over its parent's digest and all of
-    its own.
+    """The digest of a node, as 32 hexadecimal digits: BLAKE2b over its parent's digest and all its
+    fields.
     """
     head = _write_ascii([parent_digest, id, kind, run, turn, at_ms, tokens])
     hashed = hashlib.blake2b(head.encode(), digest_size=DIGEST_BYTES)

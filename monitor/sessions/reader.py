@@ -1,4 +1,4 @@
-"""Looking at a session's file without being its owner: beside a writer, or of a finished one."""
+"""Reads a session's file without being its owner, also while the owner writes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from monitor.sessions.tree import ACTIVE, Context, Problem, context_of, verify
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write. Of a finished session in a folder that cannot be written,
-    too.
+    """A connection that cannot write. A finished session may also be in a folder that cannot be
+    written.
     """
     address = f"file:{quote(str(path.absolute()))}"
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None, timeout=0)
@@ -83,7 +83,7 @@ def _checked(connection: Connection, path: Path, steps: Steps) -> int:
 
 
 def problems(connection: Connection, blobs: Blobs) -> Iterator[Problem]:
-    """What is wrong with a file: its pages, the chain of its nodes, the bodies beside it."""
+    """The faults of a file: of its pages, of the chain of its nodes, of the bodies beside it."""
     try:
         for (said,) in connection.execute("PRAGMA integrity_check(20)"):
             if said != "ok":
@@ -116,7 +116,7 @@ class SessionReader:
         with SessionReader("work.session") as session:
             print(session.context().messages)
 
-    Raises `StoreError` where there is no session, and the errors of an owner.
+    Raises `StoreError` where there is no session. The other errors are those of `SQLiteSession`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, blobs: Blobs | None = None, steps: Steps = STEPS) -> None:
@@ -160,7 +160,7 @@ class SessionReader:
         return view.upwards(head.id if head else None)
 
     def context(self, branch: str = ACTIVE) -> Context:
-        """What the model is shown of a branch."""
+        """The messages that the model gets of a branch."""
         found: Context = self._typed(lambda: context_of(self._upwards(branch)))
         return found
 
@@ -175,12 +175,12 @@ class SessionReader:
         return found
 
     def count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         found: int = self._typed(lambda: rows.SqlView(self._connection, self._blobs).last_seq())
         return found
 
     def first_nodes(self, number: int) -> tuple[Node, ...]:
-        """The nodes that were written first, at most `number`."""
+        """The `number` nodes that were written first, or all if there are fewer."""
         found: tuple[Node, ...] = self._typed(lambda: tuple(islice(rows.nodes(self._connection, self._blobs), number)))
         return found
 
@@ -203,7 +203,7 @@ class SessionReader:
         return tuple(self._typed(lambda: rows.approvals(self._connection)))
 
     def events(self, run: str | None = None, after: int = 0) -> tuple[StoredEvent, ...]:
-        """The events of a run or of all, behind the number `after`."""
+        """The events of a run, or of all, whose numbers are greater than `after`."""
         return tuple(self._typed(lambda: rows.events(self._connection, run, after)))
 
     def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
@@ -211,5 +211,5 @@ class SessionReader:
         return tuple(self._typed(lambda: rows.chunks(self._connection, run)))
 
     def verify(self) -> tuple[Problem, ...]:
-        """What is wrong with the file; nothing, if it is as it was written."""
+        """The faults of the file; empty, if it is as it was written."""
         return tuple(problems(self._connection, self._blobs))

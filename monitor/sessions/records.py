@@ -1,4 +1,4 @@
-"""What a session holds beside its tree, and what one step writes at once."""
+"""The records that a session holds beside its tree, and the changes of one step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitor.sessions.tree import ACTIVE
 
 
 class RunState(StrEnum):
-    """Where a run of a session stands."""
+    """The state of a run of a session."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -31,12 +31,12 @@ SUBAGENT: Final = "subagent"
 COMPACT: Final = "compact"
 """The purpose of a run that summarised the history of another one."""
 HIDDEN: Final = frozenset({COMPACT})
-"""Purposes of runs that listings leave away: they serve another run."""
+"""Purposes of runs that listings do not show, because they serve another run."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RunRecord:
-    """A run of a session. Each one written replaces the one with the same `id`."""
+    """A run of a session. Writing a record replaces the one with the same `id`."""
 
     id: str
     parent_run: str | None = None
@@ -53,7 +53,7 @@ class RunRecord:
 
     @property
     def hidden(self) -> bool:
-        """Listings leave it away."""
+        """Listings do not show the run."""
         return self.purpose in HIDDEN
 
 
@@ -89,11 +89,11 @@ class ApprovalState:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Changes:
-    """What one step writes: all of it, or nothing.
+    """The changes of one step. Either all of them are written, or none.
 
-    A call that is `intended` is stored unless its key is known; any other record of a call is a
-    step that must be allowed, see `CallLedger.advance`. Runs are written first, so nodes and events
-    may belong to a run of the same step.
+    A call that is `intended` is stored unless its key is known. Any other record of a call is its
+    next step, which must be allowed, see `CallLedger.advance`. Runs are written first, so nodes and
+    events may belong to a run of the same step.
     """
 
     nodes: Sequence[Draft] = ()
@@ -111,7 +111,7 @@ class Changes:
 
 @dataclass(slots=True, frozen=True)
 class Committed:
-    """What one step has written."""
+    """The result of one step."""
 
     nodes: tuple[Node, ...]
     head: str | None

@@ -1,4 +1,4 @@
-"""Nodes, records and events as rows. Every function takes a connection, and runs in its thread."""
+"""Nodes, records and events as rows. Each function is called in the thread of its connection."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def _node(row: Sequence[Any], blobs: Blobs) -> Node:
 def commit(
     connection: Connection, changes: Changes, blobs: Blobs, *, at_ms: int, new_id: Callable[[], str]
 ) -> Committed:
-    """Write one step inside of the transaction that is open. Raises `StoreError` for a step that
-    does not fit what is there.
+    """Write one step in the transaction that is open. Raises `StoreError` for a step that does not
+    fit the session.
     """
     for run in changes.runs:
         write_run(connection, run)
@@ -148,11 +148,11 @@ _INNER: Final[dict[str, tuple[str, type]]] = {
 }
 """Fields of events that hold an object with many fields."""
 _MOST_NODES: Final = 64
-"""Of a turn that are looked at for texts to share."""
+"""The most nodes of a turn that are searched for texts to share."""
 
 
 def _packed(connection: Connection, data: dict[str, Any], run: str | None, turn: Any) -> str:
-    """A row's body: without defaults, and with pointers to texts of the turn's nodes."""
+    """The body of a row, with pointers in the place of texts that the turn's nodes hold."""
     if run is not None and isinstance(turn, int) and has_long_text(data):
         nodes = connection.execute(
             "SELECT n.seq, n.body FROM node n JOIN run r ON r.number = n.run"
@@ -186,7 +186,7 @@ def _pack_call(connection: Connection, record: CallRecord) -> str:
 
 (_CALL_TAG,) = record_codec.tags
 _CALL_COLUMNS: Final = frozenset({"type", "run", "call_id", "key", "state"})
-"""What is not in the body, because a column says it."""
+"""Fields that are left out of the body, because a column holds them."""
 _CALL: Final = "SELECT run, call_id, key, state, body FROM call"
 
 
@@ -210,7 +210,7 @@ def _pack_event(connection: Connection, run: str | None, event: Event) -> tuple[
 
 
 def write_run(connection: Connection, run: RunRecord) -> None:
-    """Store a run, or replace what is known of it."""
+    """Store a run, or replace its record."""
     connection.execute(
         "INSERT INTO run (id, parent_run, agent, purpose, state, started_ms, ended_ms, body)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET parent_run = excluded.parent_run,"
@@ -240,7 +240,7 @@ def _run_number(connection: Connection, run: str | None) -> int | None:
 
 
 def write_node(connection: Connection, node: Node, blobs: Blobs) -> None:
-    """Store a node; a long body beside the file, and durably so before the row."""
+    """Store a node. A long body goes beside the file, and is on the disk before the row is."""
     body: str | None = node.body
     artifact = None
     if len(node.body) > INLINE_BYTES // 4 and len(data := node.body.encode()) > INLINE_BYTES:
@@ -269,7 +269,7 @@ def write_node(connection: Connection, node: Node, blobs: Blobs) -> None:
 
 
 def write_head(connection: Connection, branch: str, node: str | None) -> None:
-    """Let a branch end at `node`. Raises `StoreError` if there is no such node."""
+    """Make `node` the end of a branch. Raises `StoreError` if there is no such node."""
     seq = None
     if node is not None:
         found = connection.execute("SELECT seq FROM node WHERE id = ?", (_id(node),)).fetchone()
@@ -290,7 +290,7 @@ def _write_step(connection: Connection, record: CallRecord, node: str | None) ->
 
 
 def intend(connection: Connection, record: CallRecord, node: str | None = None) -> CallRecord:
-    """Store a call unless its key is known. What now stands under the key."""
+    """Store a call unless its key is known. Returns the record that now stands under the key."""
     put_call(connection, record, node)
     stored = find_call(connection, record.key)
     if stored is None:
@@ -315,7 +315,7 @@ def put_call(connection: Connection, record: CallRecord, node: str | None = None
 
 
 def advance(connection: Connection, record: CallRecord) -> bool:
-    """Replace a call by its next step, where that is allowed."""
+    """Replace a call by its next step, if that is allowed. Returns whether it was."""
     if not may_follow(record, find_call(connection, record.key)):
         return False
     connection.execute(
@@ -326,7 +326,7 @@ def advance(connection: Connection, record: CallRecord) -> bool:
 
 
 def write_request(connection: Connection, request: ApprovalRequest) -> None:
-    """Store a question. The same one again changes nothing."""
+    """Store a question. Storing it again changes nothing."""
     connection.execute(
         "INSERT INTO approval (id, run, request) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
         (request.id, request.run, canonical(request_codec.to_dict(request))),
@@ -334,7 +334,7 @@ def write_request(connection: Connection, request: ApprovalRequest) -> None:
 
 
 def write_answer(connection: Connection, answer: ApprovalAnswer) -> None:
-    """Store an answer. Raises `StoreError` for one to no question, or to an answered one."""
+    """Store an answer. Raises `StoreError` if there is no such question, or it has an answer."""
     found = connection.execute("SELECT answer FROM approval WHERE id = ?", (answer.id,)).fetchone()
     if found is None:
         raise StoreError(f"there is no question {answer.id} to answer")
@@ -454,7 +454,7 @@ def _chunks(data: Any) -> tuple[tuple[float, Any], ...]:
 
 
 def meta(connection: Connection) -> dict[str, Any]:
-    """What the file says of itself: `id`, `created_ms`, `epoch`, `forked_from`."""
+    """Facts about the file: `id`, `created_ms`, `epoch`, `forked_from`."""
     return dict(connection.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
 
 

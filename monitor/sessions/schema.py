@@ -1,4 +1,4 @@
-"""The tables of a session's file, and the settings under which SQLite holds its promises."""
+"""The tables of a session's file, and the settings that SQLite needs to keep what it commits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from monitor.errors import ConfigError
 
 SQLITE_FLOOR: Final = (3, 40, 0)
-"""STRICT tables need 3.37 and RETURNING 3.35; 3.40 is what Debian 12 has, and is tested."""
+"""STRICT tables need 3.37 and RETURNING needs 3.35. Debian 12 has 3.40, which is tested."""
 APPLICATION_ID: Final = 0x61676D31
 """`agm1`: says that a SQLite file is a session of ours (`PRAGMA application_id`)."""
 INLINE_BYTES: Final = 65_536
@@ -18,11 +18,11 @@ INLINE_BYTES: Final = 65_536
 100 KB on (sqlite.org/intern-v-extern-blob.html), and each version of a page passes through the log.
 """
 BUSY_TIMEOUT_MS: Final = 5_000
-"""Only an old owner that was stopped within a transaction makes the new owner wait at all."""
+"""The new owner waits only if an old owner was stopped in the middle of a transaction."""
 
 
 class Rows(Protocol):
-    """What a statement answered."""
+    """The rows that a statement returned."""
 
     def fetchone(self) -> Any: ...
     def fetchall(self) -> list[Any]: ...
@@ -30,7 +30,7 @@ class Rows(Protocol):
 
 
 class Connection(Protocol):
-    """What is used of a connection: so that another SQLite can be put under the same code."""
+    """The methods of a connection that are used, so that another SQLite can take its place."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> Rows: ...
     def close(self) -> object: ...
@@ -49,7 +49,7 @@ def has_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> boo
     """Whether this SQLite can lose a commit when two connections write or checkpoint one log at the
     same instant (sqlite.org/wal.html, "The WAL-reset bug").
 
-    One writing connection cannot meet it. Fixed in 3.51.3, 3.50.7 and 3.44.6.
+    It cannot happen with one writing connection. Fixed in 3.51.3, 3.50.7 and 3.44.6.
     """
     repaired = {(3, 50): 7, (3, 44): 6}
     major, minor, patch = version[:3]

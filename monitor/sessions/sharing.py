@@ -1,7 +1,7 @@
 """Long texts are stored once: the ledger and the events point to the node that holds a text.
 
-A result stands in its node, in the record of its call and in two events. Without this a session is
-four times its text.
+A result stands in its node, in the record of its call and in two events. Without pointers the
+session would hold the text four times.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ LEAST_CHARS: Final = 48
 POINTER: Final = "$node"
 """`{"$node": [7, 0]}`: the first long text of node number 7."""
 AS_IS: Final = "$as_is"
-"""Stands around an object of the caller's that has one of these keys."""
+"""An object of the caller's that has one of these two keys is stored as the value of this key."""
 
 
 class Pointers:
-    """Where the long texts of some nodes are."""
+    """The places of the long texts of some nodes."""
 
     def __init__(self, nodes: Iterable[tuple[int, str]]) -> None:
-        """`nodes`: number and body."""
+        """`nodes`: the number and the body of each node."""
         self._places: dict[str, tuple[int, int]] = {}
         for seq, body in nodes:
             for at, text in enumerate(long_texts(json.loads(body))):
@@ -50,13 +50,13 @@ def long_texts(data: Any) -> Iterator[str]:
 
 
 def has_long_text(data: Any) -> bool:
-    """Whether anything could be shared."""
+    """Whether `data` has a text that could be shared."""
     return next(long_texts(data), None) is not None
 
 
 def whole(data: Any, body: Callable[[int], str]) -> Any:
-    """The inverse of `Pointers.shared`. `body`: of a node by its number. Raises `ValueError` for a
-    pointer to nothing.
+    """The inverse of `Pointers.shared`. `body(number)` is the body of a node. Raises `ValueError`
+    for a pointer to a text that is not there.
     """
     texts: dict[int, list[str]] = {}
 

@@ -39,18 +39,18 @@ from monitor.sessions.tree import ACTIVE, Context, Problem, context_of
 from monitor.sessions.writer import Work, Writer
 
 _POLL_S: Final = 0.02
-"""How often a waiting opener tries the lock: a dead owner is followed within 100 ms."""
+"""Seconds between two attempts to get the lock. The lock of a dead owner is taken within 100 ms."""
 
 
 class SQLiteSession:
-    """A session in one file: acknowledged means stored, also when the power goes.
+    """A session in one file. Everything that was acknowledged survives a power cut.
 
         async with SQLiteSession("work.session") as session:
             await session.append(message(UserMessage((Text("hello"),))))
             print((await session.context()).messages)
 
     One owner writes; any number of readers may look at the file meanwhile. A second owner gets
-    `SessionBusy`. What is awaited has been committed with a sync to the disk.
+    `SessionBusy`. When an awaited write returns, it is committed and synced to the disk.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class SQLiteSession:
         """`create`: make the file if it is not there. `wait_s`: how long to wait for an owner that
         is alive. `takeover`: take the session from a live owner, which then loses it.
 
-        `blobs`: where bodies above 64 KiB go; by default a folder beside the file. `clock`: seconds
-        since 1970. `connect` and `steps` put another SQLite and other formats below the same code.
+        `blobs`: keeps bodies above 64 KiB; by default a folder beside the file. `clock`: returns
+        seconds since 1970. `connect`: opens another SQLite. `steps`: the formats of the file.
         """
         check_sqlite()
         self.path = Path(path)
@@ -102,7 +102,7 @@ class SQLiteSession:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Write what waits, fold the log into the file, and let another owner in."""
+        """Write the steps that wait, copy the log into the file, and release the lock."""
         writer, self._writer = self._writer, None
         try:
             if writer is not None:
@@ -143,7 +143,7 @@ class SQLiteSession:
         return (await self.commit(Changes(nodes=drafts, branch=branch))).nodes
 
     async def context(self, branch: str = ACTIVE) -> Context:
-        """What the model is shown of a branch."""
+        """The messages that the model gets of a branch."""
 
         def read(connection: Connection) -> Context:
             return context_of(self._upwards(connection, branch))
@@ -177,10 +177,10 @@ class SQLiteSession:
         return found
 
     async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
-        """Let a branch end at `node`; what is appended goes on from there. Nothing is summarised,
-        and nothing is taken over from the path that is left. `None`: before the first node.
+        """Make `node` the end of a branch; the next nodes follow it. Nothing is summarised, and
+        nothing of the path that is left is copied. `None`: the branch begins anew, with a new root.
 
-        With another `branch` it gives the node a name.
+        With a new name as `branch`, this makes a branch of that name.
         """
         await self._run(lambda one: rows.write_head(one, branch, node), writes=True)
 
@@ -234,18 +234,18 @@ class SQLiteSession:
     # -------------------------------------------------------------- the file
 
     async def verify(self) -> tuple[Problem, ...]:
-        """What is wrong with the file; nothing, if it is as it was written."""
+        """The faults of the file; empty, if it is as it was written."""
         return tuple(await self._run(lambda one: list(problems(one, self._blobs)), writes=False))
 
     @property
     def commits(self) -> int:
-        """Transactions of this owner so far: fewer than steps, where tasks share them."""
+        """Transactions of this owner so far. Several steps may share one."""
         return self._writer.commits if self._writer else 0
 
     @property
     def pending_migration(self) -> tuple[int, int] | None:
-        """The format of the file, and the one that the first write will bring it to. `None`: it has
-        the newest.
+        """The format of the file, and the format that it gets with the first write. `None`: it has
+        the newest format.
         """
         return self._rules.pending
 
@@ -259,7 +259,7 @@ def _connect(path: Path) -> Connection:
 
 
 class _Rules:
-    """What holds for each transaction of an owner; see `writer.Rules`."""
+    """The checks before and after each transaction of an owner; see `writer.Rules`."""
 
     def __init__(
         self,
@@ -302,8 +302,8 @@ class _Rules:
         return connection
 
     def _make(self) -> None:
-        """Make the file under another name, and name it when it is whole: a cut leaves no half of
-        one.
+        """Make the file under another name, and rename it when it is whole: a power cut leaves no
+        half-made session.
         """
         new = self._path.with_name(f"{self._path.name}.new")
         try:
@@ -374,11 +374,11 @@ class _Rules:
 
     def close(self, connection: Connection) -> None:
         if self._lost:
-            # Closing it would fold its log into a file that another owner writes, and remove that
-            # owner's log by its name. So it stays open until the process ends.
+            # Closing the connection would copy its log into a file that another owner writes, and
+            # remove that owner's log, which has the same name. So it stays open until the end.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
             return
-        with contextlib.suppress(Exception):  # the log is folded in by the next owner then
+        with contextlib.suppress(Exception):  # then the next owner copies the log into the file
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.close()
 

@@ -1,4 +1,4 @@
-"""What every store of a session can do, and the store that lasts as long as the program."""
+"""The methods of every store of a session, and the store that lasts as long as the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ T = TypeVar("T")
 class SessionStore(Protocol):
     """A session: a tree of nodes, and the runs, calls, approvals and events around it.
 
-    What is awaited is stored, as far as the store can. Each store is a `CallLedger` as well.
+    When an awaited write returns, it is stored as safely as this kind of store can. Each store is a
+    `CallLedger` as well.
     """
 
     @property
@@ -50,7 +51,7 @@ class SessionStore(Protocol):
 
     async def commit(self, changes: Changes) -> Committed:
         """Write one step: all of it, or nothing. Raises `StoreError` for a step that does not fit
-        what is there.
+        the session.
         """
         ...
 
@@ -59,7 +60,7 @@ class SessionStore(Protocol):
         ...
 
     async def context(self, branch: str = ACTIVE) -> Context:
-        """What the model is shown of a branch."""
+        """The messages that the model gets of a branch."""
         ...
 
     async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
@@ -79,10 +80,10 @@ class SessionStore(Protocol):
         ...
 
     async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
-        """Let a branch end at `node`; what is appended goes on from there. Nothing is summarised,
-        and nothing is taken over from the path that is left. `None`: before the first node.
+        """Make `node` the end of a branch; the next nodes follow it. Nothing is summarised, and
+        nothing of the path that is left is copied. `None`: the branch begins anew, with a new root.
 
-        With another `branch` it gives the node a name.
+        With a new name as `branch`, this makes a branch of that name.
         """
         ...
 
@@ -123,17 +124,17 @@ class SessionStore(Protocol):
         ...
 
     async def verify(self) -> tuple[Problem, ...]:
-        """What is wrong with what is stored; nothing, if it is as it was written."""
+        """The faults of the stored data; empty, if it is as it was written."""
         ...
 
     async def aclose(self) -> None:
-        """Nothing more is written."""
+        """Close the session. After that nothing can be written."""
         ...
 
 
 @dataclass(slots=True)
 class _State:
-    """All that a session holds."""
+    """Everything that a session holds."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     heads: dict[str, str | None] = field(default_factory=dict)
@@ -145,10 +146,10 @@ class _State:
 
 
 class InMemorySession:
-    """A session that lasts as long as the program, under the same contract as the file."""
+    """A session that lasts as long as the program, with the same methods as `SQLiteSession`."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: seconds since 1970."""
+        """`clock`: returns seconds since 1970."""
         self._clock = clock
         self.id = new_id(self._now_ms(), secrets.token_bytes(ID_CHANCE_BYTES))
         self._state = _State()
@@ -171,7 +172,7 @@ class InMemorySession:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Nothing more is written; it can still be read."""
+        """Close the session. After that nothing can be written, and everything can be read."""
         self._open = False
 
     # -------------------------------------------------------------- the tree, as `View`
@@ -358,7 +359,7 @@ class InMemorySession:
 
 
 def _put(table: dict[str, T], key: str, value: T, undo: list[Callable[[], object]]) -> None:
-    """Set a value, and remember how to set it back."""
+    """Set a value, and add to `undo` how to set it back."""
     if key in table:
         undo.append(partial(table.__setitem__, key, table[key]))
     else:

@@ -1,6 +1,7 @@
-"""The tree of a session: where a new node goes, what the model is shown, whether the tree is whole.
+"""The tree of a session: the place of a new node, the messages for the model, the tree's faults.
 
-Pure: a store gives a `View` of what it has, and gets back what to write or to show.
+The functions are pure. A store gives a `View` of its tree, and gets the nodes to write or the
+messages to show.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from monitor.sessions.nodes import (
 )
 
 ACTIVE: Final = "active"
-"""The name of the branch that the session itself continues."""
+"""The name of the branch that is used where no other is named."""
 
 
 @dataclass(slots=True, frozen=True)
 class Tip:
-    """What a new node must know of its parent."""
+    """The facts about a parent that a new node needs."""
 
     id: str
     digest: str
 
 
 class View(Protocol):
-    """A tree as a store has it, at one moment."""
+    """The tree of a store at one moment."""
 
     def tip(self, id: str) -> Tip | None:
         """The node with this id; `None`: there is none."""
@@ -63,27 +64,27 @@ class View(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Planned:
-    """What is to be written."""
+    """Nodes that are ready to be written."""
 
     nodes: tuple[Node, ...]
     head: str | None
-    """The node at which the branch ends then."""
+    """The node at which the branch ends after that."""
 
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """A message of the context, and where it comes from."""
+    """A message of the context, and the nodes that it comes from."""
 
     node: str
     """The id of the node that holds the message, or of the compaction that shows it."""
     message: Message
     result_nodes: tuple[str, ...] = ()
-    """For each result of the message, the node that holds it."""
+    """For each result of the message, the id of the node that holds it."""
 
 
 @dataclass(slots=True, frozen=True)
 class Context:
-    """What the model is shown of a path."""
+    """The messages that the model gets of a path."""
 
     entries: tuple[Entry, ...] = ()
     compaction: Node | None = None
@@ -163,7 +164,7 @@ def _parent(over: _Overlay, parent: str | None) -> Tip | None:
 
 
 def _check(over: _Overlay, draft: Draft, at: Tip | None) -> None:
-    """Raise `StoreError` for a draft that would be lost, or would lose something."""
+    """Raise `StoreError` for a draft that would never be shown, or would hide too much."""
     if draft.kind is NodeKind.MESSAGE and '"type":"tool_result"' in draft.body:
         said = said_of(_as_node(draft))
         if isinstance(said, ToolResult):
@@ -203,7 +204,7 @@ def _as_node(draft: Draft) -> Node:
 
 
 def _add_compaction(over: _Overlay, draft: Draft, at: Tip | None, at_ms: int, id: str) -> Tip | None:
-    """A stale one hangs below the node that it was made from, beside the path."""
+    """Add a compaction. A stale one follows the node that it was made from, beside the path."""
     done = compacted_of(_as_node(draft))
     if at is None:
         raise StoreError("a compaction needs a path that it covers")
@@ -218,7 +219,7 @@ def _add_compaction(over: _Overlay, draft: Draft, at: Tip | None, at_ms: int, id
 
 
 def _is_current(over: _Overlay, at: Tip, base: Tip) -> bool:
-    """Whether what was covered is still a prefix of the path, and no newer compaction covers it."""
+    """Whether the covered nodes still begin the path, and no newer compaction covers them."""
     for node in over.upwards(at):
         if node.id == base.id:
             return True
@@ -241,11 +242,11 @@ def _check_kept(over: _Overlay, base: Tip, first_kept: str | None) -> None:
 
 
 def context_of(upwards: Iterable[Node]) -> Context:
-    """What the model is shown of a path, given newest first.
+    """The messages that the model gets of a path. `upwards`: its nodes, newest first.
 
-    It is the last valid compaction, the kept tail, and what follows. No more of the path is read
-    than that takes. A compaction is valid if it is not stale and its first kept node stands on the
-    path before it.
+    They are the last valid compaction, the nodes that it keeps, and the nodes after it. No more
+    nodes are read than that needs. A compaction is valid if it is not stale and its first kept node
+    stands on the path before it.
     """
     walked: list[Node] = []
     chosen: tuple[Node, Compacted] | None = None
@@ -278,7 +279,7 @@ def _usable(node: Node) -> tuple[Node, Compacted] | None:
 
 
 def _last_valid(walked: Sequence[Node]) -> tuple[Node, Compacted] | None:
-    """Of a whole path, newest first."""
+    """The newest compaction of a whole path that is valid. `walked`: newest first."""
     place = {node.id: at for at, node in enumerate(walked)}
     for at, node in enumerate(walked):
         found = _usable(node) if node.kind is NodeKind.COMPACTION else None
@@ -297,7 +298,7 @@ def _kept(walked: list[Node], chosen: tuple[Node, Compacted] | None) -> list[Nod
 
 
 class _Building:
-    """A message, and the results that join it."""
+    """A message, and the results that belong to it."""
 
     __slots__ = ("message", "node", "result_nodes", "results", "shown")
 
@@ -332,7 +333,7 @@ def _entries(kept: Sequence[Node]) -> list[Entry]:
         if isinstance(original, ToolResult):
             if isinstance(said, ToolResult):
                 _join(built, node.id, said)
-        else:  # one that an edit hides still receives its results, so that these are hidden as well
+        else:  # a message that an edit hides still gets its results, so that they are hidden as well
             shown = said is not None and not isinstance(said, ToolResult)
             built.append(_Building(node.id, said if shown else original, shown=shown))  # type: ignore[arg-type]
     return [one.entry() for one in built if one.shown]
@@ -352,7 +353,7 @@ def _join(built: Sequence[_Building], node: str, result: ToolResult) -> None:
 
 @dataclass(slots=True, frozen=True)
 class Problem:
-    """Something in a session that is not as it was written."""
+    """A fault: something in a session that is not as it was written."""
 
     what: str
     seq: int | None = None
@@ -360,7 +361,7 @@ class Problem:
 
 
 def verify(nodes: Iterable[Node], heads: Mapping[str, str | None]) -> Iterator[Problem]:
-    """What is wrong with a tree. `nodes`: in the order of their numbers."""
+    """The faults of a tree. `nodes`: in the order of their numbers."""
     digests: dict[str, str] = {}
     expected = 1
     for node in nodes:

@@ -1,8 +1,8 @@
-"""One thread that owns the connection, and commits what many tasks want written at once.
+"""One thread that owns the connection, and writes the steps of many tasks in one commit.
 
-The sync to the disk is what a commit costs. So everything that waits is written in one
-transaction, and what arrives while it is written joins it. A task goes on when its step is on the
-disk, or is known not to be.
+The sync to the disk is the cost of a commit. So all steps that wait are written in one
+transaction, and steps that arrive meanwhile join it. A task goes on when its step is on the disk,
+or when it is known that the step is not stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_STEPS: Final = 512
 
 
 class Rules(Protocol):
-    """What the session says about its transactions."""
+    """The rules of the session for its transactions."""
 
     def connect(self) -> Connection:
         """The connection, opened in the thread that will use it."""
@@ -40,15 +40,17 @@ class Rules(Protocol):
         ...
 
     def begin(self, connection: Connection) -> None:
-        """What stands at the start of each transaction. Raises `SessionLost` for a lost owner."""
+        """The first statements of each transaction. Raises `SessionLost` if this process is not the
+        owner any more.
+        """
         ...
 
     def committed(self) -> None:
-        """What `begin` has done is on the disk."""
+        """The transaction in which `begin` was called is on the disk."""
         ...
 
     def close(self, connection: Connection) -> None:
-        """The last step, in the thread."""
+        """Close the connection. This is the last step of the thread."""
         ...
 
     def typed(self, error: BaseException) -> StoreError:
@@ -56,7 +58,7 @@ class Rules(Protocol):
         ...
 
     def is_lasting(self, error: BaseException) -> bool:
-        """Nothing more may be written after this error."""
+        """Whether nothing more may be written after `error`."""
         ...
 
 
@@ -77,7 +79,7 @@ class _Ticket:
 
 
 class Writer:
-    """The thread, and the queue before it."""
+    """The thread, and the queue of steps for it."""
 
     def __init__(self, rules: Rules, name: str) -> None:
         self._rules = rules
@@ -92,10 +94,10 @@ class Writer:
         self._thread.start()
 
     async def run(self, work: Work[T], *, writes: bool = True) -> T:
-        """What `work` answers, when its transaction is on the disk.
+        """Run `work` in the thread. Returns its result when the transaction is on the disk.
 
-        It is not left before that is known: a cancellation waits, and is raised afterwards with a
-        note that says which. Where the cancellation is a scope of anyio's, the answer comes first.
+        A cancellation waits until it is known whether the step is stored. Then it is raised with a
+        note that says so. If a scope of anyio was cancelled, the result is returned all the same.
         """
         if not self._open:
             raise StoreError("the session is closed")
@@ -110,7 +112,7 @@ class Writer:
         return result
 
     async def close(self) -> None:
-        """Write what waits, close the connection, end the thread."""
+        """Write the steps that wait, close the connection and end the thread."""
         if not self._open:
             return
         self._open = False
@@ -140,7 +142,7 @@ class Writer:
         self._refuse_the_rest()
 
     def _refuse_the_rest(self) -> None:
-        """What another thread has asked for while the session was closed."""
+        """Refuse the steps that other threads have sent while the session was closed."""
         with contextlib.suppress(queue.Empty):
             while True:
                 late = self._queue.get_nowait()
@@ -163,7 +165,10 @@ class Writer:
         return self._connection
 
     def _write(self, group: list[_Ticket]) -> _Ticket | None:
-        """One transaction of all that waits. What was found behind it and is no part of it."""
+        """Write `group`, and all steps that wait in the queue, in one transaction.
+
+        Returns the first ticket of the queue that cannot join it, as a read cannot.
+        """
         following: _Ticket | None = None
         try:
             if self._broken is not None:
@@ -192,14 +197,14 @@ class Writer:
         return following
 
     def _join(self, connection: Connection, group: list[_Ticket]) -> _Ticket | None:
-        """Take into the transaction what waits already."""
+        """Add the steps that wait already to the transaction. For the result see `_write`."""
         while len(group) < MOST_STEPS:
             try:
                 ticket = self._queue.get_nowait()
             except queue.Empty:
                 return None
             if ticket is None or not ticket.writes:
-                if ticket is None:  # it is looked for again behind this transaction
+                if ticket is None:  # the end of the queue: it is read again after this transaction
                     self._queue.put(None)
                 return ticket
             group.append(ticket)
@@ -223,13 +228,13 @@ class Writer:
 
 
 async def _settled(ticket: _Ticket) -> None:
-    """Return when the step's fate is known, whatever cancels the task meanwhile."""
+    """Return when it is known whether the step is stored, even if the task is cancelled before."""
     cancelled: BaseException | None = None
     while not ticket.done.is_set():
         try:
             with anyio.CancelScope(shield=True):
                 await ticket.done.wait()
-        except anyio.get_cancelled_exc_class() as error:  # asyncio's own, which no scope holds up
+        except anyio.get_cancelled_exc_class() as error:  # asyncio's own, which no scope can delay
             cancelled = error
     if cancelled is not None:
         cancelled.add_note("session: the step was not stored" if ticket.error else "session: the step is stored")
@@ -237,7 +242,7 @@ async def _settled(ticket: _Ticket) -> None:
 
 
 def _hand_back(tickets: list[_Ticket]) -> None:
-    """Wake the tasks, each loop once."""
+    """Wake the tasks, with one call for each event loop."""
     loops: dict[Callable[..., object], list[_Ticket]] = {}
     for ticket in tickets:
         loops.setdefault(ticket.soon, []).append(ticket)

@@ -1,4 +1,4 @@
-"""Tools: what a model may call, and carrying out what it called."""
+"""Tools that a model may call, and the parts that carry out its calls."""
 
 from typing import TYPE_CHECKING
 

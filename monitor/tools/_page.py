@@ -1,8 +1,8 @@
 """The text of a web page. Uses the standard library only, because it is run as a program: `python
 -I -S _page.py FILE URL` prints the text of the page in FILE, whose address is URL.
 
-A page may be made to be slow to parse. So it is parsed in a process of its own, which is killed
-when its time is over.
+Somebody may write a page that is slow to parse. So it is parsed in a process of its own, which is
+killed when its time is over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 HIDDEN = frozenset({"script", "style", "template", "svg", "noscript", "iframe", "object", "head", "select", "dialog"})
-"""What a reader does not see."""
+"""Elements that a reader does not see."""
 BLOCKS = frozenset(
     {
         *("address", "article", "aside", "blockquote", "body", "br", "dd", "div", "dl", "dt", "fieldset", "figcaption"),
@@ -21,7 +21,7 @@ BLOCKS = frozenset(
         *("p", "pre", "section", "table", "tr", "ul"),
     }
 )
-"""What begins a line."""
+"""Elements that begin a new line."""
 LINK_CHARS = 500
 """A longer address, such as an image in the address itself, is left out."""
 
@@ -102,7 +102,7 @@ class Text(HTMLParser):
 
 
 def _ends(data: str) -> tuple[str, str]:
-    """What of the space around a piece of text has to stay."""
+    """The space before and after a piece of text, as far as it has to stay."""
     if not data.strip():
         return ("", " " if data else "")
     return (" " if data[0].isspace() else "", " " if data[-1].isspace() else "")

@@ -28,7 +28,7 @@ ALTERNATIVES = 64
 FILE_BYTES = 8 * 1024 * 1024
 """A larger file is not searched."""
 LINE_CHARS = 400
-"""Of a longer line the part around the match is shown."""
+"""If a line is longer, only the part around the match is shown."""
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -49,8 +49,8 @@ def _is_ignored(path: str, ignored: Sequence[str]) -> bool:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """What the braces in a pattern stand for: `*.{py,md}` is `*.py` and `*.md`. `ValueError`: more
-    than `ALTERNATIVES`.
+    """The patterns that the braces in a pattern stand for: `*.{py,md}` is `*.py` and `*.md`. Raises
+    `ValueError` for more than `ALTERNATIVES`.
     """
     done: list[str] = []
     waiting = [pattern]
@@ -88,7 +88,7 @@ def _parts(pattern: str) -> tuple[str, ...]:
 
 
 def compiled(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
-    """The pattern of a model. `ValueError`: it is none."""
+    """The pattern that a model wrote, compiled. Raises `ValueError` if it is no pattern."""
     try:
         return re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, OverflowError, RecursionError) as error:
@@ -135,7 +135,7 @@ def _chosen(request: dict[str, Any]) -> Iterator[tuple[str, str, int | None]]:
 
 
 def _text(name: str, folder: int | None) -> str | None:
-    """The text of an ordinary file. `""`: it is too large. `None`: there is none."""
+    """The text of an ordinary file. `""`: the file is too large. `None`: it has no text."""
     try:
         descriptor = os.open(name, _FLAGS, dir_fd=folder)
     except OSError:

@@ -1,5 +1,5 @@
-"""Which addresses of the network are public. A model may be led to ask for others: the metadata of
-a cloud machine, a service on this machine, a router.
+"""Tells public addresses of the network from others. Somebody may lead a model to ask for others:
+the metadata of a cloud machine, a service on this machine, a router.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public network, also one that stands in another one."""
+    """Whether an IP address is public. An IPv4 address within an IPv6 one must be public too."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -38,7 +38,9 @@ def is_public(address: str) -> bool:
 
 
 def checked_url(url: str) -> SplitResult:
-    """The parts of an address of the web. `ToolError`: it is none, or holds a password."""
+    """The parts of an address of the web. Raises `ToolError` for anything else, and for an address
+    with a user or a password.
+    """
     try:
         parts = urlsplit(url.strip())
         fine = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -52,7 +54,7 @@ def checked_url(url: str) -> SplitResult:
 
 
 async def check_public(host: str) -> None:
-    """`ToolError`: a name of something that is not public."""
+    """Raise `ToolError` if the name `host` leads to an address that is not public."""
     try:
         found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -62,7 +64,7 @@ async def check_public(host: str) -> None:
 
 
 def refuse_private(host: str, address: str) -> None:
-    """`ToolError`: `address` is not public."""
+    """Raise `ToolError` if `address` is not public."""
     if not is_public(address):
         raise ToolError(
             f"{shown(host)} is not in the public network; such addresses are not opened", kind=ToolErrorKind.PERMISSION

@@ -1,4 +1,4 @@
-"""What a call runs into, as the result that the model reads."""
+"""Makes answers and errors of tools the results that the model reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ NAMES_SHOWN = 30
 
 
 def result_of(call: ToolCall, value: object) -> ToolResult:
-    """What a tool returned, as the result of `call`. `ToolError`: nothing that can be shown."""
+    """The result of `call`, made of `value`, which its tool returned. Raises `ToolError` if `value`
+    cannot be shown.
+    """
     try:
         if not isinstance(value, ToolAnswer):
             text, media = answered(value)
@@ -41,8 +43,8 @@ def failed(call: ToolCall, text: str, kind: ToolErrorKind, *, vetoed: bool = Fal
 
 
 def failed_by(call: ToolCall, error: BaseException, cancelled: type[BaseException]) -> ToolResult:
-    """The result of a call that ended with `error`. Of a group, what is in it: "unhandled errors in
-    a TaskGroup" helps nobody.
+    """The result of a call that ended with `error`. If that is a group of exceptions, the result
+    names those in it: "unhandled errors in a TaskGroup" helps nobody.
     """
     leaves = list(leaves_of(error))
     text = "; ".join(dict.fromkeys(_one_error(leaf, cancelled) for leaf in leaves))
@@ -51,7 +53,7 @@ def failed_by(call: ToolCall, error: BaseException, cancelled: type[BaseExceptio
 
 
 def leaves_of(error: BaseException) -> Iterator[BaseException]:
-    """`error`, or what is in the group."""
+    """`error`; if it is a group of exceptions, those in it."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from leaves_of(inner)
@@ -60,7 +62,7 @@ def leaves_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def unknown_tool(name: str, tools: Collection[str]) -> ToolError:
-    """In words that the detector `UnknownTool` knows, too."""
+    """The error for a call of an unknown tool. The detector `UnknownTool` knows its words."""
     text = f"unknown tool {excerpt(name)}."
     if not tools:
         text += " There are no tools; answer without one."
@@ -74,8 +76,8 @@ def unknown_tool(name: str, tools: Collection[str]) -> ToolError:
 
 
 def arguments_of(given: Any) -> dict[str, Any]:
-    """A copy: what a tool does to its arguments must not change the history. Half a call is never
-    carried out.
+    """A copy of the arguments, so that a tool that changes them does not change the history. Raises
+    `ToolError` if they are not one JSON object: half a call is never carried out.
     """
     if given is None:
         return {}

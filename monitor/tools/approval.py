@@ -1,9 +1,9 @@
-"""Who may say that a call is made: modes, rules, and the question to a person.
+"""Decides whether a call may be made: by modes, by rules, and by a question to a person.
 
-Every call that may need it passes `Approvals`, one object for each run. In this order decide: the
-mode `plan`; the rules; `needs_approval` of the tool; the mode. A question that nobody can answer is
-a refusal that names what asked. An answer holds for what was shown: the tool, its arguments and its
-schema.
+Each run has one `Approvals`, which every call passes that may need an approval. These decide, in
+this order: the mode `plan`; the rules; `needs_approval` of the tool; the mode. If nobody can answer
+a question, the call is refused, and the refusal names the rule, tool or mode that asked. An answer
+holds only for the call that was shown: its tool, its arguments and its schema.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from monitor.tools.rules import COMMAND, Rules, Ruling
 from monitor.verdicts import VETO, Detection
 
 Mode: TypeAlias = Literal["default", "auto_edit", "yolo", "plan"]
-"""`default`: reads run, all else asks. `auto_edit`: edits run too. `yolo`: everything runs, but for
-what a rule denies. `plan`: reads run, all else is refused.
+"""`default`: reads run, all else asks. `auto_edit`: edits run too. `yolo`: everything runs except
+calls that a rule denies. `plan`: reads run, all else is refused.
 """
 
 
@@ -48,10 +48,10 @@ AskFunction: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | 
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """How calls are approved; for `Supervisor(approval=...)`."""
+    """The settings of approval, for `Supervisor(approval=...)`."""
 
     mode: Mode | None = None
-    """`None`: only rules and tools ask."""
+    """`None`: there is no mode, and only rules and tools ask."""
     rules: Rules | str | Path | None = None
     """Rules, or the path of a TOML file with rules."""
     expires_s: float | None = None
@@ -76,7 +76,7 @@ def approval_of(given: Approval | Mode | None) -> Approval:
 
 
 def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
-    """What is awaited with each question."""
+    """The function that is called with each question, and awaited. `None`: nobody is asked."""
     if given is None:
         return None
     ask: Any = getattr(given, "ask", given)
@@ -86,7 +86,7 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
 
 
 class ApprovalListener(Protocol):
-    """Gets the questions and the answers."""
+    """Is called with the questions and the answers."""
 
     def requested(self, request: ApprovalRequest) -> None:
         """A person is asked."""
@@ -102,7 +102,7 @@ EXPIRED: Final = (
 
 
 class Approvals:
-    """Decides for the calls of one run. A `Gate` of the scheduler."""
+    """Decides about the calls of one run. It is a `Gate` of the scheduler."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Approvals:
         self._always: set[tuple[str, str]] = set()
         """Tools that are allowed from now on, each with the hash of its description and schema."""
         self._commands: dict[str, list[tuple[str, ...]]] = {}
-        """How the commands of a tool begin that are allowed from now on."""
+        """By tool: the beginnings of its commands that are allowed from now on."""
         self.pending: list[ApprovalRequest] = []
         """Questions that stay open when the run ends."""
 
@@ -166,7 +166,7 @@ class Approvals:
         return Admission(CallState.DENIED, text, approval=request.id)
 
     async def hold(self, detection: Detection) -> ApprovalAnswer | None:
-        """Ask whether the run may go on after `detection`. `None`: nobody can say."""
+        """Ask whether the run may go on after `detection`. `None`: nobody can answer."""
         if self._ask is None:
             return None
         evidence = [detection.message, detection.evidence.excerpt]
@@ -191,7 +191,7 @@ class Approvals:
     # ------------------------------------------------------------------ what asks
 
     def _asks(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | str:
-        """A decision, or what asks."""
+        """A decision; or, if a person has to be asked, the reason in words."""
         kind = entry.traits.kind
         ruling = self._rules.judge(entry.spec.name, arguments, self._commands.get(entry.spec.name, ()))
         if ruling is not None and ruling.decision == "deny":
@@ -209,7 +209,7 @@ class Approvals:
         return f"the mode {self._mode!r} asks before a tool of the kind {kind!r}"
 
     def _granted(self, entry: Entry, arguments: Mapping[str, Any]) -> bool:
-        """Somebody has allowed it for the whole run."""
+        """Whether a person has allowed such calls for the whole run."""
         name = entry.spec.name
         if (name, _schema_hash(entry)) in self._always:
             return True
@@ -251,7 +251,7 @@ class Approvals:
         return None if self._expires_s is None else self._wall() + self._expires_s
 
     async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """What is answered; deadlines stand still meanwhile."""
+        """Ask, and wait for the answer. Deadlines stand still meanwhile."""
         assert self._ask is not None  # noqa: S101 - asked only then
         self._listener.requested(request)
         answer: ApprovalAnswer | None = ApprovalAnswer(
@@ -263,7 +263,7 @@ class Approvals:
                 alarm = self._clock.call_at(self._clock.now() + self._expires_s, scope.cancel)
             try:
                 answer = _checked(await self._ask(request), request)
-            except Exception as error:  # noqa: BLE001 - an approver may fail as it likes: that is no approval
+            except Exception as error:  # noqa: BLE001 - an approver may raise anything: that is no approval
                 answer = ApprovalAnswer(
                     id=request.id,
                     decision="denied",
@@ -280,7 +280,7 @@ class Approvals:
 
 
 def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:
-    """An answer that holds for `request`. Anything else is a refusal."""
+    """`answer`, if it holds for `request`. Any other answer becomes a refusal."""
     if answer is None:
         return None
     if isinstance(answer, bool):
@@ -311,13 +311,15 @@ def _needs_approval(entry: Entry, arguments: Mapping[str, Any], context: ToolCon
     if callable(needs):
         try:
             needs = bool(needs(arguments, context))
-        except Exception as error:  # noqa: BLE001 - a function of the caller's: what cannot be said is asked
+        except Exception as error:  # noqa: BLE001 - a function of the caller's: if it fails, a person is asked
             return f"needs_approval of {entry.spec.name} raised {describe(error)}"
     return f"the tool {entry.spec.name} asks to be approved" if needs else None
 
 
 def _preview(entry: Entry, arguments: Mapping[str, Any]) -> str:
-    """What the tool says that the call would change. One that fails says nothing: its call will."""
+    """The change that the call would make, as its tool describes it. If `preview` fails, this is
+    empty: the call will then say what is wrong.
+    """
     preview = getattr(entry.tool, "preview", None)
     if callable(preview):
         with contextlib.suppress(Exception):
@@ -335,14 +337,14 @@ ARITY: Final[Mapping[str, int]] = {
     **dict.fromkeys(("aws", "gcloud", "az"), 3),
     **dict.fromkeys(("python", "python3", "node", "ruby", "perl", "bash", "sh", "env", "sudo", "xargs", "npx"), 99),
 }
-"""How many words of a command say what it does. Of any other command it is the first. 99: the whole
-command, because it can do anything.
+"""For each command, how many of its first words say what it does. For any other command it is one.
+99: all words count, because the command can do anything.
 """
 
 
 def _scopes(entry: Entry, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """What "always" could mean: how the commands of this call begin, and the tool. A tool that runs
-    lines for a shell is never allowed as a whole.
+    """The choices for "always": the beginnings of the commands of this call, or its tool. A tool
+    that runs lines for a shell is never allowed as a whole.
     """
     if COMMAND not in arguments or entry.traits.kind != "execute":
         return (entry.spec.name,)

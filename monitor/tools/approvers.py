@@ -1,4 +1,4 @@
-"""Who asks the person: on the terminal, or later, after the run has ended."""
+"""Approvers, which ask the person: on the terminal, or later, after the run has ended."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SHOWN_CHARS = 2_000
 class TerminalApprover:
     """Asks on the terminal, one question after the other.
 
-    What a model or a tool wrote is shown with everything escaped that does not print. `read`: reads
-    a line, in a worker thread. The end of the input is a refusal.
+    In text of a model or a tool, each character that does not print is escaped. `read`: reads a
+    line, in a worker thread. The end of the input is a refusal.
     """
 
     def __init__(self, *, read: Callable[[str], str] = input, write: Callable[[str], Any] | None = None) -> None:
@@ -97,8 +97,9 @@ class PendingApprovals:
         for request in outcome.pending: ...          # outcome.reason is "paused"
         pending.answer(ApprovalAnswer(id=request.id, decision="approved"))
 
-    Both lists are plain records: with `request_codec` and `answer_codec` they go through a file or
-    a queue, and another process goes on with `PendingApprovals(requests=..., answers=...)`.
+    Requests and answers are plain records. `request_codec` and `answer_codec` make them JSON for a
+    file or a queue. Then another process can go on with
+    `PendingApprovals(requests=..., answers=...)`.
     """
 
     def __init__(
@@ -111,15 +112,15 @@ class PendingApprovals:
         self.requests: dict[str, ApprovalRequest] = {request.id: request for request in requests}
         """The open questions, by id."""
         self._answers: dict[str, ApprovalAnswer] = {}
-        """By what they hold for."""
+        """The answers, by `bound_to` of their requests."""
         self._wall = wall
         self._calls: dict[str, str] = {}
         for answer in answers:
             self.answer(answer)
 
     def answer(self, answer: ApprovalAnswer) -> None:
-        """The answer to an open question. `ConfigError`: there is no such open question, or it was
-        another one.
+        """Answer an open question. Raises `ConfigError` if no such question is open, or if the
+        answer was given for another call or other arguments.
         """
         request = self.requests.get(answer.id)
         if request is None:
@@ -134,11 +135,11 @@ class PendingApprovals:
 
     @property
     def answered_calls(self) -> frozenset[str]:
-        """Ids of the calls whose answer is there and was not used yet."""
+        """The ids of the calls that have an answer which was not used yet."""
         return frozenset(call for call, bound_to in self._calls.items() if bound_to in self._answers)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """The answer that was given for this very call; else the question stays open."""
+        """The answer that was given for this very call. `None`: the question stays open."""
         answer = self._answers.pop(request.bound_to, None)
         if answer is None:
             self.requests[request.id] = request

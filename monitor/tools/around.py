@@ -15,15 +15,15 @@ from monitor.tools.registry import Entry
 
 
 class Alarm(Protocol):
-    """A wake-up that was asked for."""
+    """A callback that a clock will call."""
 
     def cancel(self) -> object:
-        """It is not wanted any more."""
+        """Do not call the callback."""
         ...
 
 
 class Clock(Protocol):
-    """Where the time of calls comes from: the clock of the run."""
+    """The clock of the run, which times its calls."""
 
     def now(self) -> float:
         """Seconds; never goes back."""
@@ -35,20 +35,20 @@ class Clock(Protocol):
 
 
 class Listener:
-    """Gets the news of calls while they are carried out. This one makes nothing of them."""
+    """Is called with each step of a call while it is carried out. This class ignores them all."""
 
     listens = True
-    """Somebody wants to know of each step."""
+    """Whether `changed` has to be called for each step."""
 
     def changed(self, record: CallRecord) -> None:
         """A call has taken a step."""
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:
-        """A tool has written something. May wait until somebody has read it."""
+        """A tool has written live output. This may wait until somebody has read it."""
         await anyio.lowlevel.checkpoint()
 
     def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
-        """A tool has come further."""
+        """A tool has reported progress."""
 
     def dropped(self, call: ToolCall, why: str) -> None:
         """A tool has answered after its call had got another result."""
@@ -66,11 +66,11 @@ class Admission:
     """Whether a call may be made."""
 
     state: CallState | None = None
-    """`None`: it may. Else how it ends: `DENIED` or `EXPIRED`; `INTENDED`: it stays open, and the
-    run has to end, because a person will answer later.
+    """`None`: the call may be made. `DENIED`, `EXPIRED`: it ends in this state. `INTENDED`: it
+    stays open, and the run has to end, because a person will answer later.
     """
     text: str = ""
-    """Why not, for the model."""
+    """Why the call may not be made, for the model."""
     arguments: Mapping[str, Any] | None = None
     """The arguments to use instead of the model's."""
     approval: str | None = None
@@ -84,7 +84,7 @@ class Gate(Protocol):
     """Decides whether calls may be made; `monitor.tools.approval.Approvals` is one."""
 
     def may_ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission | None:
-        """The decision, where no question is needed. `None`: `ask` has to be awaited."""
+        """The decision, if no question is needed. `None`: `ask` has to be awaited."""
         ...
 
     async def ask(self, entry: Entry, arguments: Mapping[str, Any], context: ToolContext) -> Admission:

@@ -1,8 +1,8 @@
 """Artifacts in a folder, which several processes may use at the same time.
 
-`ab/<digest>` holds a text, `ab/<digest>.json` what is known of it, `pins/` a file for each run that
-needs some. Each file is written whole or not at all, and only its owner may read it. The time of
-the last use is that of the text's file.
+`ab/<digest>` holds a text, and `ab/<digest>.json` the facts about it. `pins/` holds a file for each
+run that needs texts. Each file is written whole or not at all, and only its owner may read it. The
+time of a text's file is the time of its last use.
 """
 
 from __future__ import annotations
@@ -50,17 +50,19 @@ R = TypeVar("R")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _BEGINNING: Final = re.compile(r"[0-9a-f]{2}")
 _OLD_PIN_S: Final = 86_400.0
-"""Where no lock tells whether the owner of a pin still runs, a pin holds for a day."""
+"""On a system without locks it is not known whether the owner of a pin still runs. Then the pin
+holds for a day.
+"""
 _LEFT_OVER_S: Final = 3_600.0
-"""A half-written file of this age belongs to nobody who still writes."""
+"""A half-written file that is older belongs to a process that has ended."""
 
 
 class FolderArtifacts:
-    """Texts in the folder `path`, at most `max_bytes` of them. The least recently used go first,
-    never one that a running session has pinned, also a session of another process.
+    """Texts in the folder `path`, at most `max_bytes` in all. The least recently used are removed
+    first. A text that a running session has pinned stays, also if that is another process.
 
-    The folder is made when the first text is kept. `StoreError`: it cannot be read or written, or a
-    text in it is not what its name says.
+    The folder is made when the first text is kept. Raises `StoreError` if the folder cannot be read
+    or written, or if the digest of a text is not its name.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
@@ -171,7 +173,7 @@ class FolderArtifacts:
         if sum(sizes.values()) + new <= self.max_bytes:
             return
         for digest in to_remove(sizes, pinned=self._pinned(), new=new, most=self.max_bytes):
-            # What is known goes first: a text without it is not there.
+            # The facts are removed first: without them the text is not found.
             self._about(digest).unlink(missing_ok=True)
             self._place(digest).unlink(missing_ok=True)
 
@@ -202,8 +204,8 @@ class FolderArtifacts:
         return {name for name in names if _DIGEST.fullmatch(name)}
 
     def _sizes(self) -> dict[str, int]:
-        """Bytes of each text, the least recently used first. What a killed process has left half
-        written is removed.
+        """Bytes of each text, the least recently used first. Half-written files of a killed process
+        are removed.
         """
         found: list[tuple[int, str, int]] = []
         for file in self._files():
@@ -233,7 +235,7 @@ class FolderArtifacts:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """No other process, and no other thread, removes or pins meanwhile."""
+        """Within this, no other process and no other thread removes or pins texts."""
         self._folder(self.path)
         with _opened(self.path / "lock") as number:
             if _LOCKS:
@@ -250,7 +252,7 @@ class FolderArtifacts:
         return pin
 
     def _pinned(self) -> set[str]:
-        """What the runs need that still go on. The pins of a process that is gone are removed."""
+        """The digests that running runs need. Pins of a process that has ended are removed."""
         pinned: set[str] = set()
         with suppress(FileNotFoundError):
             for path in list((self.path / "pins").iterdir()):
@@ -314,8 +316,8 @@ def _to_json(artifact: Artifact) -> dict[str, Any]:
 
 
 async def _in_thread(do: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """A file system may be slow. Work that has begun is finished, also where the caller is
-    cancelled.
+    """Run `do` in a thread, because a file system may be slow. If the caller is cancelled, work
+    that has begun is still finished.
     """
 
     def work() -> R:

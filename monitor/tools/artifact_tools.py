@@ -1,5 +1,5 @@
-"""Tools by which a model reads what is kept outside its context, and a cache of what was
-fetched.
+"""Tools by which a model reads texts that are kept outside its context, and a cache of fetched
+texts.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from monitor.tools.registry import ToolGroup
 READ: Final = "read_artifact"
 SEARCH: Final = "search_artifact"
 PAGE_LINES: Final = 400
-"""How many lines are read where the model says nothing."""
+"""How many lines are read if the model names no number."""
 PAGE_CHARS: Final = 20_000
 """The most characters of one answer: half of what a result may have, so it is never cut again."""
 MOST_FOUND: Final = 50
 """The most lines that a search shows."""
 _AROUND: Final = 100
-"""The characters that are shown on each side of what was found in a long line."""
+"""The characters that are shown on each side of a match in a long line."""
 
 
 def restored_by(artifact: str) -> str:
-    """How the model gets the text of `artifact` (`Artifact.line()`)."""
+    """Says how the model gets the text of `artifact`, which is a text of `Artifact.line()`."""
     ref, _, about = artifact.partition(" ")
     return f'{READ}(ref="{ref}") has all of it' + (f": {about}" if about else "")
 
@@ -47,7 +47,7 @@ class Page:
 def page(text: str, line: int = 1, char: int = 1, *, lines: int = PAGE_LINES, max_chars: int = PAGE_CHARS) -> Page:
     """The part of `text` from the `char`-th character of the `line`-th line on.
 
-    The parts that begin where the one before ends are together the text, whatever the bounds.
+    Parts that each begin where the one before ends make up the whole text, whatever the bounds.
     """
     start = 0
     for _ in range(line - 1):
@@ -152,8 +152,8 @@ def _excerpt(line: str, at: int, chars: int) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Fetched:
-    """A text from outside, and what tells whether it has changed since: an ETag, the time of a
-    change. `None`: nothing tells.
+    """A text from outside. `validator`: an ETag or the time of the last change, to ask whether the
+    text has changed since. `None`: the source has neither.
     """
 
     text: str
@@ -162,10 +162,10 @@ class Fetched:
 
 @dataclass(slots=True)
 class Recent:
-    """What was fetched last, by its source: content that has not changed is not fetched twice.
+    """The newest fetched text of each source: content that has not changed is not fetched twice.
 
-    The texts are kept in `store`; here stand only their digests, at most `most` of them. Where one
-    left the store meanwhile, its source is fetched again.
+    The texts are kept in `store`. This object holds only their digests, at most `most` of them. If
+    the store has removed a text meanwhile, its source is fetched again.
     """
 
     store: ArtifactStore
@@ -186,8 +186,8 @@ class Recent:
     ) -> tuple[Artifact, str]:
         """The text of the source `reference`, as an artifact and as text.
 
-        `fetch` is given the validator of what is known, or `None`, and answers `None` where that
-        has not changed. An answer of `None` to `None` is a `ConfigError`.
+        `fetch` is called with the validator of the text that is known, or with `None`. It returns
+        `None` if that text has not changed. Raises `ConfigError` if `fetch(None)` returns `None`.
         """
         earlier = await self._earlier(reference)
         fetched = await fetch(earlier.validator if earlier is not None else None)
@@ -203,7 +203,7 @@ class Recent:
         return artifact, fetched.text
 
     async def _earlier(self, reference: Reference) -> Fetched | None:
-        """What is known of the source and can be compared with it."""
+        """The text that was fetched before, if its validator is known and it is still kept."""
         digest, validator = self._known.get(reference.key, ("", None))
         if validator is None:
             return None

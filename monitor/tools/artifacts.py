@@ -1,11 +1,11 @@
-"""Texts that are kept outside the context, and what stands for them in it.
+"""Texts that are kept outside the context, and the references that stand for them in it.
 
     store = FolderArtifacts("artifacts")
     supervisor = monitor.Supervisor(model, tools=[fn, ArtifactTools(store)], artifacts=store)
 
 Failure answered: a page, a file or a log has left the context and cannot be had again, so the model
-fetches it once more, or guesses. An artifact is known by the SHA-256 of its text: the same
-text is kept once. A mention of it, or asking whether it is there, loads nothing.
+fetches it once more, or guesses. The SHA-256 of its text names an artifact, so the same text is
+kept once. To mention an artifact, or to ask whether it is kept, does not load its text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from monitor.errors import ConfigError, StoreError, message_of
 REF_CHARS: Final = 16
 """The number of hexadecimal digits of the digest that a model is shown: 64 bits."""
 LEAST_REF_CHARS: Final = 12
-"""A shorter reference is refused: it could be a number of the model's own."""
+"""A shorter reference is refused, because it could be a number that the model made up."""
 MAX_BYTES: Final = 1_000_000_000
 """The most bytes that a store keeps by default."""
 _NOTE_CHARS: Final = 300
@@ -47,21 +47,21 @@ class ArtifactsFull(StoreError):
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Reference:
-    """Where a text came from, so that it can be had again. Raises `ConfigError` where the part is
-    missing that its kind needs: `url` of a page, `path` of a document, `request` of a reply.
+    """Says where a text came from, so that it can be had again. Each kind needs one part: `url` of
+    a page, `path` of a document, `request` of a reply. Raises `ConfigError` if that is missing.
     """
 
     kind: ReferenceKind
     url: str | None = None
     path: str | None = None
     pages: str | None = None
-    """Of a document, e.g. `3-7`."""
+    """The pages of a document, e.g. `3-7`."""
     position: str | None = None
-    """Where in the document, e.g. `line 120` or a heading."""
+    """The place in the document, e.g. `line 120` or a heading."""
     request: Mapping[str, Any] | None = None
     """The parameters of the request that a reply answers."""
     note: str = ""
-    """What it is about, in a few words."""
+    """The subject of the text, in a few words."""
     digest: str | None = None
     """The SHA-256 of the full text, where it is kept."""
 
@@ -72,7 +72,7 @@ class Reference:
 
     @property
     def key(self) -> str:
-        """What identifies the source: not the note, not what it said."""
+        """The identity of the source. The note and the digest of the text are no part of it."""
         return canonical_json([self.kind, self.url, self.path, self.pages, self.position, self.request])
 
     def line(self) -> str:
@@ -89,7 +89,7 @@ class Reference:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reference:
-        """Raises `StoreError` for what is no reference."""
+        """The reference in `data`. Raises `StoreError` if `data` is no reference."""
         try:
             return _REFERENCES.validate_python(data)
         except (ValidationError, ConfigError) as error:
@@ -101,7 +101,7 @@ _REFERENCES: Final = TypeAdapter(Reference)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Artifact:
-    """What is known of a kept text without loading it."""
+    """The facts about a kept text that are known without loading it."""
 
     digest: str
     """Its SHA-256, as 64 hexadecimal digits."""
@@ -112,11 +112,11 @@ class Artifact:
 
     @property
     def ref(self) -> str:
-        """What the model calls it."""
+        """The name that the model reads and writes: the beginning of the digest."""
         return self.digest[:REF_CHARS]
 
     def line(self) -> str:
-        """The reference, and behind a space where the text came from: what stands for the text."""
+        """One line that stands for the text: the reference, a space, where the text came from."""
         return " ".join([self.ref, *(one.line() for one in self.references[-1:])])
 
 
@@ -130,7 +130,7 @@ class ArtifactStore(Protocol):
     async def put(self, text: str, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
         """Keep `text`. `pin`: the name of a run that needs it; it stays until `unpin(pin)`.
 
-        Raises `ArtifactsFull` where there is no room, and nothing is removed for it then.
+        Raises `ArtifactsFull` if there is no room; then no other text is removed.
         """
         ...
 
@@ -143,7 +143,9 @@ class ArtifactStore(Protocol):
         ...
 
     async def find(self, ref: str) -> Artifact | None:
-        """What is known of it. Loads nothing, and is no use that keeps it."""
+        """The facts about the text under `ref`. Its content is not loaded, and this does not count
+        as a use of it.
+        """
         ...
 
     async def read(self, ref: str) -> str:
@@ -151,7 +153,7 @@ class ArtifactStore(Protocol):
         ...
 
     async def artifacts(self) -> Sequence[Artifact]:
-        """All of them, the least recently used first. Loads nothing."""
+        """All artifacts, the least recently used first. Their texts are not loaded."""
         ...
 
 
@@ -198,8 +200,8 @@ def resolved(ref: str, digests: Collection[str]) -> str:
 
 
 def to_remove(sizes: Mapping[str, int], *, pinned: Collection[str], new: int, most: int) -> list[str]:
-    """Which of `sizes` (bytes by digest, the least recently used first) go, so that `new` bytes
-    more are at most `most`. Raises `ArtifactsFull`.
+    """The digests to remove, so that with `new` bytes more the store has at most `most`. `sizes`:
+    bytes by digest, the least recently used first. Raises `ArtifactsFull`.
     """
     excess = sum(sizes.values()) + new - most
     gone: list[str] = []
@@ -225,7 +227,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class InMemoryArtifacts:
-    """Keeps texts in memory: for tests, and for runs that need them no longer than they last."""
+    """Keeps texts in memory, for tests and for runs whose texts are not needed after their end."""
 
     _: KW_ONLY
     max_bytes: int = 100_000_000
@@ -282,6 +284,6 @@ class InMemoryArtifacts:
 
 
 def check_max_bytes(given: object) -> None:
-    """Raises `ConfigError` for what is no number of bytes."""
+    """Raise `ConfigError` if `given` is no number of bytes."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         raise ConfigError(f"max_bytes is {given!r}; it is a whole number, at least 1")

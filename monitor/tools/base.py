@@ -1,4 +1,4 @@
-"""What a tool is, what it says of itself, and what it may know of the call that it answers."""
+"""The interface of a tool, its traits, and the context that it gets with each call."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from monitor.messages import Message
 from monitor.models import ToolSpec
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""What OpenAI, Anthropic and Gemini all take for a tool's name."""
+"""Names of tools that OpenAI, Anthropic and Gemini all accept."""
 EXCERPT_CHARS = 100
 """The most characters of wrong arguments that are shown to the model."""
 
 
 class Compacted(Protocol):
-    """What a compaction left; a `monitor.compaction.CompactionResult` is one."""
+    """The result of a compaction; a `monitor.compaction.CompactionResult` is one."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The history after it."""
+        """The history after the compaction."""
         ...
 
     @property
     def tokens_before(self) -> int:
-        """Tokens of the whole next request, as it would have been."""
+        """Tokens of the whole next request, as it would have been without the compaction."""
         ...
 
     @property
     def tokens_after(self) -> int:
-        """Tokens of the whole next request."""
+        """Tokens of the whole next request as it is now."""
         ...
 
 
 class CallingRun(Protocol):
-    """What a tool may do with the run that makes its call; a `monitor.Run` is one."""
+    """The run that makes a call, as far as its tool may use it; a `monitor.Run` is one."""
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """The messages so far, as the model is shown them."""
+        """The messages so far, as the model gets them."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """A person is being asked: the run's deadlines stand still meanwhile."""
+        """Within this, the run's deadlines stand still, because a person is asked."""
         ...
 
     def abort(self, why: str = "aborted") -> None:
-        """End the run now. From any task, thread or signal handler."""
+        """End the run now. May be called from any task, thread or signal handler."""
         ...
 
     async def compact(self) -> Compacted:
@@ -61,21 +61,21 @@ class CallingRun(Protocol):
 
 
 class NoRun:
-    """Stands for the run where there is none: a call that a test carries out, or a loop of
-    somebody's own.
+    """Takes the place of the run where there is none: in a test, or in a loop that somebody else
+    wrote.
     """
 
     history: tuple[Message, ...] = ()
 
     def paused(self) -> AbstractContextManager[None]:
-        """Nothing stands still."""
+        """Does nothing: there is no deadline."""
         return nullcontext()
 
     def abort(self, why: str = "aborted") -> None:
-        """There is nothing to end."""
+        """Does nothing: there is no run to end."""
 
     async def compact(self) -> Compacted:
-        """There is nothing to compact."""
+        """Raises `ConfigError`: there is no history to compact."""
         raise ConfigError("this call is made by no run, so there is no history to compact")
 
 
@@ -83,14 +83,14 @@ NO_RUN = NoRun()
 
 
 class CallReporter(Protocol):
-    """Takes what a tool says while it runs; the scheduler is one."""
+    """Takes the output and the progress of a tool while it runs. The scheduler is one."""
 
     async def output(self, text: str, stream: str) -> None:
         """A piece of live output. Waits while nobody reads."""
         ...
 
     def progress(self, done: float | None, total: float | None, note: str) -> None:
-        """The tool has come further. From any thread."""
+        """The tool has made progress. May be called from any thread."""
         ...
 
     def thread_left(self) -> None:
@@ -98,17 +98,17 @@ class CallReporter(Protocol):
         ...
 
     def thread_ended(self) -> None:
-        """That thread has ended now. From that thread."""
+        """That thread has ended now. Called from that thread."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class ToolContext:
-    """What a tool may know of the call that it answers, and what it may say while it runs."""
+    """The facts that a tool may know about its call, and the means to report while it runs."""
 
     call: ToolCall
     run: CallingRun = NO_RUN
-    """The run that makes the call; a nested run takes its limits and its abort from it."""
+    """The run that makes the call. A nested run shares its limits, and ends when it is aborted."""
     idempotency_key: str = field(default="", compare=False)
     """The same for the same action in every process, also when the call is made again after a
     crash. Send it to services that take one. See `monitor.calls.call_key`.
@@ -116,7 +116,7 @@ class ToolContext:
     artifacts: Any = field(default=None, compare=False)
     """The run's store of full texts. `None`: it has none."""
     reporter: CallReporter | None = field(default=None, compare=False, repr=False)
-    """Gets output and progress. `None`: nobody does."""
+    """Gets output and progress. `None`: they are dropped."""
 
     async def output(self, text: str, stream: str = "stdout") -> None:
         """Show a piece of live output as an event. Waits while the run's reader is behind."""
@@ -124,16 +124,15 @@ class ToolContext:
             await self.reporter.output(text, stream)
 
     def progress(self, done: float | None = None, total: float | None = None, note: str = "") -> None:
-        """Say that the tool has come further, as an event. That extends its deadline up to the hard
-        one. May be called from a worker thread.
+        """Report progress as an event. That extends the deadline of the tool, up to the hard one.
+        May be called from a worker thread.
         """
         if self.reporter is not None:
             self.reporter.progress(done, total, note)
 
 
 ToolKind: TypeAlias = Literal["read", "edit", "execute", "other"]
-"""What a tool does to the world. Reads run beside reads; edits and executions run in their order.
-"""
+"""The effect of a tool on the world. Reads run beside reads; edits and executions run in order."""
 Keep: TypeAlias = Literal["ends", "head", "tail", "matches"]
 """Which part of a result that is too long the model gets."""
 NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any], ToolContext], bool]
@@ -143,14 +142,14 @@ Guidance: TypeAlias = str | Callable[[Mapping[str, Any]], str | None]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ToolTraits:
-    """What a tool says of itself besides its `spec`. Each is an attribute of the tool, and may be
-    left out.
+    """Facts that a tool states about itself besides its `spec`. Each is an attribute of the tool,
+    and may be left out.
     """
 
     alone: bool = False
     """No other call is carried out at the same time."""
     kind: ToolKind = "other"
-    """What it does to the world. An `other` tool runs beside all tools that are not alone."""
+    """Its effect on the world. An `other` tool runs beside all tools that are not alone."""
     idempotent: bool = False
     """Another call with the same idempotency key has no second effect, so the call may be made
     again after a failure.
@@ -168,7 +167,7 @@ class ToolTraits:
     and progress does not extend it.
     """
     guidance: Guidance | None = None
-    """Said to the model beside the result."""
+    """A text for the model, which stands beside the result."""
     keep: Keep = "ends"
     """Which part of a result that is too long the model gets."""
 
@@ -178,15 +177,15 @@ _NO_TRAITS = ToolTraits()
 
 
 def traits_of(tool: object) -> ToolTraits:
-    """What `tool` says of itself; what it does not say has the default."""
+    """The traits of `tool`. An attribute that it does not have has the default."""
     return ToolTraits(**{name: getattr(tool, name, getattr(_NO_TRAITS, name)) for name in TRAITS})
 
 
 class Tool(Protocol):
     """Something that a model can call.
 
-    Optional: the attributes of `ToolTraits`; and `check(arguments)`, which raises a `ToolError`
-    where the arguments do not fit, and is called before any call of the same response runs.
+    Optional are the attributes of `ToolTraits`, and `check(arguments)`. `check` raises a
+    `ToolError` if the arguments do not fit. It is called before any call of the same response runs.
     """
 
     @property
@@ -195,23 +194,23 @@ class Tool(Protocol):
         ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext, /) -> object:
-        """Answer. Text goes to the model as it is, `monitor.Media` is shown to it, anything else
-        goes as JSON.
+        """Carry out the call and return the answer. A text goes to the model as it is,
+        `monitor.Media` as media, and anything else as JSON.
 
-        An exception is an error result: `ToolError` with its message as it is, any other with its
-        type.
+        An exception becomes an error result. Of a `ToolError` it has the message alone, of any
+        other exception the type too.
         """
         ...
 
 
 def excerpt(value: object) -> str:
-    """The beginning of what a model wrote, quoted."""
+    """The beginning of `value`, which a model wrote, in quotes."""
     text = repr(value[: EXCERPT_CHARS + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= EXCERPT_CHARS else f"{text[:EXCERPT_CHARS]}..."
 
 
 def check_name(name: object) -> str:
-    """`name`, if every provider takes it for a tool."""
+    """`name`, if every provider accepts it as the name of a tool. Else raises `ConfigError`."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(
             f"{excerpt(name)} cannot be the name of a tool: letters, digits, _ and -, beginning with a letter or _, at"

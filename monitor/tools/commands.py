@@ -1,7 +1,7 @@
 """The commands in a line for a shell, read by a parser of the shell's grammar (the extra `tools`).
 
-Nothing is guessed: what the grammar does not know, and a command whose name is only known when it
-runs, is `None`, and has to be asked for.
+Nothing is guessed. If the grammar does not know a part of the line, the answer is `None`. It is
+`None` too if the name of a command is known only at run time. Then a person has to be asked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_CHARS: Final = 20_000
 """A longer line is not read: nobody who approves it would read it either."""
 _DEPTH: Final = 8
-"""A shell within a shell is opened so often; a deeper one is not read."""
+"""The most shells within each other that are read."""
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
 _WRAPPERS: Final = frozenset(
     {"sudo", "doas", "env", "nohup", "time", "timeout", "nice", "ionice", "stdbuf", "xargs", "command", "exec"}
@@ -29,7 +29,7 @@ _WRAPPERS: Final = frozenset(
 _FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _LITERAL: Final = frozenset({"word", "number", "raw_string", "string", "concatenation", "string_content"})
 _OPEN: Final = frozenset("*?[{~")
-"""Characters by which the shell makes other words of a word."""
+"""Characters with which the shell replaces a word by other words."""
 _NO_WRITING: Final = ("/dev/null",)
 
 
@@ -70,7 +70,7 @@ def need_parser() -> None:
 
 
 class _Unreadable(Exception):
-    """Nothing is guessed."""
+    """The line cannot be read without a guess."""
 
 
 @cache
@@ -100,7 +100,7 @@ def _read(text: str, found: list[tuple[str, ...]], depth: int) -> bool:
         if node.type == "file_redirect":
             writes |= _writes(node)
         elif node.type in {"variable_assignment", "declaration_command", "unset_command"}:
-            found.append((_text(node),))  # what follows may mean something else after it
+            found.append((_text(node),))  # after it, the words that follow may mean something else
         elif node.type == "command":
             writes |= _take(_words(node), found, depth)
     return writes
@@ -115,7 +115,7 @@ def _nodes(root: Node) -> Iterator[Node]:
 
 
 def _words(command: Node) -> list[tuple[str, bool]]:
-    """The words of a command, each with whether it is known already."""
+    """The words of a command. True: the word is known before the command runs."""
     words: list[tuple[str, bool]] = []
     for child in command.named_children:
         if child.type == "command_name":
@@ -153,7 +153,7 @@ def _take(words: Sequence[tuple[str, bool]], found: list[tuple[str, ...]], depth
 
 
 def _take_shell(name: str, words: Sequence[tuple[str, bool]], found: list[tuple[str, ...]], depth: int) -> bool:
-    """A shell within the shell: what it is given with `-c`, or `eval` is given, is read too."""
+    """Read a shell within the shell: the line after `-c`, or the words of `eval`."""
     if not all(known for _, known in words):
         raise _Unreadable
     texts = [word for word, _ in words]
@@ -166,7 +166,7 @@ def _take_shell(name: str, words: Sequence[tuple[str, bool]], found: list[tuple[
             return _read(texts[at + 1], found, depth - 1)
         if not word.startswith("-"):
             break
-    found.append(tuple(texts))  # it runs a file, or what it reads
+    found.append(tuple(texts))  # it runs a file, or the lines that it reads
     return False
 
 

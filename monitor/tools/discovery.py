@@ -47,7 +47,7 @@ DISCOVERY_S: Final = 30.0
 GRACE_S: Final = 2.0
 """Between asking processes to end and killing them."""
 READERS_S: Final = 0.1
-"""How long is read on after the command has ended: a child of it may hold its pipes."""
+"""How long output is read after the command has ended: a child of it may hold its pipes."""
 POLL_S: Final = 0.02
 _SHOWN_CHARS: Final = 300
 
@@ -58,8 +58,8 @@ class DiscoveredTools:
 
     A command is a text, split as a shell splits it, or a list of words; no shell runs it.
     `environment`: variables that it gets besides those that `ShellTools` pass on. `prefix` stands
-    before each name. `ConfigError`: the command fails, takes more than 30 s, or prints what are no
-    declarations; nothing is guessed.
+    before each name. Raises `ConfigError` if the command fails, takes more than 30 s, or prints
+    anything but declarations.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class DiscoveredTool:
         self._surroundings = surroundings
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
-        """What the command prints. One that fails is an error with its exit code."""
+        """The output of the command. If it fails, the result is an error with its exit code."""
         given = json.dumps(dict(arguments), ensure_ascii=False, default=str).encode("utf-8", "replace")
         ended = await exchange([*self._command, self._name], given, self._surroundings)
         if ended.code == 0:
@@ -144,8 +144,8 @@ class DiscoveredTool:
 
 
 def declared(text: str, prefix: str, said: str) -> dict[str, ToolSpec]:
-    """The tools that `text` declares, by the name that the command has for them. Raises
-    `ConfigError`, which begins with `said`.
+    """The tools that `text` declares, by the names that the command uses. Raises `ConfigError`,
+    whose message begins with `said`.
     """
     try:
         data = json.loads(text)
@@ -226,7 +226,7 @@ class _Written:
 
 
 async def exchange(command: Sequence[str], given: bytes, surroundings: _Surroundings) -> Ended:
-    """Run `command` with `given` on its stdin. Nothing of it is left, however this ends.
+    """Run `command` with `given` on its stdin. However this ends, no process of it is left.
 
     `ToolError`: it cannot be started, or it wrote too much.
     """
@@ -298,13 +298,13 @@ async def _end(process: Process, token: str) -> None:
 
 
 async def _until_gone(process: Process, enough: Callable[[], bool] = lambda: False) -> None:
-    """Return when the first process has ended. `wait` would wait for all who hold its pipes."""
+    """Return when the first process has ended. `wait` would wait for all that hold its pipes."""
     while process.returncode is None and not enough():  # noqa: ASYNC110 - so there is no event to wait for
         await anyio.sleep(POLL_S)
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    """To the whole group, which lives on when its first process has ended."""
+    """Send a signal to the whole group, which lives on when its first process has ended."""
     with suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""Edits of a text: what is replaced, what the change looks like, and why it cannot be made."""
+"""Edits of a text: the new text, the difference, and the reason if an edit cannot be made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTEXT: Final = 3
 DIFF_LINES: Final = 200
 """The most lines of a difference that are shown."""
 COMPARED_LINES: Final = 3_000
-"""Of a longer text the beginning is compared, line by line."""
+"""If a text has more lines, only the beginning is compared, line by line."""
 COMPARED_CHARS: Final = 200
 LEAST_ALIKE: Final = 0.6
 """A line less alike than this is not worth naming. The default of `difflib.get_close_matches`."""
@@ -23,8 +23,8 @@ PLACES_SHOWN: Final = 10
 
 
 def replaced(text: str, old: str, new: str, *, every: bool) -> str:
-    """`text` with `new` in the place of `old`. `ToolError` says what to do instead: `old` is not
-    there, or is there more than once and `every` is False.
+    """`text` with `new` in the place of `old`. Raises `ToolError` if `old` is not in it, or more
+    than once while `every` is False. The message says what to do instead.
     """
     if not old:
         raise _wrong("old is empty; to make a new file or replace a whole one, use write_file")
@@ -43,7 +43,7 @@ def replaced(text: str, old: str, new: str, *, every: bool) -> str:
 
 
 def difference(path: str, before: str, after: str) -> str:
-    """What changes, as `diff -u` shows it; of a long difference its beginning."""
+    """The difference, as `diff -u` shows it. A long one is cut after its beginning."""
     old, new = _lines(before), _lines(after)
     # difflib takes time with the square of what it compares: equal beginnings and ends are cut off
     start = _equal(old, new)

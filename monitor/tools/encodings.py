@@ -1,4 +1,4 @@
-"""Text of files: read in the encoding that the file has, and written back in the same."""
+"""Text of files: read in the encoding of the file, and written back in the same encoding."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CONTROL_SHARE: Final = 0.1
-"""A file without UTF-8 of which more are control characters is no text."""
+"""If a file is not UTF-8, and more of its characters are control characters, it is no text."""
 _CONTROLS: Final = bytes({*range(32), 127} - set(b"\t\n\r\f\v\b\x1b"))
 
 
 @dataclass(slots=True, frozen=True)
 class Encoding:
-    """How the text of a file stands in its bytes."""
+    """The way in which the bytes of a file hold its text."""
 
     name: str = "utf-8"
-    """As Python names it."""
+    """The name that Python has for it."""
     mark: bytes = b""
     """The byte order mark before the text."""
     crlf: bool = False
     """Every line ends with CR LF. The text has LF in their place."""
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a file with this text. `UnicodeEncodeError`: it cannot hold it."""
+        """The bytes of a file with this text. Raises `UnicodeEncodeError` if the encoding lacks a
+        character of it.
+        """
         if self.crlf:
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")
         return self.mark + text.encode(self.name)
@@ -44,10 +46,10 @@ UTF_8: Final = Encoding()
 
 
 def decoded(content: bytes, *, whole: bool = True) -> tuple[str, Encoding] | None:
-    """The text of a file, and how it stands there. `None`: it is no text.
+    """The text of a file, and its encoding. `None`: it is no text.
 
-    `whole`: these are all of its bytes; else a character at the end may be cut. Without a mark it
-    is UTF-8, or Latin-1 if it cannot be UTF-8. UTF-16 without a mark is taken for binary.
+    `whole`: `content` is the whole file; else a character at its end may be cut. A file without a
+    mark is UTF-8, or Latin-1 if it cannot be UTF-8. UTF-16 without a mark counts as binary.
     """
     for mark, name in _MARKS:
         if content.startswith(mark):

@@ -1,4 +1,4 @@
-"""The environment of a command: what it gets from this process, and what is fixed."""
+"""The environment of a command: variables from this process, and variables with fixed values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PASSED: Final = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
     }
 )
-"""What is passed on beside `LC_*`: where programs, settings and certificates are. Keys of services
-stand in other variables, and a command does not get them.
+"""Variables that are passed on beside `LC_*`. They say where programs, settings and certificates
+are. Keys of services stand in other variables, which a command does not get.
 """
 FIXED: Final[Mapping[str, str]] = {
     "TERM": "dumb",
@@ -34,8 +34,8 @@ FIXED: Final[Mapping[str, str]] = {
 def environment(
     own: Mapping[str, str] | None = None, *, passed: Collection[str] = (), columns: int = 120
 ) -> dict[str, str]:
-    """The environment of a command. `own`: variables to set, which win. `passed`: names of more
-    variables that it may have from this process.
+    """The environment of a command. `own`: variables to set; they replace others of the same name.
+    `passed`: names of further variables of this process that are passed on.
     """
     names = PASSED.union(passed)
     kept = {name: value for name, value in os.environ.items() if name in names or name.startswith("LC_")}

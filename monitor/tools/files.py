@@ -33,7 +33,7 @@ FILE_BYTES: Final = 16 * 1024 * 1024
 """A larger file is not edited, and only its beginning can be read."""
 PAGE_LINES: Final = 2_000
 PAGE_CHARS: Final = 38_000
-"""What one call reads. Less than the bound of a result, so that a page is not cut again."""
+"""The most that one call reads. It is less than the bound of a result, so no page is cut again."""
 ENTRIES: Final = 1_000
 """The most entries that `ls` and `glob` show."""
 WALKED: Final = 200_000
@@ -51,8 +51,8 @@ class _Editing(FunctionTool[..., Any]):
     changes: Callable[..., str]
 
     def preview(self, arguments: Mapping[str, Any]) -> str:
-        """The difference that the call would make; nothing is written. `ToolError`: it would
-        fail.
+        """The difference that the call would make; nothing is written. Raises `ToolError` if the
+        call would fail.
         """
         self.check(arguments)
         return self.changes(**arguments)
@@ -61,7 +61,7 @@ class _Editing(FunctionTool[..., Any]):
 class FileTools(ToolGroup):
     """The tools `ls`, `read_file`, `write_file`, `edit`, `glob` and `grep` for a workspace.
 
-    - `ignored`: folders that `glob` and `grep` do not look into.
+    - `ignored`: names of folders that `glob` and `grep` do not search.
     - `grep_s`: the most seconds of a search. A pattern may take exponential time, so it runs in a
       process of its own, which is then killed.
     - `file_bytes`: a larger file is not edited, and only its beginning can be read.
@@ -183,7 +183,7 @@ class FileTools(ToolGroup):
     def _would_edit(self, path: str, old: str, new: str, replace_all: bool = False) -> str:  # noqa: FBT001, FBT002
         return self._change(path, old, new, replace_all)[2]
 
-    # --- what they do, in a thread
+    # --- the work of the tools, in a thread
 
     def _listed(self, path: str) -> ToolAnswer:
         with self._workspace.listed(path) as (_, descriptor):
@@ -257,7 +257,7 @@ class FileTools(ToolGroup):
             notes.append(f"the search ended after {WALKED:,} entries; give a folder as path")
         return ToolAnswer("\n".join(found), status="; ".join(notes))
 
-    # --- their parts
+    # --- parts of that work
 
     def _text(self, path: str) -> tuple[str, Encoding, bool]:
         """The text, its encoding, and whether it is whole."""
@@ -330,9 +330,7 @@ def _entry(name: str, folder: int) -> str:
 
 
 def _paged(lines: Sequence[str], offset: int, limit: int) -> tuple[list[str], list[str]]:
-    """The lines of a page, and what is to be said of it. A line that is longer than a page is
-    cut.
-    """
+    """The lines of a page, and notes about it. A line that is longer than a page is cut."""
     page: list[str] = []
     room = PAGE_CHARS
     for line in lines[offset - 1 : offset - 1 + limit]:

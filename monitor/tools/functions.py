@@ -1,19 +1,19 @@
 """Python functions as tools.
 
-- **What the model gets to know** comes from the signature and the docstring: the docstring is the
-  description, whole; each parameter's schema is its annotation's, by pydantic, so `Annotated[int,
-  Field(ge=1, description="...")]`, `Literal`, `Optional` and nested models mean what they mean
-  there. A parameter without annotation takes anything.
-- **What the model sends** is checked as pydantic checks in its lax mode: "3" is taken for an `int`,
-  3 is not taken for a `str`. A key that is no parameter is an error. What is left out has the
-  function's own default.
-- **Where it runs**: an `async` function in the event loop; any other in a worker thread, with the
-  caller's context variables. A thread cannot be stopped: on a timeout or a cancellation nobody
-  waits for it any longer, and its answer is dropped. At most as many threads run at once as anyio's
-  default limiter allows (40).
-- **What it answers** is anything: text as it is, `monitor.Media` (or a list with it) as media, the
-  rest as JSON; bytes are refused. `None` is `null`, but "done" where the function is declared `->
-  None`: there it is no result that was looked for and not found.
+- **The description for the model** is the whole docstring. The schema of each parameter is made by
+  pydantic from its annotation. So `Annotated[int, Field(ge=1, description="...")]`, `Literal`,
+  `Optional` and nested models have their usual meaning. A parameter without annotation takes
+  anything.
+- **The arguments of the model** are checked as pydantic checks in its lax mode: an `int` may be
+  written "3", but a `str` may not be written 3. A key that is no parameter is an error. A parameter
+  that is left out has the function's own default.
+- **The place**: an `async` function runs in the event loop; any other in a worker thread, with the
+  caller's context variables. A thread cannot be stopped. After a timeout or a cancellation nobody
+  waits for it any longer, and its answer is dropped. At most 40 threads run at once, as anyio's
+  default limiter allows.
+- **The answer** may be anything: text goes as it is, `monitor.Media` (or a list with it) as media,
+  the rest as JSON; bytes are refused. `None` is `null`. For a function declared `-> None` it is
+  "done", because there `None` does not mean that nothing was found.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ERRORS_SHOWN = 8
-"""Of more mistakes in one call, these are named to the model."""
+"""The most mistakes of one call that are named to the model."""
 
 
 class Traits(TypedDict, total=False):
@@ -76,15 +76,14 @@ class Traits(TypedDict, total=False):
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that a model can call. Calling the tool itself calls the function, as if it were
-    no tool.
+    """A function that a model can call. A program can still call it as an ordinary function.
 
     The options from `alone` on are those of `monitor.tools.ToolTraits`. A parameter annotated
-    `ToolContext` is given the context and is not shown to the model, and neither is what a
+    `ToolContext` gets the context. The model is not shown that parameter, nor parameters that a
     `functools.partial` has bound.
 
-    `ConfigError`: what the function takes cannot be described to a model, or it has no name that
-    every provider takes.
+    Raises `ConfigError` if the parameters cannot be described to a model, or if the function has no
+    name that every provider accepts.
     """
 
     def __init__(
@@ -117,9 +116,9 @@ class FunctionTool(Generic[P, R]):
         return f"<FunctionTool {self.spec.name}>"
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """What the function answers. Arguments that do not fit are a `ToolError`.
+        """The answer of the function. Raises `ToolError` for arguments that do not fit.
 
-        Called by hand, without a scheduler, `timeout_s` holds here, and a timeout is a `ToolError`.
+        Without a scheduler, `timeout_s` holds here, and a timeout raises `ToolError`.
         """
         checked, self._checked = self._checked, None
         model = checked[1] if checked is not None and checked[0] is arguments else self._arguments.check(arguments)
@@ -139,14 +138,16 @@ class FunctionTool(Generic[P, R]):
             return [self.fn(**arguments)]  # type: ignore[call-arg]  # in a list, because trio takes no coroutine from a thread
 
         (answer,) = start() if self._is_async else await _in_thread(start, context.reporter)
-        # also what a plain function handed back, e.g. a lambda or a decorator around an async one
+        # a plain function may return an awaitable too, e.g. a lambda or a decorator of an async one
         if inspect.isawaitable(answer):
             answer = await answer
         return "done" if answer is None and self._arguments.answers_nothing else answer
 
 
 async def _in_thread(work: Callable[[], list[Any]], reporter: CallReporter | None) -> list[Any]:
-    """`work` in a worker thread. A cancellation leaves the thread behind, and tells `reporter`."""
+    """Run `work` in a worker thread. After a cancellation the thread goes on, and `reporter` is
+    informed.
+    """
     left = ended = False
     lock = threading.Lock()
 
@@ -205,21 +206,23 @@ class _Arguments:
         try:
             self._model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
             written = self._model.model_json_schema(schema_generator=_QuietJsonSchema)
-        except Exception as error:  # whatever a type of the user's may say to pydantic
+        except Exception as error:  # a type of the user's may raise anything in pydantic
             why = message_of(error).partition("\n\n")[0]
             raise ConfigError(f"{name}: its parameters cannot be described to a model: {why}") from error
         written.pop("description", None)
         self.schema = portable(written)
 
     def check(self, given: Mapping[str, Any]) -> BaseModel:
-        """What was given, as the fields. `ToolError` says what is wrong, by field."""
+        """The arguments `given`, as a model of pydantic. Raises `ToolError`, which names each wrong
+        field.
+        """
         try:
             return self._model.model_validate(dict(given))
         except ValidationError as error:
             raise ToolError(self._complaint(error), kind=ToolErrorKind.INVALID_ARGUMENTS) from None
 
     def read(self, model: BaseModel, context: ToolContext) -> dict[str, Any]:
-        """The arguments for the function, of what `check` has answered."""
+        """The arguments for the function. `model`: the result of `check`."""
         read = {name: getattr(model, field) for field, name in self._fields.items() if field in model.model_fields_set}
         return read | dict.fromkeys(self._context, context)
 
@@ -243,9 +246,7 @@ class _Arguments:
 
 
 class _QuietJsonSchema(GenerateJsonSchema):
-    """A default that JSON cannot hold (an object, infinity) is not shown; that is no reason to
-    warn.
-    """
+    """Leaves out a default that JSON cannot hold (an object, infinity), without a warning."""
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
 
@@ -283,8 +284,8 @@ def tool(
 
 
 def as_tools(given: Iterable[Callable[..., Any] | Tool]) -> dict[str, Tool]:
-    """Tools by name. Functions become `FunctionTool`. `ConfigError`: what is no tool; a name twice,
-    reserved or not portable.
+    """Tools by name. Functions become `FunctionTool`. Raises `ConfigError` for an item that is no
+    tool, and for a name that occurs twice, is reserved or is not portable.
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"tools={excerpt(given)}: give a list of functions and tools")
@@ -305,8 +306,8 @@ def _as_tool(item: Any) -> Tool:
 
 
 def _function_of(fn: Any) -> Callable[..., Any]:
-    """The function behind a partial, a bound method, a callable object or a decorator: where the
-    docstring and the globals are.
+    """The function behind a partial, a bound method, a callable object or a decorator. It has the
+    docstring and the globals.
     """
     if isinstance(fn, type) or not callable(fn):
         raise ConfigError(f"{excerpt(fn)} is no tool: give a function, or an object with `spec` and `call`")
@@ -330,8 +331,8 @@ def _name_of(fn: Any) -> str:
 
 
 def _doc_of(fn: Any, function: Callable[..., Any]) -> str | None:
-    """Not `inspect.getdoc`, which finds "Call self as a function." for an object that says
-    nothing.
+    """The docstring. `inspect.getdoc` would find "Call self as a function." for an object that has
+    none.
     """
     said = function.__doc__ or (
         None if inspect.isroutine(fn) or isinstance(fn, functools.partial) else type(fn).__doc__
@@ -344,7 +345,7 @@ def _is_async(fn: Any) -> bool:
 
 
 def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, Any]) -> Any:
-    """What the parameter takes. `ConfigError`: nothing that a model could send by name."""
+    """The type of a parameter. Raises `ConfigError` if a model cannot send it by name."""
     what = f"{tool}: the parameter {parameter.name!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         raise ConfigError(f"{what} is {parameter.kind.description}, but a model sends named arguments of known names")
@@ -359,7 +360,7 @@ def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, 
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:
         return typing.get_type_hints(holder, globalns=dict(globals_), include_extras=True)[parameter.name]
-    except Exception as error:  # noqa: BLE001 - an annotation is code, and may fail as it likes
+    except Exception as error:  # noqa: BLE001 - an annotation is code, and may raise anything
         raise ConfigError(
             f"{what}: its annotation {parameter.annotation!r} cannot be read ({describe(error)}); "
             "the types of a tool are imported or defined at the top of its module"
@@ -367,7 +368,7 @@ def _annotation(tool: str, parameter: inspect.Parameter, globals_: Mapping[str, 
 
 
 def checked_traits(given: Traits) -> ToolTraits:
-    """`given` as traits. `ConfigError` for what makes no sense."""
+    """`given` as traits. Raises `ConfigError` for a value that is not possible."""
     traits = ToolTraits(**given)
     for name in ("timeout_s", "hard_timeout_s"):
         seconds = getattr(traits, name)

@@ -1,7 +1,7 @@
-"""What a tool says about its use enters the context beside its first result, and not before.
+"""Puts a tool's guidance about its use into the context beside its first result, and not before.
 
-Failure answered: a system prompt that explains every tool, which few runs need, and that changes
-with the tools, so that the provider's cache is lost. Beside the result it costs nothing before the
+Failure answered: a system prompt explains every tool, although few runs need that. It changes with
+the tools, so the provider's cache is lost. Beside a result the guidance costs nothing before the
 tool is used, and the system prompt stays the same, byte by byte.
 """
 
@@ -17,17 +17,17 @@ from monitor.tools.base import Guidance
 from monitor.verdicts import VETO
 
 GuidanceFlag: TypeAlias = bool | Callable[[str], bool]
-"""Whether guidance is given; or a function that is asked with the name of a tool, so that an
-experiment can leave out some.
+"""Whether guidance is given; or a function that decides this by the name of a tool, for an
+experiment that leaves some out.
 """
 GUIDANCE_CHARS: Final = 8_000
-"""The most characters of one text: it is no place for a manual, which a tool can read aloud."""
+"""The most characters of one text. A longer manual is better read by a tool."""
 
 
 @dataclass(slots=True)
 class GuidanceBook:
-    """The guidance of one run: what was said already. Each text is said once, and again where a
-    compaction has taken it away.
+    """Remembers the guidance that a run has given. Each text is given once, and again after a
+    compaction has removed it.
     """
 
     guidance_of: Callable[[str], Guidance | None]
@@ -39,10 +39,10 @@ class GuidanceBook:
         check_flag(self.flag)
 
     def beside(self, call: ToolCall, result: ToolResult) -> str | None:
-        """What is to stand behind the text of `result`. `None`: nothing new.
+        """The text to put behind the text of `result`. `None`: nothing new.
 
-        A call that was refused or not carried out has no guidance: nothing was used. A function
-        that fails says nothing.
+        A call that was refused or not carried out gets no guidance, because the tool was not used.
+        If a function that makes guidance fails, there is none.
         """
         if result.vetoed or self.flag is False:
             return None
@@ -58,7 +58,7 @@ class GuidanceBook:
         return f"{VETO} About {call.name}: {text}"
 
     def forget(self) -> None:
-        """Earlier results have left the context: their guidance may be said again."""
+        """Earlier results have left the context, so their guidance may be given again."""
         self._said.clear()
 
     def _text(self, call: ToolCall) -> str | None:
@@ -73,6 +73,6 @@ class GuidanceBook:
 
 
 def check_flag(flag: object) -> None:
-    """Raises `ConfigError` for what is neither a boolean nor a function."""
+    """Raise `ConfigError` if `flag` is neither a boolean nor a function."""
     if not isinstance(flag, bool) and not callable(flag):
         raise ConfigError(f"guidance={flag!r}: give True, False, or a function of the tool's name")

@@ -1,4 +1,4 @@
-"""A tool's result as it is first stored: bounded, with the full text kept outside the context."""
+"""Bounds a tool's result before it is stored, and keeps its full text outside the context."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from monitor.tools.base import Keep
 from monitor.tools.truncation import Bound, shown
 
 LEAST_CHARS: Final = 2_000
-"""A shorter result is not kept beside the history: it costs little to have it again."""
+"""A shorter result is not kept outside the history, because it costs little to get it again."""
 UNPIN_S: Final = 5.0
 """How long the end of a run waits for its store."""
 _OF_ARTIFACTS: Final = frozenset({READ, SEARCH})
-"""What these tools answer is kept already."""
+"""The answers of these tools are parts of texts that are kept already."""
 
 
 @dataclass(slots=True, frozen=True)
 class Keeper:
     """Bounds the results of one run, and keeps their full texts in `store`.
 
-    A result above `bound` is cut, and says how to read the rest. One above 2,000 characters is kept
-    whole, so that it can be had again when it has left the context. `run`: whose artifacts stay
-    until `close`.
+    A result above `bound` is cut, and says how to read the rest. A result above 2,000 characters is
+    kept whole, so that it can be read again when it has left the context. `run`: the id of the run;
+    its artifacts stay until `close`.
     """
 
     store: ArtifactStore | None
@@ -44,7 +44,7 @@ class Keeper:
         return replace(result, text=cut.text, truncated=True) if cut.truncated else result
 
     async def kept(self, result: ToolResult, *, keep: Keep, status: str | None = None) -> ToolResult:
-        """The same, after its full text was kept."""
+        """`result` within the bound, after its full text was kept."""
         if self.store is None or len(result.text) <= LEAST_CHARS or result.name in _OF_ARTIFACTS:
             return self.cut(result, keep=keep, status=status)
         try:
@@ -56,7 +56,7 @@ class Keeper:
         return replace(self.cut(result, keep=keep, status=status, more=restored_by(line)), artifact=line)
 
     async def close(self) -> None:
-        """The run has ended: what it needed may be removed when there is no room."""
+        """The run has ended. Its artifacts may be removed when the store needs room."""
         if self.store is not None and self.run:
             with anyio.move_on_after(UNPIN_S, shield=True):
                 try:
@@ -66,5 +66,5 @@ class Keeper:
 
 
 def _without(status: str | None, text: str) -> str:
-    """`text` as the tool gave it, so that its lines have the numbers that are named."""
+    """`text` without the line of `status`, so that its lines have the numbers that a cut names."""
     return text.removeprefix(f"{status}\n") if status else text

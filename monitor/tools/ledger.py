@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from monitor.calls import CallRecord, CallState
 
 AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
-"""Ends after which a call may be entered another time, if somebody decides that."""
+"""Ends after which the tool of a call may be entered again, if somebody decides that."""
 
 
 class InMemoryLedger:
-    """Keeps the calls of all runs that are given this object, as long as the object lives."""
+    """Keeps the calls of all runs that share this object, as long as the object lives."""
 
     def __init__(self) -> None:
         self._records: dict[str, CallRecord] = {}
@@ -47,10 +47,10 @@ class InMemoryLedger:
 
 
 def may_follow(record: CallRecord, before: CallRecord | None) -> bool:
-    """Whether `record` is a step that may follow `before`. For every store of calls.
+    """Whether `record` is a step that may follow `before`. Every store of calls uses this.
 
-    A call that is entered is entered by one only: `running` follows `intended`, and with a higher
-    `attempt` also a failure or an unknown outcome. An end follows what is open.
+    Only one process may enter a call: `running` follows `intended`. With a higher `attempt` it may
+    also follow a failure or an unknown outcome. An end may follow only an open state.
     """
     if before is None:
         return False

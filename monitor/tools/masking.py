@@ -1,8 +1,8 @@
 """Secrets in the arguments of calls, masked for events, logs and approvers.
 
-Masked are values under a key that names a secret, such as `password`, `api_key` or `token`. So are
-texts in the forms that services give their keys, and pydantic's `SecretStr`. The tool itself gets
-the arguments as they are.
+Values are masked if their key names a secret, such as `password`, `api_key` or `token`. Keys in the
+forms that services use are masked in every text, and so is pydantic's `SecretStr`. The tool itself
+gets the arguments as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from monitor.chunks import ToolCall
 from monitor.errors import without_keys
 
 MASK: Final = "**********"
-"""What stands in the place of a secret; pydantic writes the same."""
+"""The text in the place of a secret. Pydantic writes the same."""
 _DEPTH: Final = 50
 _NAMES: Final = frozenset(
     {
@@ -33,7 +33,7 @@ _NOT_LETTERS: Final = re.compile("[^a-z0-9]")
 
 
 def masked(value: Any, depth: int = _DEPTH) -> Any:
-    """`value` with its secrets masked; the same object where it has none."""
+    """`value` with its secrets masked; the same object if it has none."""
     if isinstance(value, str):
         clean = without_keys(value)
         return value if clean == value else clean
@@ -54,7 +54,7 @@ def masked(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def without_secrets(call: ToolCall) -> ToolCall:
-    """`call` with its arguments masked; the same object where they have no secret."""
+    """`call` with its arguments masked; the same object if they have no secret."""
     arguments = masked(call.arguments)
     return call if arguments is call.arguments else replace(call, arguments=arguments, raw=None)
 

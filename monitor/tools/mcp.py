@@ -4,9 +4,10 @@
     search = McpServer("https://example.org/mcp", headers={"Authorization": "Bearer ..."})
     supervisor = monitor.Supervisor(model, tools=[files, search])
 
-What a server says is data. Names are made legal for every provider, and kept apart by the name of
-the server. Descriptions are bounded and printable. Hints such as "this only reads" count only for a
-server that is trusted. A server that is dead, blocked or broken is an error that the model reads.
+The text of a server is data, and never believed. Names are made legal for every provider, and the
+name of the server keeps them apart. Descriptions are bounded and printable. Hints such as "this
+only reads" count only for a trusted server. If a server is dead, blocked or broken, the model reads
+an error.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from monitor.tools.mcp_connection import MAX_PAGES, Call, Connection, Endpoint
 from monitor.tools.returned import ToolAnswer
 
 DESCRIPTION_CHARS: Final = 4_000
-"""A longer description is cut: it stands in every request."""
+"""A longer description is cut, because it stands in every request."""
 NAME_CHARS: Final = 64
-"""The longest name of a tool that every provider takes."""
+"""The longest name of a tool that every provider accepts."""
 TIMEOUT_S: Final = 60.0
 HARD_TIMEOUT_S: Final = 600.0
-"""How long a call may take without progress, and at all. The MCP SDKs have 60 s."""
+"""The most seconds of a call: without progress, and in all. The MCP SDKs have 60 s."""
 
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
@@ -51,17 +52,17 @@ class McpServer:
     `sse+http(s)://` the older server-sent events. Other schemes are refused, also WebSockets: the
     SDK has no client for them.
 
-    `name` keeps the tools of several servers apart: it stands before each of theirs, with `_`. By
-    default it is made of the command or the host. `filter`: the server's names of the tools that
-    are offered, or a function that is asked for each.
+    `name` keeps the tools of several servers apart: it stands before the name of each tool, joined
+    by `_`. By default it is made of the command or the host. `filter`: the server's own names of
+    the tools that are offered, or a function that is asked for each.
     `environment`: variables that the server gets besides `PATH`, `HOME`, `SHELL`, `TERM`, `USER`.
     `trusted`: the server's hints that a tool only reads, or may be repeated, are believed.
-    `needs_approval`: as for any tool. `required=False`: a run begins also where the server cannot
-    be reached, without its tools.
+    `needs_approval`: as for any tool. `required=False`: if the server cannot be reached, a run
+    begins without its tools.
 
-    A server that ends is started again for the next call; after a failed start, later ones wait
-    0.5 s at first and 30 s at most. `ConfigError`: it cannot be used, or the SDK is missing or
-    older than 2.3.
+    A server that has ended is started again for the next call. After a failed start the next one
+    waits 0.5 s, and later ones longer, 30 s at most. Raises `ConfigError` if the server cannot be
+    used, or if the SDK is missing or older than 2.3.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class McpServer:
         self.changed = 0
         """Counts the changes of `tools()`."""
         self.problems: tuple[str, ...] = ()
-        """What of the server's list cannot be offered, and why; for people."""
+        """The tools of the server that cannot be offered, each with the reason; for people."""
 
     def __repr__(self) -> str:
         return f"<McpServer {self.name}>"
@@ -208,7 +209,7 @@ class McpTool:
     def __init__(self, server: McpServer, listed: Any, taken: Collection[str], traits: ToolTraits) -> None:
         self._server = server
         self.original: str = listed.name
-        """What the server calls it."""
+        """The server's own name of the tool."""
         self.kind = traits.kind
         self.idempotent = traits.idempotent
         self.needs_approval = traits.needs_approval
@@ -222,13 +223,13 @@ class McpTool:
         self.schema_hash = identity(
             canonical_json([listed.name, listed.description, listed.title, listed.input_schema])
         )
-        """Changes with the name, the description and the schema: an approval holds for one hash."""
+        """Changes with the name, the description and the schema. An approval holds for one hash."""
 
     def __repr__(self) -> str:
         return f"<McpTool {self.spec.name}>"
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
-        """What the server answers. Whatever is wrong with the server is a `ToolError`."""
+        """The answer of the server. Raises `ToolError` for every fault of the server."""
 
         async def progress(done: float, total: float | None, note: str | None) -> None:
             context.progress(done, total, printable(note or ""))
@@ -237,8 +238,8 @@ class McpTool:
 
 
 def endpoint_of(target: str | Sequence[str], **options: Any) -> Endpoint:
-    """Where `target` is. Raises `ConfigError` for what is neither a command nor a URL that the SDK
-    has a client for.
+    """The endpoint of `target`. Raises `ConfigError` if `target` is no command, and no URL for
+    which the SDK has a client.
     """
     if not isinstance(target, str):
         words = tuple(map(str, target))
@@ -266,7 +267,9 @@ def endpoint_of(target: str | Sequence[str], **options: Any) -> Endpoint:
 
 
 def _name_of(endpoint: Endpoint) -> str:
-    """A name made of the host, or of the last word of the command that is no option, or a path."""
+    """A name made of the host. Of a command: the first argument that looks like a path or a script,
+    else the program.
+    """
     if endpoint.url:
         said = urlsplit(endpoint.url).hostname or ""
     else:
@@ -278,8 +281,8 @@ def _name_of(endpoint: Endpoint) -> str:
 
 
 def legal_name(name: str, taken: Collection[str]) -> str:
-    """`name` as every provider takes it. Where it is too long, or `taken`, its end is a hash of the
-    whole name, so that it is the same each time.
+    """`name` in a form that every provider accepts. If it is too long, or in `taken`, it ends with
+    a hash of the whole name, so that it is the same each time.
     """
     legal = _ILLEGAL.sub("_", name)
     if len(legal) > NAME_CHARS or legal in taken:

@@ -1,9 +1,8 @@
-"""The connection to one MCP server, held by one task: it connects, calls and closes, and nobody
-else does.
+"""The connection to one MCP server. One task alone opens it, makes the calls and closes it.
 
-Failure answered: a client that one task opens and another closes, which breaks every cancel scope
-of the SDK. Here callers put their calls into a queue, and wait for the results; so any task may
-call, cancel and close.
+Failure answered: one task opens a client and another closes it, which breaks every cancel scope of
+the SDK. Here callers put their calls into a queue and wait for the results. So any task may call,
+cancel and close.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ MAX_PAGES: Final = 300
 CLOSE_S: Final = 10.0
 """How long a close may take. The SDK's own steps need 6.5 s with a server that does not react."""
 GIVE_UP_S: Final = 3.0
-"""How long is waited for the task after its cancellation."""
+"""The seconds to wait for the task after its cancellation."""
 FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 30.0
 """Seconds between a failed connection and the next attempt: 0.5 at first, then twice as long each
 time, at most 30.
 """
 STDERR_CHARS: Final = 600
-"""How much of what a server wrote on stderr is shown where it cannot be reached."""
+"""If a server cannot be reached, this many last characters of its stderr are shown."""
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 
@@ -51,7 +50,7 @@ Transport: TypeAlias = Literal["stdio", "http", "sse"]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Endpoint:
-    """Where a server is: a command to start, or an address."""
+    """The place of a server: a command to start, or an address."""
 
     transport: Transport
     command: tuple[str, ...] = ()
@@ -76,13 +75,13 @@ class Call:
     abandoned: bool = False
 
     def settle(self, result: Any = None, error: Exception | None = None) -> None:
-        """The first end counts."""
+        """End the call. Only the first end counts."""
         if not self.done.is_set():
             self.result, self.error = result, error
             self.done.set()
 
     def abandon(self) -> None:
-        """Nobody waits for the result any longer."""
+        """The caller does not wait for the result any longer."""
         self.abandoned = True
         if self.scope is not None:
             self.scope.cancel()
@@ -108,7 +107,7 @@ class Connection:
         self._stale = anyio.Event()
         self._closing = False
         self._attempt: anyio.CancelScope | None = None
-        """Of the connection that is being made."""
+        """The scope of the connection that is being made."""
         self._why = "it is not connected yet"
         self._failures = 0
         self._not_before = 0.0
@@ -120,7 +119,7 @@ class Connection:
 
     @property
     def connected(self) -> bool:
-        """Calls are carried out at once."""
+        """Whether calls are carried out at once."""
         return not self._lost.is_set() and self.connects > 0 and not self._closing
 
     async def started(self) -> None:
@@ -146,7 +145,9 @@ class Connection:
         return call.result
 
     async def close(self) -> None:
-        """End the server. From any task, bounded, and not interrupted by a cancellation."""
+        """End the server. May be called from any task. It takes bounded time, and a cancellation
+        does not interrupt it.
+        """
         self._closing = True
         self._news.set()
         if self._attempt is not None:
@@ -181,7 +182,7 @@ class Connection:
             self._settle_all()
 
     async def _connect(self, calls: list[Call]) -> None:
-        """Be connected until the connection ends, or the close."""
+        """Connect, and serve calls until the connection ends or is closed."""
         self._lost, self._stale = anyio.Event(), anyio.Event()
         had = self.connects
         try:
@@ -199,7 +200,7 @@ class Connection:
             if scope.cancelled_caught:
                 raise TimeoutError(f"it did not answer within {self._endpoint.start_timeout_s:g} s")
             self._why = "its connection ended"
-        except Exception as error:  # noqa: BLE001 - whatever the SDK, or the system, runs into
+        except Exception as error:  # noqa: BLE001 - the SDK and the system may raise anything
             self._why = self._told(error)
         finally:
             self._attempt = None
@@ -244,19 +245,19 @@ class Connection:
                 call.settle(error=self._no_answer("it ended during the call; what it did until then is not known"))
             else:
                 call.settle(error=ToolError(f"the MCP server {self._name!r} answered: {_said(error)}"))
-        except Exception as error:  # noqa: BLE001 - an answer may be as wrong as it likes
+        except Exception as error:  # noqa: BLE001 - a wrong answer may raise anything
             if _is_bad_answer(error):
                 call.settle(error=self._no_answer(f"what it sent is no answer: {_said(error)}"))
             else:
                 self._why = self._told(error)
                 self._lost.set()
                 call.settle(error=self._no_answer(f"{self._why}; what it did until then is not known"))
-        finally:  # also where a broken transport cancels everything that uses it
+        finally:  # also if a broken transport cancels everything that uses it
             why = "it was closed" if self._closing else "it ended"
             call.settle(error=self._no_answer(f"{why} during the call; what it did until then is not known"))
 
     async def _asked(self) -> bool:
-        """Wait for a call, or for the close. False: it is to be closed."""
+        """Wait for a call, or for `close`. False: the connection has to be closed."""
         while not self._queue and not self._closing:
             await self._news.wait()
             self._news = anyio.Event()
@@ -294,11 +295,11 @@ class Connection:
         while True:
             await self._stale.wait()
             self._stale = anyio.Event()
-            with suppress(Exception):  # the old list holds, and calls say what is wrong
+            with suppress(Exception):  # the old list stays in use, and calls say what is wrong
                 await self._list(client)
 
     async def _listen(self, client: Any) -> None:
-        """Servers of the protocol of 2026 say only to a listener that their list has changed."""
+        """Listen for changes of the list: servers of the protocol of 2026 inform only listeners."""
         if client.protocol_version not in self._sdk.MODERN:
             return
         delay_s = FIRST_DELAY_S
@@ -310,14 +311,14 @@ class Connection:
                         self._stale.set()
             except self._sdk.MCPError:
                 return  # a server need not offer it
-            except Exception:  # noqa: BLE001, S110 - the stream was lost, and what it said meanwhile too
+            except Exception:  # noqa: BLE001, S110 - the stream was lost, so the list is read again below
                 pass
             await anyio.sleep(delay_s)
             delay_s = min(2 * delay_s, LONGEST_DELAY_S)
             self._stale.set()
 
     async def _heard(self, message: Any) -> None:
-        """A notification of the server, or a line that is none."""
+        """Handle a notification of the server. Other messages are ignored."""
         if isinstance(message, self._sdk.types.ToolListChangedNotification):
             self._stale.set()
 
@@ -358,12 +359,12 @@ class Connection:
             yield _Watched(reading, self._lost), writing
 
     def _sweep(self) -> None:
-        """End what has escaped from the process group of the server."""
+        """End processes that have left the process group of the server."""
         if self._endpoint.transport == "stdio":
             sweep(lambda: members(self._token, None))
 
     def _told(self, error: BaseException) -> str:
-        """What went wrong, in one line, with the end of what the server wrote on stderr."""
+        """The error in one line, with the end of the server's stderr."""
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         text = _said(error) if isinstance(error, TimeoutError) else printable(describe(error)[:STDERR_CHARS])
@@ -411,13 +412,13 @@ def _said(error: BaseException) -> str:
 
 
 def _is_bad_answer(error: Exception) -> bool:
-    """The server answered, with what does not fit: the connection is as good as before."""
+    """Whether the server has answered, but wrongly. Then the connection can still be used."""
     return isinstance(error, ValueError | RuntimeError)
 
 
 @dataclass(slots=True, frozen=True)
 class Sdk:
-    """What is used of the SDK."""
+    """The names of the SDK that are used here."""
 
     Client: Any
     MCPError: Any
@@ -433,7 +434,7 @@ class Sdk:
 
 
 def sdk() -> Sdk:
-    """The SDK. Raises `MissingExtra`, and `ConfigError` for one that is too old."""
+    """The SDK. Raises `MissingExtra` if it is missing, and `ConfigError` if it is too old."""
     try:
         version = importlib.metadata.version("mcp")
     except importlib.metadata.PackageNotFoundError:
@@ -446,7 +447,7 @@ def sdk() -> Sdk:
     from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415 - the same
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS  # noqa: PLC0415 - the same
 
-    for name in ("mcp", "client"):  # lines that are no messages are no news: nobody need print them
+    for name in ("mcp", "client"):  # the SDK logs each line that is no message: nobody needs that
         logging.getLogger(name).addHandler(logging.NullHandler())
     return Sdk(
         Client,
@@ -463,7 +464,7 @@ def sdk() -> Sdk:
 
 
 def check_version(version: str) -> None:
-    """Raises `ConfigError` for a version of the SDK below `FLOOR`."""
+    """Raise `ConfigError` for a version of the SDK below `FLOOR`."""
     found = _VERSION.match(version)
     if found is None or (int(found[1]), int(found[2])) < FLOOR:
         wanted = ".".join(map(str, FLOOR))

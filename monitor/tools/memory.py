@@ -1,12 +1,12 @@
-"""Notes that outlive the context: those of a project, read at the start, and those that the model
-writes into files.
+"""Notes that outlive the context: notes of a project, which are read at the start, and notes that
+the model writes into files.
 
     notes = [NotesFile("AGENTS.md"), FileMemory("memory")]
     supervisor = monitor.Supervisor(model, notes=notes)
 
-What stands in the context is the text of the project's notes, and the index of the memory: not what
-its files hold. Both stand in the instructions of a run, which no compaction touches, as they were
-when the run began; what changes later, the tools say.
+The context holds the text of the project's notes and the index of the memory, but not the text of
+the memory's files. Both stand in the instructions of a run, which no compaction touches. They stay
+as they were when the run began; the answers of the tools show later changes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from monitor.tools.functions import FunctionTool
 from monitor.tools.registry import ToolGroup
 
 NOTES_CHARS: Final = 40_000
-"""The longest notes of a project: they stand in every request."""
+"""The most characters of a project's notes, because they stand in every request."""
 FILE_CHARS: Final = 100_000
-"""The longest file of a memory."""
+"""The most characters of a file of a memory."""
 MOST_FILES: Final = 200
 """The most files of a memory: each has a line in the index."""
 _TITLE_CHARS: Final = 120
@@ -40,19 +40,21 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 class Notes(Protocol):
-    """Something that stands in the instructions of a run."""
+    """Notes that stand in the instructions of a run."""
 
     def text(self) -> str:
-        """What stands there. Empty: nothing. Raises `ConfigError` where it cannot be read."""
+        """The text for the instructions. Empty: nothing is added. Raises `ConfigError` if the notes
+        cannot be read.
+        """
         ...
 
 
 class NotesFile:
-    """The notes of a project, e.g. `AGENTS.md`. They are read when a run begins, stand in its
+    """The notes of a project, e.g. `AGENTS.md`. They are read when a run begins. They stand in its
     instructions word for word, and so survive every compaction.
 
-    `required=False`: a file that is not there has no text. `ConfigError`: it is not there, it is no
-    text, or it has more than 40,000 characters; it is never cut.
+    `required=False`: a missing file counts as empty. Raises `ConfigError` if the file is missing,
+    is no text, or has more than 40,000 characters. It is never cut.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, required: bool = True) -> None:
@@ -78,12 +80,12 @@ class NotesFile:
 
 
 class FileMemory(ToolGroup):
-    """Files of findings that the model writes, by kind and name, in a folder of their own. A
-    toolset with the tools `remember`, `recall` and `forget`; give it also among `notes=`, and its
-    index stands in the instructions.
+    """Files of findings that the model writes, by kind and name, in a folder of their own. This is
+    a toolset with the tools `remember`, `recall` and `forget`. Put it also into `notes=`, so that
+    its index stands in the instructions.
 
-    `kinds`: the kinds that there are. Several runs may use one folder: each file is written whole
-    or not at all.
+    `kinds`: the names of the allowed kinds. Several runs may use one folder: each file is written
+    whole or not at all.
     """
 
     def __init__(
@@ -108,13 +110,13 @@ class FileMemory(ToolGroup):
         )
 
     def text(self) -> str:
-        """See `Notes`: the index."""
+        """The index, for the instructions; see `Notes`."""
         index = self.index()
         about = "Your memory, which later runs have too. Use `remember`, `recall` and `forget`."
         return f"{about} It has these files:\n{index}" if index else f"{about} It is empty."
 
     def index(self) -> str:
-        """One line for each file: kind, name, size and first line. Loads no more of it."""
+        """One line for each file: kind, name, size and first line. The rest is not loaded."""
         lines = []
         for kind in self.kinds:
             for path in self._files(kind):

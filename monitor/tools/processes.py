@@ -3,8 +3,8 @@
 - **A command ends when its first process ends**, not when its pipe closes: a background child may
   hold the pipe for hours. A thread reads the pipe, so that such a child can go on writing, and no
   event loop has to keep a task for it.
-- **Ending** is TERM to all members, a grace, KILL, and a sweep for what escaped from the group; see
-  `monitor.tools.proctable`.
+- **Ending** is TERM to all members, a grace, KILL, and a sweep for processes that left the group;
+  see `monitor.tools.proctable`.
 - Output is one stream, as a terminal shows it: stdout and stderr in the order of writing.
 """
 
@@ -34,23 +34,24 @@ READ_BYTES: Final = 65_536
 READERS_S: Final = 0.1
 """How long the pipe is read on after the first process has ended."""
 POLL_S: Final = 0.02
-"""How often it is asked whether processes are gone, where the system does not say so by itself."""
+"""Seconds between two looks whether processes have ended, if the system does not say so itself."""
 REAP_S: Final = 2.0
-"""How long is waited for a killed process to be gone: one that waits for a disk may take longer."""
+"""The seconds to wait until a killed process has ended. One that waits for a disk may take longer.
+"""
 
 
 def check_platform() -> None:
-    """`ConfigError` where process groups, or pipes that can be polled, do not exist."""
+    """Raise `ConfigError` on a system without process groups or pipes that can be polled."""
     if sys.platform == "win32" or not hasattr(select, "poll"):
         raise ConfigError("commands need process groups, which this system does not have; run under Linux or macOS")
 
 
 class Command:
-    """A running command, and what it has written.
+    """A running command and its output.
 
     `bound`: the most bytes that it may write. A command that writes more is no longer read, and
-    `overflowed` is set. After `detach` it may write on: the oldest output is dropped.
-    `OSError`, `ValueError`: it cannot be started.
+    `overflowed` is set. After `detach` it may write on: the oldest output is dropped. Raises
+    `OSError` or `ValueError` if the command cannot be started.
     """
 
     def __init__(self, argv: Sequence[str], *, directory: Path, environment: Mapping[str, str], bound: int) -> None:
@@ -80,17 +81,19 @@ class Command:
 
     @property
     def returncode(self) -> int | None:
-        """As `subprocess` has it: below 0 is a signal. `None`: the first process still runs."""
+        """The exit code, as `subprocess` has it: a number below 0 is a signal. `None`: the first
+        process still runs.
+        """
         return self._process.returncode
 
     @property
     def overflowed(self) -> bool:
-        """It has written more than the bound, and is not read any more."""
+        """Whether it has written more than `bound`, and is not read any more."""
         return self._output.overflowed
 
     @property
     def dropped_bytes(self) -> int:
-        """How much output was dropped unread."""
+        """The number of bytes that were dropped unread."""
         return self._output.dropped
 
     @property
@@ -99,15 +102,17 @@ class Command:
         return (self.ended_s or time.monotonic()) - self.started_s
 
     def take(self) -> bytes:
-        """The output that has come since it was taken last."""
+        """The output since the last call of `take`."""
         return self._output.take()
 
     def detach(self, bound: int) -> None:
-        """Nobody reads it all the time from now on: drop the oldest output beyond `bound` bytes."""
+        """From now on nobody reads regularly: keep only the newest `bound` bytes of output."""
         self._output.detach(bound)
 
     def others(self) -> list[Entry]:
-        """Its living processes without the first one. Notes them, and reaps the first one."""
+        """Its living processes without the first one. They are remembered, and the first process is
+        reaped.
+        """
         ended = self._reader.ended
         found = [entry for entry in self._members() if entry.pid != self.pid]
         self._known = {(entry.pid, entry.started) for entry in found}
@@ -127,23 +132,24 @@ class Command:
 
     @property
     def first_ended(self) -> bool:
-        """The first process has ended, though it may not be reaped yet."""
+        """Whether the first process has ended. It may not be reaped yet."""
         return self._reader.ended
 
     @property
     def closed_by_all(self) -> bool:
-        """Nobody holds the pipe any more: all output is there."""
+        """Whether no process holds the pipe any more. Then all output is there."""
         return self._reader.at_end
 
     async def last_output(self) -> None:
-        """After the first process has ended: wait `READERS_S` for what is in the pipe."""
+        """After the first process has ended: wait `READERS_S` for output that is in the pipe."""
         with anyio.move_on_after(READERS_S):
             while not self.closed_by_all and not self.overflowed:
                 await self.changed(READERS_S)
 
     async def end(self, grace_s: float) -> None:
-        """End all of its processes: TERM, `grace_s` seconds, KILL. Bounded, and not cancelled from
-        outside; a second native cancellation of an asyncio task shortens the grace to nothing.
+        """End all of its processes: TERM, `grace_s` seconds, KILL. It takes bounded time, and a
+        cancellation does not interrupt it. If an asyncio task is cancelled a second time, KILL is
+        sent at once.
         """
         with anyio.CancelScope(shield=True):
             if self._all_gone():
@@ -162,7 +168,9 @@ class Command:
         sweep(self._members)
 
     def close(self) -> None:
-        """Stop reading. Call it when nothing of the command is left, or nothing more is wanted."""
+        """Stop reading. Call this when no process of the command is left, or its output is not
+        needed.
+        """
         self._reader.stop()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0 if self._reader.ended else REAP_S)
@@ -192,7 +200,7 @@ class Command:
         return True
 
     def _signal(self, number: signal.Signals) -> None:
-        # Looked for before the signal: a child whose parent is gone cannot be found by its parent.
+        # Found before the signal: a child cannot be found by its parent when that has ended.
         found = self._members()
         self._known |= {(entry.pid, entry.started) for entry in found}
         as_group = self._process.returncode is None or not HAS_TABLE
@@ -205,10 +213,10 @@ class Command:
 
 
 async def printed(argv: Sequence[str], *, directory: Path, bound: int, seconds: float) -> tuple[str, bool]:
-    """Run a Python file with its arguments in a process of its own. What it printed, and whether it
-    was ended because its time was over, or because it printed more than `bound` bytes.
+    """Run a Python file with its arguments in a process of its own. Returns its output, and whether
+    it was ended because its time was over or it printed more than `bound` bytes.
 
-    `ToolError`: it cannot be started.
+    Raises `ToolError` if it cannot be started.
     """
     command_line = [sys.executable, "-I", "-S", *argv]
     try:
@@ -293,7 +301,7 @@ class _Reader:
         self._thread.start()
 
     def notices_read(self) -> None:
-        """Take the notice back: what it is about is looked at now."""
+        """Reset the notice, because the caller looks at the command now."""
         with suppress(BlockingIOError):
             os.read(self.notices, READ_BYTES)
 
@@ -330,7 +338,7 @@ class _Reader:
                 self._notice()
 
     def _read(self) -> bool:
-        """Whether the pipe is to be read again."""
+        """Read once. True: the pipe has to be read again."""
         try:
             piece = os.read(self._pipe, READ_BYTES)
         except BlockingIOError:

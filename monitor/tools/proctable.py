@@ -1,11 +1,11 @@
-"""The process table, as far as it tells which processes belong to which command (Linux: `/proc`).
+"""Finds the processes that belong to a command in the process table (Linux: `/proc`).
 
 Ending a process group is not enough: `setsid` leaves it. So each command gets a marker in its
 environment, which all its children inherit. A process belongs to a command if its environment has
 the marker. It also does if it is in the command's session, or if its parent belongs to the command.
 
-What still escapes: a process without the marker (`env -i`) in a session of its own (`setsid`) whose
-parent has ended before anybody looked. Where there is no `/proc`, only the process group is known.
+One kind of process still escapes. It has no marker (`env -i`), a session of its own (`setsid`), and
+its parent has ended before anybody looked. Without `/proc` only the process group is known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAME_CHARS = 80
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One living process. `pid` and `started` together name it for good; `pid` alone is reused."""
+    """One living process. `pid` alone is reused later, but `pid` and `started` together are not."""
 
     pid: int
     parent: int
@@ -50,7 +50,7 @@ def owner_token(random: str) -> str:
 
 
 def marked(token: str) -> str:
-    """The value of `MARKER` for the command `token`: what stands around this process stays."""
+    """The value of `MARKER` for the command `token`. Tokens that this process has itself stay."""
     around = os.environ.get(MARKER, "")
     return f"{around}:{token}" if around else token
 
@@ -99,7 +99,7 @@ def end_leftovers() -> int:
 
 
 def sweep(find: Callable[[], list[Entry]]) -> int:
-    """Kill what `find` finds, until it finds nothing. Returns how many processes that were."""
+    """Kill all processes that `find` finds, until it finds none. Returns how many there were."""
     killed: set[tuple[int, int]] = set()
     for _ in range(SWEEPS):
         found = find()
@@ -130,7 +130,7 @@ def send(entry: Entry, number: signal.Signals) -> bool:
 
 
 def command_of(pid: int) -> str:
-    """What the process runs, for people; empty if it is gone."""
+    """The command line of the process, for people; empty if the process has ended."""
     try:
         raw = Path(_PROC, str(pid), "cmdline").read_bytes()
     except OSError:
@@ -161,7 +161,7 @@ def _entry(pid: int) -> Entry | None:
 
 
 def _stat(pid: int) -> tuple[int, int, int, int] | None:
-    """Parent, group, session and start of a process; `None`: it is gone, or a zombie."""
+    """Parent, group, session and start of a process. `None`: it has ended, or is a zombie."""
     try:
         raw = Path(_PROC, str(pid), "stat").read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
-"""How many tests fail, read from what pytest, jest, go test and cargo test print.
+"""Reads the number of failing tests from the output of pytest, jest, go test and cargo test.
 
-A number that is to be lowered is what `NoProgress` wants to know of a tool: see
+The detector `NoProgress` needs a number that the run tries to lower: see
 `monitor.detectors.Progress`. Each reader gives the number of failing tests, and 0 when all pass.
 `None`: the text is no such output, or says nothing about its tests.
 """
@@ -26,7 +26,8 @@ _DIGITS: Final = 12
 LINE_CHARS: Final = 500
 """A longer line is no summary, and is not looked at."""
 READ_CHARS: Final = 1_000_000
-"""Of a longer output the end is read. Where the numbers of all its parts are needed, none is given.
+"""Only the end of a longer output is read. If a reader needs the numbers of all parts, it then
+answers `None`.
 """
 
 
@@ -42,7 +43,7 @@ def pytest_failures(output: str) -> int | None:
 
 
 def jest_failures(output: str) -> int | None:
-    """Failed tests of the last summary. Where no test failed, the suites that could not be run."""
+    """Failed tests of the last summary. If no test failed: the suites that could not be run."""
     failed: dict[str, int] = {}
     for line in _lines(output, "Test"):
         if (match := _JEST_LINE.match(line)) is not None:
@@ -51,8 +52,8 @@ def jest_failures(output: str) -> int | None:
 
 
 def go_failures(output: str) -> int | None:
-    """Failed tests, without those that failed only because a test within them did; and packages
-    that failed without a test, e.g. because they do not compile.
+    """Failed tests, plus packages that failed without a test, e.g. because they do not compile. A
+    test that failed only because a test within it failed does not count.
     """
     if len(output) > READ_CHARS:
         return None
@@ -70,7 +71,7 @@ def go_failures(output: str) -> int | None:
 
 
 def cargo_failures(output: str) -> int | None:
-    """Failed tests of all test programs. `None` where the code did not compile: nothing was run."""
+    """Failed tests of all test programs. `None` if the code did not compile: no test was run."""
     if len(output) > READ_CHARS:
         return None
     results = [match for line in _lines(output, "test result:") if (match := _CARGO_RESULT.match(line)) is not None]
@@ -84,7 +85,7 @@ READERS: Final[Mapping[str, Callable[[str], int | None]]] = MappingProxyType(
 
 
 def failing_tests(output: str) -> int | None:
-    """The sum of what the readers find. `None`: this is no output of tests."""
+    """The sum of the numbers that the readers find. `None`: this is no output of tests."""
     found = [number for reader in READERS.values() if (number := reader(output)) is not None]
     return sum(found) if found else None
 

@@ -1,5 +1,5 @@
-"""The tools of a run by name; and toolsets: groups of tools that are opened and closed together,
-and may change meanwhile.
+"""The tools of a run by name; and toolsets, which are groups of tools. A toolset is opened and
+closed as a whole, and its tools may change while it is open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Toolset(Protocol):
 
     @property
     def changed(self) -> int:
-        """Counts the changes of `tools()`: another number means that they are others now."""
+        """Counts the changes of `tools()`: if the number has changed, so have the tools."""
         ...
 
     def tools(self) -> Sequence[Tool]:
@@ -40,8 +40,8 @@ class Toolset(Protocol):
 class ToolGroup:
     """Tools as one toolset: functions, tools and other toolsets, with a prefix and a filter.
 
-    `prefix` stands before each name. `filter`: the names that are kept, or a function that is
-    asked for each tool; names are meant without the prefix.
+    `prefix` stands before each name. `filter`: the names that are kept, without the prefix, or a
+    function that is asked for each tool.
     """
 
     changed = 0
@@ -74,11 +74,11 @@ class ToolGroup:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to close."""
+        """Does nothing: there is nothing to close."""
 
 
 class Renamed:
-    """A tool under another name; all else is the tool's own."""
+    """A tool under another name. Everything else is that of the tool."""
 
     def __init__(self, tool: Tool, name: str) -> None:
         self._tool = tool
@@ -88,40 +88,40 @@ class Renamed:
         return getattr(self._tool, name)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """What the tool answers."""
+        """The answer of the tool."""
         return await self._tool.call(arguments, context)
 
 
 MANY: Final = 20
-"""More tools than this make models choose worse; see docs/tools.md."""
+"""With more tools than this, models choose worse; see docs/tools.md."""
 TOO_MANY: Final = 50
-"""More tools than this are hardly ever told apart."""
+"""With more tools than this, models mix them up."""
 
 
 class ToolWarning(UserWarning):
-    """The tools of a run are probably not what somebody wanted."""
+    """Warns that the tools of a run are probably not those that somebody wanted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """A tool, and what was read of it once."""
+    """A tool, and its attributes, which are read once."""
 
     tool: Tool | None
     spec: ToolSpec
     traits: ToolTraits
     check: Callable[[Mapping[str, Any]], object] | None
-    """Raises `ToolError` where the arguments do not fit. `None`: the tool checks them itself."""
+    """Raises `ToolError` if the arguments do not fit. `None`: the tool checks them itself."""
 
 
 NO_TOOL: Final = Entry(None, ToolSpec("", "", {}), ToolTraits(), None)
-"""Stands for a name that no tool has."""
+"""The entry of a name that no tool has."""
 
 
 class Registry(Mapping[str, Tool]):
     """Tools by name: functions, tools and toolsets, in their order.
 
-    Two functions or tools of one name in `items` are a mistake, and a `ConfigError`. A tool that
-    comes later, from a toolset or by `add`, replaces the one before it, with a `ToolWarning`.
+    Two functions or tools of the same name in `items` raise `ConfigError`. A tool that comes later,
+    from a toolset or by `add`, replaces an earlier one of its name, with a `ToolWarning`.
     """
 
     def __init__(self, items: Iterable[Callable[..., Any] | Tool | Toolset] | Mapping[str, Tool] = ()) -> None:
@@ -136,7 +136,7 @@ class Registry(Mapping[str, Tool]):
         self._said: set[str] = set()
 
     def add(self, item: Callable[..., Any] | Tool) -> None:
-        """One tool more. It replaces a tool of the same name, with a `ToolWarning`."""
+        """Add a tool. It replaces a tool of the same name, with a `ToolWarning`."""
         for name, tool in as_tools([item]).items():
             if name in self._own:
                 self._warn(f"the tool {name!r} replaces another one of the same name")
@@ -150,7 +150,7 @@ class Registry(Mapping[str, Tool]):
         return made
 
     def entry(self, name: str) -> Entry:
-        """The tool called `name` now; `NO_TOOL`: there is none."""
+        """The tool that has the name `name` now. `NO_TOOL`: there is none."""
         if self._seen is None or self.toolsets:
             self._refresh()
         return self._entries.get(name, NO_TOOL)
@@ -162,8 +162,8 @@ class Registry(Mapping[str, Tool]):
         return self._entries
 
     def loop_key(self, name: str, arguments: Any) -> Any:
-        """What identifies a call for the detectors, if its tool says so; else `None`. A function
-        that fails says nothing.
+        """The key that identifies a call for the detectors, made by `loop_key` of its tool. `None`:
+        the tool has no such function, or the function fails.
         """
         key = self.entry(name).traits.loop_key
         if key is None or not isinstance(arguments, Mapping):
@@ -205,7 +205,7 @@ class Registry(Mapping[str, Tool]):
         self._seen = seen
 
     def warn_of_number(self, offered: int) -> None:
-        """Warn, with a `ToolWarning`, the first time that above 20 or 50 tools are offered."""
+        """Warn with a `ToolWarning` the first time that more than 20 or 50 tools are offered."""
         if offered > TOO_MANY:
             self._warn(f"more than {TOO_MANY} tools are offered: models mix them up; offer= can offer a part of them")
         elif offered > MANY:

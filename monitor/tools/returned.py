@@ -1,4 +1,4 @@
-"""What a tool returned, as the model gets it: text, and media beside it."""
+"""Makes a tool's answer the text, and the media beside it, that the model gets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from monitor.reasons import ToolErrorKind
 
 @dataclass(slots=True, frozen=True)
 class ToolAnswer:
-    """What a tool answers, where text alone does not say it all."""
+    """The answer of a tool that has more than a text."""
 
     text: str
     is_error: bool = False
     error_kind: ToolErrorKind | None = None
     media: tuple[Media, ...] = ()
-    """Shown to the model beside `text`."""
+    """Media that are shown to the model beside `text`."""
     status: str | None = None
     """One line that stands above `text` and is never cut: an exit code, a duration."""
     data: Any = None
@@ -29,11 +29,11 @@ class ToolAnswer:
 
 
 def answered(value: object) -> tuple[str, tuple[Media, ...]]:
-    """What a tool returned, as the model gets it: text, and media beside it.
+    """`value`, which a tool returned, as the model gets it: text, and media beside it.
 
-    Media by itself or in a list, with texts and data around it, is shown; the text names each.
-    Anything else is text as it is, or JSON. Bytes, and media within other data or without a type or
-    content, are a `ValueError` whose message is for the author of the tool.
+    Media alone, or in a list with texts and data, are shown, and the text names each of them. A
+    text stays as it is, and anything else becomes JSON. Raises `ValueError`, with a message for the
+    tool's author, for bytes and for media within other data or without a type or content.
     """
     pieces = (
         list(value) if isinstance(value, list | tuple) and any(isinstance(one, Media) for one in value) else [value]
@@ -45,11 +45,11 @@ def answered(value: object) -> tuple[str, tuple[Media, ...]]:
 
 
 _DEPTH: Final = 20
-"""Data of a tool is searched for bytes and media so deep."""
+"""How deep the data of a tool is searched for bytes and media."""
 
 
 def _sound(media: Media) -> Media:
-    """`media` if it can be sent. Bytes become base64."""
+    """`media` in a form that can be sent: bytes become base64. Else raises `ValueError`."""
     data: object = media.data
     if isinstance(data, bytes | bytearray):
         data = b64encode(data).decode("ascii")

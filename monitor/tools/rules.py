@@ -1,4 +1,4 @@
-"""Rules about calls, as data: which calls may be made, which are asked for, which are refused.
+"""Rules as data: which calls may be made, which a person is asked about, which are refused.
 
     [[rules]]
     name = "no pushes"
@@ -33,11 +33,11 @@ _STRICTNESS: Final = ("allow", "ask", "deny")
 COMMAND: Final = "command"
 """The argument that holds a line for a shell."""
 Example: TypeAlias = str | dict[str, Any]
-"""Arguments of a call. A text: those of a call with this `command`."""
+"""Arguments of a call. A text stands for the arguments of a call with this `command`."""
 
 
 class Rule(BaseModel):
-    """One rule. It matches a call if all that it says of the call is true."""
+    """One rule. It matches a call if all its conditions are true of the call."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,12 +48,13 @@ class Rule(BaseModel):
     is compared as it is written in Python.
     """
     command: str | list[str] | None = None
-    """How a command begins, in whole words: `git push`. Several: any of them. A rule that allows
-    matches only if each command of the line is allowed; any other if one command of it begins so.
+    """The beginning of a command, in whole words: `git push`. Of a list, any one counts. A rule
+    that allows matches only if each command of the line is allowed. Any other rule matches if one
+    command of the line begins in this way.
     """
     decision: Decision
     reason: str = ""
-    """Why, for the model and for the person who is asked."""
+    """The reason, for the model and for the person who is asked."""
     name: str = ""
     match: list[Example] = Field(default_factory=list)
     """Calls that the rule must match."""
@@ -75,7 +76,7 @@ class _File(BaseModel):
 
 @dataclass(slots=True, frozen=True)
 class Ruling:
-    """What the rules say of a call."""
+    """The decision of the rules about a call."""
 
     decision: Decision
     rule: str
@@ -124,8 +125,8 @@ class Rules:
         return cls(data.get("rules", []))
 
     def judge(self, tool: str, arguments: Mapping[str, Any], allowed: Sequence[Sequence[str]] = ()) -> Ruling | None:
-        """What the strictest matching rule says of a call; `None`: no rule matches. `allowed`:
-        other beginnings of commands that somebody has allowed.
+        """The decision of the strictest matching rule about a call. `None`: no rule matches.
+        `allowed`: further beginnings of commands, which a person has allowed.
         """
         rulings: list[Ruling] = []
         line: Line | None = None
@@ -151,7 +152,9 @@ class Rules:
     def _all_allowed(
         self, tool: str, arguments: Mapping[str, Any], line: Line, allowed: Sequence[Sequence[str]]
     ) -> Ruling | None:
-        """Each command of the line has to be allowed, by whichever rule."""
+        """The decision about a line whose commands are all allowed by some rule. `None`: one is not
+        allowed.
+        """
         rules = [r for r in self.rules if r.command is not None and r.decision == "allow" and _fits(r, tool, arguments)]
         by: Rule | None = None
         for words in line.commands:
@@ -172,8 +175,8 @@ def begins(words: Sequence[str], prefixes: Sequence[Sequence[str]]) -> bool:
 
 
 def _begins(words: Sequence[str], prefixes: Sequence[Sequence[str]], *, loosely: bool = False) -> bool:
-    """`loosely`: `/usr/bin/git -C x push` is `git push`. That is right for a refusal, and wrong for
-    a leave.
+    """Whether a command begins with one of `prefixes`. `loosely`: `/usr/bin/git -C x push` counts
+    as `git push`, which is right for a rule that refuses, and wrong for one that allows.
     """
     if not loosely:
         return any(tuple(words[: len(prefix)]) == tuple(prefix) for prefix in prefixes)
@@ -182,7 +185,7 @@ def _begins(words: Sequence[str], prefixes: Sequence[Sequence[str]], *, loosely:
 
 
 def _begins_loosely(words: Sequence[str], prefix: Sequence[str]) -> bool:
-    """Options, and the word behind each option, may stand between the words of the prefix."""
+    """Whether `words` begin with `prefix`, where options and their values may stand in between."""
     wanted = list(prefix)
     after_option = False
     for at, word in enumerate(words):
@@ -210,7 +213,7 @@ def _as_text(value: object) -> str:
 
 
 def _check(rule: Rule) -> None:
-    """The rule's own examples."""
+    """Raise `ConfigError` if the rule does not fit its own examples."""
     if rule.command is not None:
         need_parser()
         if not all(rule.prefixes):

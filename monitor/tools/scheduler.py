@@ -1,15 +1,15 @@
-"""Carrying out the calls of one model response: what runs when, and one result for each call.
+"""Carries out the calls of one model response in their order, with one result for each call.
 
-- **Order.** All calls are checked before any runs. A call starts as soon as it is allowed itself.
-  Calls run side by side, at most `limit` at once. One that is `alone` waits for those before it,
-  and those after it wait for it. Reads run beside reads; edits and executions wait for the reads,
-  edits and executions before them, and those after wait for them.
+- **Order.** All calls are checked before any runs. A call starts as soon as it is allowed.
+  Calls run side by side, at most `limit` at once. A call that is `alone` waits for all calls before
+  it, and all calls after it wait for it. Reads run beside reads. An edit or an execution waits for
+  the reads, edits and executions before it, and those after it wait for it.
 - **Results.** Each call gets exactly one result, in the order of the calls, whatever happens. It is
-  set in one place (`_settle`). What a tool answers later is dropped, and `dropped` says so.
+  set in one place (`_settle`). A later answer of a tool is dropped, and `dropped` is called.
 - **Records.** Each step of a call is stored in the ledger before it happens.
-- **What is no result** and goes on to the caller: a cancellation from outside, an exception that
-  ends programs (`KeyboardInterrupt`, `SystemExit`), an exception of the ledger or of the caller's
-  own `finished`. The calls have their results before that.
+- **Some exceptions** are no results, and go on to the caller: a cancellation from outside, an
+  exception that ends programs (`KeyboardInterrupt`, `SystemExit`), an exception of the ledger or of
+  the caller's own `finished`. The calls get their results before that.
 
 Every call runs in a task of its own. A cancellation from outside reaches that task by its group. An
 `asyncio.CancelledError` may also leak out of something that the tool awaited. That is an error of
@@ -45,7 +45,7 @@ from monitor.tools.returned import ToolAnswer
 from monitor.verdicts import VETO
 
 MAX_PARALLEL: Final = 16
-"""The most calls that run at once. Worker threads, which plain functions need, are 40 in anyio."""
+"""The most calls that run at once. Plain functions need worker threads, of which anyio has 40."""
 LEDGER_GRACE_S: Final = 5.0
 """The most seconds that the ledger gets to store the ends of calls that were cancelled."""
 RETRIED: Final = frozenset({ToolErrorKind.UNHANDLED, ToolErrorKind.TIMEOUT})
@@ -67,18 +67,20 @@ class Job:
     record: CallRecord
     arguments: dict[str, Any] = field(default_factory=dict)
     outcome: tuple[CallState, ToolResult] | None = None
-    """The end, before it is stored and told."""
+    """The end of the call, before it is stored and the listener is informed."""
     result: ToolResult | None = None
     stored: CallState | None = None
     """The state that stands in the ledger. `None`: nothing stands there yet."""
     owned: bool = True
-    """The ends of the call are ours to store: no other process carries it out, or has done so."""
+    """Whether this process stores the end of the call. False: another process carries the call out,
+    or has done so.
+    """
     scope: anyio.CancelScope | None = None
     after: Sequence[Job] = ()
     """The calls before it that it waits for."""
     ended: anyio.Event | None = None
     why: str | None = None
-    """Why it is being cancelled: by us, and not from outside."""
+    """The reason why this scheduler cancels the call. A cancellation from outside has none."""
     status: str | None = None
     """The line of the result that is never cut."""
     timed_out: bool = False
@@ -89,7 +91,7 @@ class Job:
     hard_due: float = math.inf
     alarm: Alarm | None = None
 
-    # --- CallReporter: what the tool says while it runs
+    # --- CallReporter: output and progress of the tool while it runs
 
     async def output(self, text: str, stream: str) -> None:
         if self.result is None:
@@ -119,7 +121,8 @@ class Batch:
     jobs: list[Job]
     finished: Callable[[ToolResult, float], object] | None
     scope: anyio.CancelScope | None = None
-    """Of its task group, or of its wait for its turn. `None`: it has not begun to wait."""
+    """The scope of its task group, or of the wait for its turn. `None`: it has not begun to wait.
+    """
     fatal: list[BaseException] = field(default_factory=list)
     begun: bool = False
     aborted: bool = False
@@ -146,10 +149,10 @@ class Scheduler:
         others: Collection[str] = (),
     ) -> None:
         """`ledger`: `None` keeps no records. `keeper`: bounds the results, and keeps their full
-        texts; without one they are as long as the tools give them. `at`: seconds since the run
-        began, of a time of the clock. `retries`: how often a failed call of an idempotent tool is
-        made again. `others`: names of tools that are carried out elsewhere; the answer to a call of
-        an unknown tool names them too.
+        texts. Without a keeper, results are as long as the tools give them. `at`: turns a time of
+        the clock into seconds since the run began. `retries`: how often a failed call of an
+        idempotent tool is made again. `others`: names of tools that are carried out elsewhere. The
+        answer to a call of an unknown tool names them too.
         """
         if limit < 1:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
@@ -186,17 +189,18 @@ class Scheduler:
         *,
         turn: int = 0,
     ) -> list[ToolResult]:
-        """The results of `calls`, in their order. A batch that is given while another one runs
-        waits for its turn.
+        """The results of `calls`, in their order. If another batch is running, this one waits for
+        its turn.
 
-        `finished` is called with each result when it is there, and with the seconds that it took.
+        `finished` is called with each result when it is there, and with the seconds that the call
+        took.
         """
         self.say_late()
         batch = Batch([self._job(call, index, turn) for index, call in enumerate(calls)], finished)
         self._batches.append(batch)
         destroyed = False
         try:
-            # trio's task group misses a cancellation that strikes as its last task ends
+            # trio's task group misses a cancellation that comes just as its last task ends
             await anyio.lowlevel.checkpoint_if_cancelled()
             if await self._turn_of(batch):
                 try:
@@ -216,7 +220,7 @@ class Scheduler:
         return [job.result for job in batch.jobs if job.result is not None]
 
     async def _turn_of(self, batch: Batch) -> bool:
-        """Wait until no other batch runs. False: it was taken out of the queue."""
+        """Wait until no other batch runs. False: `batch` was removed from the queue."""
         if self._lock.locked():
             with anyio.CancelScope() as batch.scope:
                 await self._lock.acquire()
@@ -247,15 +251,15 @@ class Scheduler:
         return False
 
     def remember(self, calls: Iterable[ToolCall]) -> None:
-        """Calls that the run has made before, in another process: the same call now is another
-        one, and has another key.
+        """Count calls that the run has made before, in another process. If the model makes one of
+        them again, that is a new call with another key.
         """
         for call in calls:
             self._made[_action(call)] += 1
 
     async def recover(self) -> Sequence[CallRecord]:
-        """Make the calls that were running at a crash unknown, and answer with them. The caller
-        has to know that no other process carries out calls of this run.
+        """Set the calls that were running at a crash to `unknown`, and return them. The caller must
+        be sure that no other process carries out calls of this run.
         """
         ledger = self._ledger
         if ledger is None:
@@ -268,7 +272,7 @@ class Scheduler:
         return unknown
 
     def say_late(self) -> None:
-        """Say which abandoned threads have ended meanwhile."""
+        """Report the calls whose abandoned threads have ended meanwhile."""
         while self.late:
             job = self.late.popleft()
             self.listener.dropped(job.call, job.result.text if job.result is not None else "it has no result yet")
@@ -324,8 +328,8 @@ class Scheduler:
                 group.start_soon(self._go, job, batch, name=f"tool {job.call.name}")
 
     def _meet(self, job: Job, known: CallRecord) -> None:
-        """The ledger may know the call: from a run that was interrupted, or from another
-        process.
+        """Compare a call with `known`, its record in the ledger. It may be there already, from a
+        run that was interrupted or from another process.
         """
         job.stored = known.state
         job.owned = False
@@ -338,12 +342,12 @@ class Scheduler:
             job.outcome = CallState.UNKNOWN, failed(job.call, TAKEN, ToolErrorKind.CANCELLED, vetoed=True)
         elif known.state is CallState.UNKNOWN or known.text is None:
             job.outcome = CallState.UNKNOWN, failed(job.call, UNKNOWN, ToolErrorKind.CANCELLED, vetoed=True)
-        else:  # it has its end: the effect is not made twice
+        else:  # the call has ended: its effect must not happen twice
             result = ToolResult(job.call.id, job.call.name, known.text, known.is_error)
             job.outcome = known.state, replace(result, error_kind=known.error_kind, artifact=known.artifact)
 
     def _check(self, job: Job) -> None:
-        """Whether the arguments fit. A call that does not is answered without its tool."""
+        """Check the arguments. If they do not fit, the call is answered without its tool."""
         cancelled = anyio.get_cancelled_exc_class()
         try:
             if job.entry is NO_TOOL:
@@ -351,11 +355,11 @@ class Scheduler:
             job.arguments = arguments_of(job.call.arguments)
             if job.entry.check is not None:
                 job.entry.check(job.arguments)
-        except Exception as error:  # noqa: BLE001 - a check may fail as it likes
+        except Exception as error:  # noqa: BLE001 - a check may raise anything
             job.outcome = CallState.FAILED, failed_by(job.call, error, cancelled)
 
     def _order(self, jobs: Sequence[Job]) -> None:
-        """Which call waits for which."""
+        """Set for each call the calls that it waits for."""
         barrier: list[Job] = []
         writer: list[Job] = []
         readers: list[Job] = []
@@ -383,7 +387,7 @@ class Scheduler:
     # ------------------------------------------------------------------ a call
 
     async def _go(self, job: Job, batch: Batch) -> None:
-        """Raises a cancellation from outside, and nothing else."""
+        """Carry out one call. Raises a cancellation from outside, and nothing else."""
         try:
             # a batch of one call is cancelled with its call
             with contextlib.nullcontext(batch.scope) if len(batch.jobs) == 1 else anyio.CancelScope() as job.scope:
@@ -398,7 +402,7 @@ class Scheduler:
             self._settle(job, batch)
         except anyio.get_cancelled_exc_class():
             raise
-        except BaseException as error:  # noqa: BLE001 - raised again, bare: the caller must not find it in a group
+        except BaseException as error:  # noqa: BLE001 - raised again outside of the group, so it stands alone
             batch.fatal.append(error)
             if batch.scope is not None:
                 batch.scope.cancel()
@@ -407,7 +411,7 @@ class Scheduler:
                 job.ended.set()
 
     async def _bound(self, job: Job) -> None:
-        """Cut the result where it is too long, and keep its full text, before it is stored."""
+        """Cut the result if it is too long, and keep its full text, before it is stored."""
         if self._keeper is None or job.outcome is None or job.outcome[1].vetoed:
             return
         state, whole = job.outcome
@@ -431,7 +435,7 @@ class Scheduler:
             return await self._attempts(job, context)
 
     async def _refused(self, job: Job, gate: Gate, context: ToolContext) -> tuple[CallState, ToolResult] | None:
-        """How the call ends if it may not be made."""
+        """The end of the call, if it may not be made. `None`: it may be made."""
         admission = gate.may_ask(job.entry, job.arguments, context)
         if admission is None:
             admission = await gate.ask(job.entry, job.arguments, context)
@@ -468,7 +472,7 @@ class Scheduler:
                 return state, result
 
     async def _enter(self, job: Job, context: ToolContext) -> tuple[CallState, ToolResult]:
-        """Carry out the tool, under its deadline. Raises what is no answer: see the module."""
+        """Run the tool under its deadline. For the exceptions that it raises see the module."""
         traits = job.entry.traits
         if traits.timeout_s is None and traits.hard_timeout_s is None:
             answer, _ = await self._call(job, context)
@@ -493,7 +497,9 @@ class Scheduler:
         )
 
     def _timed_out(self, job: Job, said: ToolResult | None, *, last_words: bool) -> tuple[CallState, ToolResult]:
-        """`said`: what the tool answered to its cancellation. It counts if the tool worded it."""
+        """The end of a call that took too long. `said`: the tool's answer to its cancellation.
+        `last_words`: the tool itself has worded that answer, so the model reads it.
+        """
         text = f"Error: {_too_late(job)}"
         if said is not None and last_words:
             text = f"{text}\n{said.text}"
@@ -503,7 +509,7 @@ class Scheduler:
         return state, failed(job.call, text, ToolErrorKind.TIMEOUT)
 
     def _arm(self, job: Job, scope: anyio.CancelScope) -> None:
-        """The deadline may have moved when the alarm rings."""
+        """Set the alarm of the call. If the deadline has moved when it rings, it is set again."""
         due = min(job.idle_due, job.hard_due)
 
         def ring() -> None:
@@ -521,8 +527,8 @@ class Scheduler:
             self._group.start_soon(sleeper.sleep, name="deadline of a tool")
 
     async def _call(self, job: Job, context: ToolContext) -> tuple[ToolResult, bool]:
-        """The answer of the tool; and whether the tool itself worded it, which it may do also when
-        it is cancelled.
+        """The answer of the tool, and whether the tool itself has worded it. A cancelled tool may
+        word an answer too.
         """
         cancelled = anyio.get_cancelled_exc_class()
         tool = job.entry.tool
@@ -531,14 +537,14 @@ class Scheduler:
             value = await tool.call(job.arguments, context)
             job.status = value.status if isinstance(value, ToolAnswer) else None
             return result_of(job.call, value), isinstance(value, ToolAnswer)
-        except Exception as error:  # noqa: BLE001 - a tool may fail as it likes
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything
             return failed_by(job.call, error, cancelled), isinstance(error, ToolError)
         except BaseException as error:
             leaves = list(leaves_of(error))
             if not all(isinstance(leaf, Exception | cancelled) for leaf in leaves):
                 raise
             ends = [leaf for leaf in leaves if isinstance(leaf, cancelled)]
-            if ends and anyio.current_effective_deadline() == -math.inf:  # the cancellation is meant for us
+            if ends and anyio.current_effective_deadline() == -math.inf:  # this task itself is cancelled
                 raise ends[0] from None
             return failed_by(job.call, error, cancelled), False
 
@@ -551,7 +557,7 @@ class Scheduler:
         now = self.now()
         seconds = now - job.begun_at if job.entered else 0.0
         job.result = result
-        object.__setattr__(result, "duration_s", seconds)  # it is ours, and nobody has seen it yet
+        object.__setattr__(result, "duration_s", seconds)  # this object was made here, and nobody has seen it yet
         if job.owned and self.listener.listens:
             if job.record.state is not state:
                 job.record = _ended(job.record, state, result, self._at(now))
@@ -591,7 +597,7 @@ class Scheduler:
 
 
 class _Sleeper:
-    """An alarm of the event loop's own time, as a task of the batch."""
+    """An alarm by the time of the event loop, as a task of the batch."""
 
     def __init__(self, due: float, ring: Callable[[], object]) -> None:
         self._due = due
@@ -663,7 +669,7 @@ def _too_late(job: Job) -> str:
 
 
 async def carry_out(call: ToolCall, tools: Mapping[str, Tool], run: CallingRun | None = None) -> ToolResult:
-    """The result of one call, whatever the call runs into."""
+    """The result of one call. Errors of the tool are results, too."""
     (result,) = await carry_out_all([call], tools, run)
     return result
 
@@ -676,7 +682,7 @@ async def carry_out_all(
     *,
     others: Collection[str] = (),
 ) -> list[ToolResult]:
-    """The results of the calls of one model response, in the order of the calls, whichever is ready
-    first; see `Scheduler.carry_out`.
+    """The results of the calls of one model response, in the order of the calls; see
+    `Scheduler.carry_out`.
     """
     return await Scheduler(tools, run=run, others=others).carry_out(calls, finished)

@@ -18,12 +18,12 @@ GREP_BYTES: Final = 8 * 1024 * 1024
 
 
 def name_of(name: str) -> str:
-    """A name on one line, whatever is in it."""
+    """A name in a form that fits on one line, also if it holds a newline."""
     return name if name.isprintable() else repr(name)
 
 
 def check_pattern(pattern: str, files: str) -> None:
-    """`ToolError`: what a search would refuse."""
+    """Raise `ToolError` for patterns that the search would refuse."""
     try:
         _search.compiled(pattern, ignore_case=False)
     except ValueError as error:
@@ -35,7 +35,7 @@ def check_pattern(pattern: str, files: str) -> None:
 
 
 async def printed_by(request: Mapping[str, Any], seconds: float) -> tuple[str, bool]:
-    """What the search printed, and whether it was ended because its time was over."""
+    """The output of the search, and whether it was ended because its time was over."""
     argv = [_search.__file__, json.dumps(request)]
     return await printed(argv, directory=Path(str(request["root"])), bound=GREP_BYTES, seconds=seconds)
 
@@ -63,6 +63,6 @@ def matches_in(printed: str, *, over: bool, seconds: float) -> ToolAnswer:
 
 
 def _printable(line: str) -> str:
-    """Without what could not be sent, and on one line."""
+    """`line` without characters that could not be sent, and on one line."""
     line = line.rstrip("\r")
     return line if line.isprintable() else "".join(char if char.isprintable() or char == "\t" else "?" for char in line)

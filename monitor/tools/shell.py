@@ -1,8 +1,8 @@
-"""The shell as a tool: commands that end for sure, and servers that stay while the run lasts.
+"""The shell as a tool: commands that end for sure, and servers that run until the run ends.
 
-A command ends when its shell ends. What it started in the background stays, is named in the result,
-and ends with the run. A command that writes nothing for a while is handed over: the model gets the
-output so far and a process id, and goes on with `shell_wait` and `shell_kill`.
+A command ends when its shell ends. Processes that it started in the background stay. The result
+names them, and they end with the run. A command that writes nothing for a while is handed over: the
+model gets the output so far and a process id, and goes on with `shell_wait` and `shell_kill`.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from monitor.tools.workspace import Workspace
 OUTPUT_BYTES: Final = 16 * 1024 * 1024
 """The bound of Gemini CLI for the output of one command."""
 BACKGROUND_BYTES: Final = 1024 * 1024
-"""What is kept of the output of a process that nobody waits for."""
+"""The most bytes that are kept of the output of a process that nobody waits for."""
 BACKGROUND_MOST: Final = 16
-"""More processes in the background are not started."""
+"""The most processes in the background. More are not started."""
 POLL_S: Final = 0.1
-"""How often `shell_wait` looks whether processes that hold no pipe are gone."""
+"""Seconds between two looks of `shell_wait` whether processes that hold no pipe have ended."""
 SHOWN: Final = 5
-"""At most this number of background processes is named."""
+"""The most background processes that are named."""
 
 _Why: TypeAlias = Literal["ended", "timeout", "idle", "overflow"]
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A command and what is known of its output."""
+    """A command, and the state of its output."""
 
     command: Command
     decoder: Any = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
     busy: anyio.Lock = field(default_factory=anyio.Lock)
-    """Two calls that wait for one process take turns."""
+    """Held by the call that waits for the process: two such calls take turns."""
 
     def take(self, *, last: bool = False) -> str:
-        """The text that has come since it was taken last."""
+        """The text since the last call of `take`."""
         text: str = self.decoder.decode(self.command.take(), last)
         return text
 
@@ -73,13 +73,14 @@ class ShellTools(ToolGroup):
     - `timeout_s`: the most seconds of a command; the model may ask for up to `longest_s`.
     - `idle_s`: seconds without output after which a command is handed over. `None`: never.
     - `grace_s`: seconds between TERM and KILL.
-    - `output_bytes`: a command that writes more is ended, and the result has what there is.
+    - `output_bytes`: a command that writes more is ended, and the result has the output so far.
     - `env`: variables to set. `pass_env`: names of variables that are passed on beside the usual
       ones, see `monitor.tools.environment.PASSED`.
     - `shell`: the program before the command. `None`: bash, else sh.
     - `needs_approval`, `prefix`, `filter`: as for any tool and group.
 
-    `ConfigError`: an option makes no sense, or the system has no process groups (Windows).
+    Raises `ConfigError` for an option that is not possible, and on a system without process groups
+    (Windows).
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class ShellTools(ToolGroup):
         self._shell = tuple(shell or (shutil.which("bash") or "/bin/sh", "-c"))
         self._jobs: list[_Job] = []
         self._users = 0
-        """How often it is open: several runs may share it."""
+        """The number of runs that have it open: several runs may share it."""
         run = FunctionTool(
             self._run, name="shell", kind="execute", keep="ends", needs_approval=needs_approval, loop_key=_loop_key
         )
@@ -136,7 +137,7 @@ class ShellTools(ToolGroup):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all that is left, side by side: as long as one takes."""
+        """End all processes that are left, side by side, so it takes no longer than one of them."""
         self._users -= 1
         if self._users > 0:
             return
@@ -179,9 +180,9 @@ class ShellTools(ToolGroup):
             answer, kept = await self._finished(job, parts, why)
             return answer
         except anyio.get_cancelled_exc_class():
-            kept = True  # it is closed here
+            kept = True  # the job is closed here
             await self._ended(job)
-            if anyio.current_effective_deadline() > -math.inf:  # no scope repeats it: it must go on
+            if anyio.current_effective_deadline() > -math.inf:  # no scope will raise it again, so it is raised here
                 raise
             text = ""
             with anyio.CancelScope(shield=True):
@@ -228,7 +229,7 @@ class ShellTools(ToolGroup):
             how = "had ended before" if was_over else "ended by shell_kill"
             return _answer(job, text, f"{how}: {_ending(job.command)}")
 
-    # --- their steps
+    # --- the steps of the tools
 
     def _start(self, command: str, directory: str) -> _Job:
         place = self._workspace.directory(directory)
@@ -248,7 +249,7 @@ class ShellTools(ToolGroup):
             raise ToolError(f"the command cannot be started: {error.strerror or error}") from None
 
     async def _attend(self, job: _Job, context: ToolContext, parts: list[str], timeout_s: float) -> _Why:
-        """Read the command until it ends, or until something else ends the waiting."""
+        """Read the command until it ends, takes too long, writes too much or is silent too long."""
         command = job.command
         deadline = time.monotonic() + timeout_s
         heard = time.monotonic()
@@ -335,7 +336,7 @@ class ShellTools(ToolGroup):
 
 
 def _loop_key(arguments: Mapping[str, Any]) -> Any:
-    """The timeout is no part of what a command does."""
+    """The identity of a call for the detectors: its timeout is no part of it."""
     return {name: value for name, value in arguments.items() if name != "timeout_s"}
 
 
@@ -374,7 +375,7 @@ def _signal_name(number: int) -> str:
 
 
 def _roots(entries: Sequence[Entry]) -> list[Entry]:
-    """Those that none of the others has started."""
+    """The entries whose parent is not one of `entries`."""
     pids = {entry.pid for entry in entries}
     return [entry for entry in entries if entry.parent not in pids]
 

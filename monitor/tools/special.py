@@ -1,8 +1,8 @@
-"""Special tools: what a model may call to change its run.
+"""Special tools, which a model calls to change its run.
 
-The first three belong to the run, which offers them where it has declared outputs or a plan. The
-others are ordinary tools, which somebody puts into `tools=`; anybody can write more of them, with
-`ToolContext.run`.
+The first three of `SPECIAL` belong to the run, which offers them if it has declared outputs or a
+plan. The others are ordinary tools for `tools=`. With `ToolContext.run` more such tools can be
+written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SPECIAL: Final[Mapping[str, str]] = {
     "pause": "stands still until a person says how it goes on",
     "checkpoint": "stores the conversation so far",
 }
-"""What each special tool does to the run."""
+"""The effect of each special tool on the run."""
 
 assert set(SPECIAL) >= RESERVED  # noqa: S101 - the table names every tool of the run itself
 

@@ -1,4 +1,4 @@
-"""What a program wrote, as a person would see it on a screen, for a model to read."""
+"""The output of a program as a person would see it on a screen, for a model to read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ _ESCAPES: Final = re.compile(
 )
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\x80-\x9f]+")
 PIECE_CHARS: Final = 200_000
-"""Takes less than 0.1 s, whatever it holds."""
+"""A piece of this length takes less than 0.1 s, whatever it holds."""
 
 
 def screen_text(text: str) -> str:
-    """`text` without escape sequences and controls. Of a line that a program wrote over and over,
-    as progress bars do, the last version.
+    """`text` without escape sequences and controls. If a program wrote a line over and over, as
+    progress bars do, only the last version of the line stays.
     """
     return "".join(screen_pieces(text))
 
 
 def screen_pieces(text: str) -> Iterator[str]:
-    """`screen_text`, of a long text in pieces, between which an event loop may do other things."""
+    """`screen_text` in pieces: between two pieces of a long text, other tasks of an event loop may
+    run.
+    """
     start = 0
     while start < len(text):
         end = start + PIECE_CHARS

@@ -1,15 +1,15 @@
-"""A long tool result, cut to what a model reads: pure, and of linear time.
+"""Cuts a long tool result for the model. The functions are pure and take linear time.
 
-Failure answered: an error in the middle of a long log that no cut shows, so that a failed build is
-read as passed. A cut result has, in this order:
+Failure answered: an error stands in the middle of a long log, where a cut hides it. So the model
+takes a failed build for a passed one. A cut result has, in this order:
 
-1. one status line, never cut: what the tool says of itself (exit code, duration), and the size;
-2. what is shown, by the kind of the tool: `ends` is the beginning, lines of the middle that look
-   like errors, and the end; `head` the beginning, for files; `tail` the end; `matches` lines from
-   the beginning, each cut, for searches;
+1. one status line, never cut: the status that the tool gives (exit code, duration), and the size;
+2. the part that is shown, by `keep`. `ends`: the beginning, lines of the middle that look like
+   errors, and the end. `head`: the beginning, for files. `tail`: the end. `matches`: lines from the
+   beginning, each cut, for searches;
 3. a last line that says how much is shown, and where the rest is.
 
-`monitor.context.clip` cuts again, later and by tokens, what is too long for a window or a summary.
+`monitor.context.clip` cuts again later, by tokens, if a text is too long for a window or a summary.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from monitor.errors import ConfigError
 from monitor.tools.base import Keep
 
 MAX_CHARS: Final = 40_000
-"""A longer result is cut. Source: Gemini CLI."""
+"""A result of more characters is cut. Source: Gemini CLI."""
 MAX_LINES: Final = 2_000
 """A result of more lines is cut. Source: opencode, pi."""
 HEAD_SHARE: Final = 0.25
-"""The share of the beginning where both ends are shown: the error is at the end. Gemini CLI: 0.2"""
+"""If both ends are shown, the share of the beginning. The end has more, because errors are there.
+Gemini CLI has 0.2.
+"""
 ERROR_SHARE: Final = 0.1
 """The share that lines of the middle may have."""
 MOST_ERRORS: Final = 10
@@ -41,20 +43,20 @@ ERROR_CHARS: Final = 300
 MATCH_CHARS: Final = 500
 """The most characters that are shown of one line of a search."""
 _LINE_SHARE: Final = 0.5
-"""A cut moves to the end of a line if that leaves at least this share of what may be shown."""
+"""A cut moves to the end of a line if at least this share of the allowed text then remains."""
 _LEAST_CHARS: Final = 200
-"""The smallest bound: below, nothing readable is left."""
+"""The smallest bound: a shorter text could not be read."""
 
 _SIGNS: Final = (
     *("error", "exception", "traceback", "fail", "fatal", "panic", "segmentation fault", "core dumped", "assert"),
     *("undefined reference", "undefined symbol", "permission denied", "no such file", "not found", "err!"),
     *("cannot ", "could not ", "unable to ", "\u2717", "\u2716", "\u2718"),
 )
-"""What makes a line look like an error, in small letters."""
+"""Words that make a line look like an error, in small letters."""
 _AS_WORD: Final = re.compile(r"fail(?:ed|ures?|s)?\b|assert(?:ion)?(?:\b|error)|(?!fail|assert).", re.DOTALL)
-"""Two of them are parts of harmless words."""
+"""Two of these words are also parts of harmless words: this matches them only as words."""
 _MOST_LOOKS: Final = 200_000
-"""The most signs of one text that are looked at, so that no text takes long."""
+"""The most such words in one text that are looked at, so that no text takes long."""
 _SMALL: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 _NO_ERROR: Final = re.compile(
     r"\b(?:no|0|without) (?:errors?|failures?|failed|exceptions?)|\b(?:errors?|failures?|failed)\s?[:=]\s?0\b",
@@ -65,8 +67,8 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 
 @dataclass(slots=True, frozen=True)
 class Bound:
-    """How long a result may be before it is cut. Raises `ConfigError` for a bound below 200
-    characters or 4 lines.
+    """The longest result that is not cut. Raises `ConfigError` for less than 200 characters or 4
+    lines.
     """
 
     max_chars: int = MAX_CHARS
@@ -85,7 +87,7 @@ class Bound:
 
 @dataclass(slots=True, frozen=True)
 class Shown:
-    """What a model reads of a result."""
+    """The part of a result that a model reads."""
 
     text: str
     _: KW_ONLY
@@ -103,12 +105,12 @@ def shown(
     more: str | None = None,
     first_line: int = 1,
 ) -> Shown:
-    """`text` as the model reads it: whole where `bound` holds, else cut by `keep`.
+    """`text` as the model reads it: whole if it is within `bound`, else cut as `keep` says.
 
-    `status`: what the tool says of itself, on one line before the text, never cut. `more`: how the
-    model gets the rest, the end of the last line. `first_line`: the number of the first line of
-    `text`, where it is a part of a file. The result is longer than `bound` by no more than the
-    status line and the last line.
+    `status`: the status of the tool, on one line before the text, never cut. `more`: says how the
+    model gets the rest; it ends the last line. `first_line`: the number of the first line of
+    `text`, if that is a part of a file. The result may exceed `bound` by the status line and the
+    last line, and by nothing else.
     """
     bound = bound or Bound()
     said = printable(status.strip()) if status else ""
@@ -129,7 +131,7 @@ def shown(
 
 
 def _head(text: str, bound: Bound, first_line: int) -> tuple[str, int | None]:
-    """What is shown, and the line to continue at."""
+    """The text to show, and the number of the line to continue at."""
     end = _end_of_head(text, bound.max_chars, bound.max_lines)
     line = first_line + text.count("\n", 0, end)
     if text[:end].endswith("\n"):
@@ -157,7 +159,7 @@ def _ends(text: str, bound: Bound) -> str:
 
 
 def _middle(text: str, bound: Bound, share: float) -> tuple[int, int]:
-    """Where the part begins and ends that is left out, with room for a `share` of lines of it."""
+    """Begin and end of the part that is left out. `share`: the room that its own lines may get."""
     chars, lines = int(bound.max_chars * (1 - share)), bound.max_lines - (MOST_ERRORS if share else 0)
     head_chars, head_lines = int(chars * HEAD_SHARE), max(int(lines * HEAD_SHARE), 1)
     end = _end_of_head(text, head_chars, head_lines)
@@ -191,8 +193,8 @@ _CUTS: Final[dict[Keep, Callable[[str, Bound], str]]] = {
 
 
 def _end_of_head(text: str, chars: int, lines: int) -> int:
-    """How far the first `lines` lines go, at most `chars` characters: to the end of a line, if that
-    leaves enough.
+    """The end of the first `lines` lines, at most `chars` characters. It is the end of a line, if
+    that leaves enough.
     """
     end = 0
     for _ in range(lines):
@@ -206,7 +208,7 @@ def _end_of_head(text: str, chars: int, lines: int) -> int:
 
 
 def _start_of_tail(text: str, chars: int, lines: int) -> int:
-    """Where the last `lines` lines begin, at most `chars` characters before the end."""
+    """The beginning of the last `lines` lines, at most `chars` characters before the end."""
     first = max(len(text) - chars, 0)
     start = len(text) - text.endswith("\n")
     found = len(text)
@@ -246,8 +248,8 @@ def _lines_of(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _errors(text: str, start: int, end: int, chars: int) -> list[str]:
-    """Lines of `text[start:end]` that look like errors, with their numbers. Of lines that differ
-    only in their digits the first is shown.
+    """Lines of `text[start:end]` that look like errors, with their numbers. If lines differ only in
+    their digits, the first of them is shown.
     """
     found: list[str] = []
     seen: set[str] = set()
@@ -270,11 +272,11 @@ def _errors(text: str, start: int, end: int, chars: int) -> list[str]:
 
 
 def _suspects(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The lines with one of the signs: begin, end, and where the sign is. Each sign is searched
+    """The lines that look like errors: begin, end, and the place of the word. Each word is searched
     once, with the speed of `str.find`.
     """
     small = text.lower()
-    if len(small) != len(text):  # a few letters have two small ones
+    if len(small) != len(text):  # the small form of a few letters is two characters
         small = text.translate(_SMALL)
     following = [(at, sign) for sign in _SIGNS if (at := small.find(sign, start, end)) >= 0]
     heapq.heapify(following)
@@ -296,7 +298,7 @@ def _suspects(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]
 
 
 def _around(line: str, at: int, chars: int) -> str:
-    """About `chars` characters of `line`, with those at `at`."""
+    """About `chars` characters of `line` around the place `at`."""
     if len(line) <= chars:
         return line.removesuffix("\r")
     start = cut_after(line, max(min(at - chars // 4, len(line) - chars), 0))

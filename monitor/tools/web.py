@@ -1,7 +1,7 @@
-"""The web as tools: `web_fetch` reads a page, `web_search` asks a provider of yours.
+"""The web as tools: `web_fetch` reads a page, `web_search` asks your provider of searches.
 
-Needs the extra `web`. A page is read as text, bounded in bytes and seconds. Addresses that are not
-public are refused: before a connection, and again of the connection that was made, because a name
+Needs the extra `web`. A page is read as text, bounded in bytes and seconds. An address that is not
+public is refused. The address of the connection is checked again after it was made, because a name
 may lead elsewhere the second time.
 """
 
@@ -38,7 +38,7 @@ except ImportError:
 __all__ = ["SearchProvider", "SearchResult", "WebTools"]
 
 MAX_BYTES: Final = 5 * 1024 * 1024
-"""Of a longer page the beginning is read."""
+"""Only the beginning of a longer page is read."""
 TIMEOUT_S: Final = 30.0
 REDIRECTS: Final = 5
 RESULTS: Final = 10
@@ -55,11 +55,11 @@ class SearchResult:
     title: str
     url: str
     text: str = ""
-    """What the page says, in a sentence or two."""
+    """The content of the page, in a sentence or two."""
 
 
 class SearchProvider(Protocol):
-    """Searches the web. There is none built in: give one that holds your key."""
+    """Searches the web. No provider is built in: give one that holds your key."""
 
     async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
         """The best hits, at most `limit`, the best one first."""
@@ -71,8 +71,8 @@ class WebTools(ToolGroup):
 
     - `search`: the provider of `web_search`.
     - `private`: also open addresses that are not public.
-    - `timeout_s`: the most seconds of a call. `max_bytes`: the most of a page that is read.
-    - `needs_approval`: of `web_fetch`: an address can carry data out.
+    - `timeout_s`: the most seconds of a call. `max_bytes`: the most bytes of a page that are read.
+    - `needs_approval`: for `web_fetch`, because an address can carry data out.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class WebTools(ToolGroup):
         raise ToolError(f"more than {REDIRECTS} redirects, the last one to {shown(url)}")
 
     def _guard(self, host: str) -> Callable[[str, Mapping[str, Any]], Any]:
-        """Looks at each connection before anything is sent."""
+        """A function that checks each connection before anything is sent."""
 
         async def trace(event: str, info: Mapping[str, Any]) -> None:
             if event != "connection.connect_tcp.complete" or self._private:

@@ -1,11 +1,11 @@
 """A folder that file tools do not leave, whatever path a model writes.
 
 A path is resolved first, symbolic links included, and must lie in the folder. Then each of its
-directories is opened from the one before, without following links. So a link that is put in the
-place of a directory in the meantime is an error, and no way out.
+directories is opened from the one before, without following links. So if somebody replaces a
+directory by a link in the meantime, that is an error, and no way out of the folder.
 
-What this cannot see: a hard link to a file elsewhere, and a file system that is mounted within the
-folder. A shell command is not confined by it: only approval or a sandbox confines commands.
+Two ways out are not seen: a hard link to a file elsewhere, and a file system that is mounted within
+the folder. Shell commands are not confined: only approval or a sandbox confines them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from monitor.tools.base import excerpt
 _ENTRY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = _ENTRY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _FILE = _ENTRY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""`O_NONBLOCK`: a named pipe must not hold the opening."""
+"""`O_NONBLOCK`: opening a named pipe must not block."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 READ_BYTES = 65_536
 
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """A path within a workspace: that of its directory there, and its name."""
+    """A path within a workspace: the path of its directory, and its name."""
 
     parts: tuple[str, ...]
 
@@ -44,8 +44,8 @@ class Place:
 class Workspace:
     """The folder `path`. Relative paths begin there; absolute ones must lie in it.
 
-    `ConfigError`: there is no such folder, or the system cannot open files relative to a directory
-    (Windows).
+    Raises `ConfigError` if there is no such folder, or if the system cannot open files relative to
+    a directory (Windows).
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -62,7 +62,9 @@ class Workspace:
         return f"Workspace({str(self.root)!r})"
 
     def place(self, path: str) -> Place:
-        """Where `path` really is. `ToolError` (`outside_workspace`): not in this workspace."""
+        """The real place of `path`. Raises `ToolError` (`outside_workspace`) if that is not in this
+        workspace.
+        """
         try:
             real = os.path.realpath(self.root / path)
             real.encode()
@@ -79,20 +81,22 @@ class Workspace:
             ) from None
 
     def directory(self, path: str) -> Path:
-        """The existing directory `path`, for a command. `ToolError`: it is outside, or none."""
+        """The existing directory `path`, for a command. Raises `ToolError` if `path` is outside of
+        the workspace, or is no directory.
+        """
         place = self.place(path)
         with errors_of(path), self._opened(place.parts):
             return self.root.joinpath(*place.parts)
 
     @contextmanager
     def listed(self, path: str) -> Iterator[tuple[Place, int]]:
-        """The directory `path`, opened: where it is, and its descriptor."""
+        """Open the directory `path`. Gives its place and its descriptor."""
         place = self.place(path)
         with errors_of(path), self._opened(place.parts) as descriptor:
             yield place, descriptor
 
     def read(self, path: str, limit: int) -> tuple[Place, bytes, int]:
-        """Where the file is, at most `limit` bytes of its beginning, and its size in bytes."""
+        """The place of the file, at most `limit` bytes of its beginning, and its size in bytes."""
         place = self.place(path)
         with errors_of(path), self._opened(place.parts[:-1]) as parent:
             name = place.parts[-1] if place.parts else "."
@@ -110,8 +114,8 @@ class Workspace:
                 os.close(descriptor)
 
     def write(self, path: str, content: bytes) -> Place:
-        """Put `content` in the place of the file, whole or not at all. Its mode stays; directories
-        that are missing are made.
+        """Replace the file by `content`, whole or not at all. Its mode stays, and missing
+        directories are made.
         """
         place = self.place(path)
         if not place.parts:
@@ -158,7 +162,7 @@ class Workspace:
 
 @contextmanager
 def errors_of(path: str) -> Iterator[None]:
-    """What the system refuses, as a `ToolError` that a model can act on."""
+    """Within this, an error of the system becomes a `ToolError` that a model can act on."""
     try:
         yield
     except OSError as error:
@@ -190,7 +194,7 @@ def failed(path: str, error: OSError | RuntimeError) -> ToolError:
 
 
 def _status_of(path: str, name: str, parent: int) -> os.stat_result | None:
-    """Owner and permissions of an existing file; `None`: there is none."""
+    """Owner and permissions of an existing file. `None`: there is no such file."""
     try:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:

@@ -16,7 +16,7 @@ from monitor.reasons import FinishReason
 from monitor.usage import Usage
 
 MOST_OPEN = 1_000
-"""Of the calls that have an id, this many wait for their results at once, the newest ones."""
+"""The most calls with an id that wait for their results at once. The newest ones stay."""
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -28,7 +28,7 @@ class RecordedCall:
     name: str
     arguments: Any
     id: str | None = None
-    """What joins the call with its result. `None`: the recording does not say."""
+    """The id that the call shares with its result. `None`: the recording does not say."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,15 +72,15 @@ class RecordedMessage:
     tool_calls: tuple[RecordedCall, ...] = ()
     tool_results: tuple[RecordedResult, ...] = ()
     reasoning: str = ""
-    """The model's thinking, where the recording has it as text."""
+    """The model's thinking, if the recording has it as text."""
     synthetic: bool = False
     """No person and no model wrote it, but the agent's program: a reminder, a summary, an error."""
     at: float | None = None
-    """When, in seconds since 1970-01-01 UTC. `None`: the recording does not say."""
+    """The time, in seconds since 1970-01-01 UTC. `None`: the recording does not say."""
     usage: Usage | None = None
     """Tokens of the model call. `None`: the recording does not say."""
     cost_usd: float | None = None
-    """What the model call cost, as the recording says."""
+    """The cost of the model call, as the recording says."""
     model: str = ""
 
 

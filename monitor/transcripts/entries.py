@@ -1,8 +1,8 @@
-"""What a reader gives while it reads a transcript: entries, each of one run.
+"""The entries that a reader gives while it reads a transcript, each of one run.
 
-A file may hold several runs that are interleaved, such as an agent and its subagents, and a run
-may be larger than the memory. So a reader gives its entries one by one, and keeps no run.
-`collected` makes whole runs of them, for what needs a run at once.
+A file may hold several runs that are interleaved, such as an agent and its subagents. A run may be
+larger than the memory. So a reader gives its entries one by one, and keeps no run. `collected`
+makes whole runs of them, where a whole run is needed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ EndState: TypeAlias = Literal["finished", "unfinished", "failed", "aborted", "li
 """How a recorded run ended.
 
 - `finished`: the model ended its answer, or the program says so.
-- `unfinished`: a call has no result, or the last word is not the model's; it may still be open.
+- `unfinished`: a call has no result, or the last message is not the model's; it may still be open.
 - `failed`: a model call failed for good.
 - `aborted`: a person ended it.
-- `limit`: a limit of the program or of the provider.
+- `limit`: a limit of the program or of the provider ended it.
 - `loop`: the program's own loop detection ended it.
 - `unknown`: the recording does not say.
 """
@@ -62,7 +62,7 @@ class Compacted:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Ended:
-    """A run is over, as far as its file goes."""
+    """The file has no more entries of a run."""
 
     run: str
     state: EndState = "unknown"
@@ -71,12 +71,14 @@ class Ended:
 
 
 Entry: TypeAlias = Began | Said | Compacted | Ended
-"""What a reader gives, one after the other."""
+"""An entry. A reader gives one after the other."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReadReport:
-    """What a reader met in one file, beside its entries. Complete when the reading is."""
+    """Everything that a reader noted about one file beside its entries. It is complete when the
+    file has been read.
+    """
 
     bad: int = 0
     """Lines, records or members that could not be read."""

@@ -1,4 +1,4 @@
-"""Where transcripts are: the known places of this user, folders, patterns, archives."""
+"""Finds transcripts: in the known places of this user, in folders, by patterns, in archives."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from monitor.transcripts.readers import READERS
 from monitor.transcripts.source import DAMAGED, MAX_DOCUMENT_BYTES, ZIP_MAGIC, Source
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".eval", ".md", ".db", ".log", ".ndjson", ".gz", ".zst")
-"""Files of a folder that are looked at. What they are is seen in them. A file that is named itself
-is always looked at.
+"""The endings of files in a folder that are looked at. Their content shows their format. A file
+that is named itself is always looked at.
 """
 ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 SKIPPED: Final = frozenset({"node_modules", ".git", ".venv", "__pycache__", "site-packages"})
-"""Folders that hold no transcripts, and very many files."""
+"""Folders that hold very many files, and no transcripts."""
 
 
 def known_places(home: Path | None = None) -> Iterator[tuple[str, Path]]:
-    """The transcripts of this user, each with the format that is written there."""
+    """The transcripts of this user, each with the format of its place."""
     base = Path.home() if home is None else home
     for reader in READERS:
         for pattern in reader.places:
@@ -34,8 +34,8 @@ def known_places(home: Path | None = None) -> Iterator[tuple[str, Path]]:
 
 
 def files(paths: Iterable[str], *, missing: list[str] | None = None) -> Iterator[Path]:
-    """The files that `paths` name: files, folders, patterns. A path of which nothing is found is
-    added to `missing`.
+    """The files that `paths` name: files, folders, patterns. A path where nothing is found is added
+    to `missing`.
     """
     for given in paths:
         found = False

@@ -1,4 +1,4 @@
-"""Reads a transcript whose format is seen in it."""
+"""Reads a transcript. Its content shows the format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitor.transcripts.source import Source
 
 def read(source: Source, report: ReadReport | None = None) -> Iterator[Entry]:
     """The entries of a transcript, as they come: `Began`, `Said`, `Compacted`, `Ended`, each of one
-    run. `report` gets what could not be read.
+    run. Unreadable parts are noted in `report`.
 
     Raises `AdapterError` if its format is unknown, and `OSError` if it cannot be opened.
     """

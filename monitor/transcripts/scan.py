@@ -1,14 +1,14 @@
-"""Feeds a recorded run to the core that watches live runs: whether it would have been stopped,
-where, and the saving.
+"""Feeds a recorded run to the core that watches live runs. The result says whether and where the
+run would have been stopped, and what that would have saved.
 
-The policy is the guard's default unless another is given, so the first sure loop ends the run. The
-cutting of text makes no difference to the detectors, so text is fed in long slices; the saving is
+The policy is the guard's default unless another is given, so the first sure loop ends the run.
+Detectors find the same however text is cut. So text is fed in long slices, and the saving is
 counted from the exact offset.
 
 A judge is asked at the same turns as in a live run, and its answer counts at once.
 
-A recording cannot react to a warning: the model goes on as it did. A policy that warns first shows
-here how many steps it would have taken, not what its warnings would have changed.
+A recording cannot react to a warning: the model goes on as it did. With a policy that warns first,
+the result shows the steps of the policy, but not the effect of its warnings.
 """
 
 from __future__ import annotations
@@ -182,13 +182,13 @@ class RunScanner:
         self.findings: list[Finding] = []
         """Everything that was seen, in the order of the run."""
         self.ended_by: Finding | None = None
-        """What would have ended the run: a stop, or a last turn, which the recording then goes
-        past.
+        """The finding that would have ended the run: by a stop, or by a last turn. The recording
+        itself goes on after it.
         """
         self.produced = Amount()
         """The amount produced up to the end that the policy would have made."""
         self.over = False
-        """The policy has ended the run: the rest of it need not be watched."""
+        """Whether the policy has ended the run. Then the rest need not be watched."""
         policy = StopAtFirstLoop() if policy is None else policy
         # the core names a policy that crashes by its class
         self._listener = type(type(policy).__name__, (_Listener,), {})(policy)
@@ -245,14 +245,14 @@ class RunScanner:
         return True
 
     def _note(self, index: int) -> bool:
-        """Keep what was found. False: the policy has ended the run."""
+        """Keep the findings. False: the policy has ended the run."""
         for detection, verdict in self._listener.take():
             finding = _finding(detection, verdict, index, self._before, self._base)
             self.findings.append(finding)
             if isinstance(verdict, Stop) or (isinstance(verdict, LastTurn | Hold) and self.ended_by is None):
                 self.ended_by = finding
             if isinstance(verdict, Stop):
-                break  # what else the same piece of text holds was never written
+                break  # the rest of this piece of text would never have been written
         stop = self._core.stop
         if stop is None:
             return True
@@ -290,7 +290,7 @@ def watch_chunks(
 
 
 def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
-    """Ignores the cost of a question, which `ask` counts."""
+    """Ask the judge if it is due. Ignores the cost of a question, which `ask` counts."""
     for judge, told in core.judges_due(0.0):
         answer = ask_judge(judge, told)
         if isinstance(answer, Judgement):
@@ -300,8 +300,8 @@ def _ask_due(core: RunCore, ask_judge: AskJudge) -> None:
 
 
 def _finding(detection: Detection, verdict: Verdict, message: int, before: Amount, base: Amount) -> Finding:
-    """`before`: what had been produced when the turn of the message began. `base`: what had been
-    produced when the offsets of the detections began to count.
+    """The finding for `detection`. `before`: the amount when the turn of the message began. `base`:
+    the amount at which the offsets of the detections begin to count.
     """
     text = detection.channel == "text"
     chars = base.chars - before.chars

@@ -29,8 +29,8 @@ MAX_DOCUMENT_BYTES: Final = 512 * 1024 * 1024
 HEAD_BYTES: Final = 4 * 1024 * 1024
 READ_BYTES: Final = 65_536
 HEAD_RECORDS: Final = 20
-"""How much of a file is looked at to see what it is. Claude Code may begin with many records of
-other kinds, and a first line may hold a whole system prompt.
+"""The most records at the beginning of a file that are looked at to recognise its format. Claude
+Code may begin with many records of other kinds, and a first line may hold a whole system prompt.
 """
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -39,12 +39,12 @@ SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 BOM: Final = b"\xef\xbb\xbf"
 
 DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
-"""What reading a damaged or cut file raises."""
+"""The errors that a damaged or cut file raises."""
 
 
 class Source:
-    """One transcript. `open_raw` opens its bytes as they lie; `path` is where they lie, if they are
-    a file of their own.
+    """One transcript. `open_raw` opens its bytes as they are stored. `path` is its file, if it has
+    one of its own.
     """
 
     def __init__(self, name: str, open_raw: Callable[[], Bytes], *, path: Path | None = None) -> None:
@@ -96,7 +96,7 @@ class Source:
                 while len(found) < HEAD_BYTES and (more := file.read(READ_BYTES)):
                     found += more
         except DAMAGED:
-            pass  # what could be read says what it is
+            pass  # the part that could be read is enough to recognise it
         return found[:HEAD_BYTES].removeprefix(BOM)
 
     @cached_property
@@ -119,8 +119,8 @@ class Source:
     def document(self) -> Any:
         """The file as one JSON document; `None`: it is not one.
 
-        A file of JSON lines is none, even if it has one line only and that is an object of one
-        record: then `first_records` has the same object.
+        A file of JSON lines is no such document. If it has only one line, which is an object of one
+        record, `first_records` has the same object.
         """
         start = self.head.lstrip()[:1]
         if start not in {b"{", b"["}:
@@ -156,9 +156,9 @@ class Source:
             report.cannot_read(number + 1, f"the file is damaged or cut from here on: {error}")
 
     def records(self, report: ReadReport) -> Iterator[Mapping[str, Any]]:
-        """The JSON objects of a file of JSON lines. Lines that are none are reported and skipped.
+        """The JSON objects of a file of JSON lines. Other lines are reported and skipped.
 
-        Two objects that were glued together on one line are two records.
+        Two objects on one line are two records.
         """
         for number, line in self.lines(report):
             text = line.decode("utf-8", "replace").strip()
@@ -185,7 +185,7 @@ _DECODER = json.JSONDecoder()
 
 
 def _json(data: bytes) -> Any:
-    """Raises `ValueError` for what is not JSON."""
+    """The value of `data`. Raises `ValueError` if it is not JSON."""
     try:
         return json.loads(data.decode("utf-8", "replace"))
     except RecursionError:

@@ -1,5 +1,5 @@
-"""A transcript, read and watched in one pass: what its runs did, which of them loop, and what a
-stop would have saved. Of a run only its numbers and its findings are kept, however large it is.
+"""Reads and watches a transcript in one pass: the numbers of its runs, their loops, and the saving
+of a stop. Only the numbers and the findings of a run are kept, however large it is.
 """
 
 from __future__ import annotations
@@ -35,30 +35,33 @@ class SurveyedRun:
     """The beginning of what a person asked for first."""
     first_at: float | None = None
     last_at: float | None = None
-    """When its first and its last message came, in seconds since 1970. `None`: the recording does
-    not say.
+    """The times of its first and its last message, in seconds since 1970. `None`: the recording
+    does not say.
     """
     total: Amount = NOTHING
-    """What its model produced."""
+    """The amount that its model produced."""
     errors: int = 0
-    """Results that are errors."""
+    """The number of results that are errors."""
     usage: Usage | None = None
     """`None`: the recording does not say."""
     cost_usd: float | None = None
-    """What it cost, as the recording says."""
+    """Its cost, as the recording says."""
     compactions: int = 0
     findings: tuple[Finding, ...] = ()
     ended_by: Finding | None = None
-    """What would have ended the run; `None`: it would have gone on."""
+    """The finding that would have ended the run. `None`: it would have gone on."""
     saved: Amount = NOTHING
-    """What came after that, and would not have been produced."""
+    """The amount after that finding, which would not have been produced."""
     saved_tokens: int | None = None
-    """Tokens of the model calls after it, input and output. `None`: the recording does not say."""
+    """Tokens of the model calls after that finding, input and output. `None`: the recording does
+    not say.
+    """
     saved_usd: float | None = None
     result: str = ""
     """The beginning of the result that came last before the loop was seen: often it says why."""
     failed: str = ""
-    """A detector or the policy crashed. Such a run is not one without a loop."""
+    """The error, if a detector or the policy crashed. Such a run does not count as without a loop.
+    """
 
     @property
     def id(self) -> str:
@@ -67,22 +70,22 @@ class SurveyedRun:
 
     @property
     def finding(self) -> Finding | None:
-        """The one that counts: what ended the run, else the first sure loop."""
+        """The decisive finding: the one that ended the run, else the first sure loop."""
         return self.ended_by or next((finding for finding in self.findings if finding.detection.level == "loop"), None)
 
     @property
     def detection(self) -> Detection | None:
-        """The loop of the finding that counts."""
+        """The detection of the decisive finding."""
         return self.finding.detection if self.finding else None
 
     @property
     def loops(self) -> bool:
-        """A sure loop was seen, or the run was ended for a suspicion."""
+        """Whether a sure loop was seen, or a suspicion ended the run."""
         return self.finding is not None
 
     @property
     def silent(self) -> bool:
-        """Its model says and does nothing, so there was nothing to look at."""
+        """Whether its model says and does nothing, so there was nothing to look at."""
         return self.total == Amount(turns=self.total.turns)
 
 
@@ -124,7 +127,7 @@ class Watcher:
         return self._scanner.findings[-1] if self._scanner.findings else None
 
     def take(self, message: RecordedMessage) -> Sequence[Finding]:
-        """Watch the next message. Answers what was found in it."""
+        """Watch the next message. Returns the findings in it."""
         self._count(message)
         known, over = len(self._scanner.findings), self._scanner.over
         if not over and not self._failed:
@@ -162,7 +165,7 @@ class Watcher:
         self._scanner.compacted()
 
     def run(self, file: str, kind: str, ended: Ended) -> SurveyedRun:
-        """The run, which is over. `kind`: the format of its file."""
+        """The numbers of the run, which is over. `kind`: the format of its file."""
         scanner = self._scanner
         stopped = scanner.ended_by is not None
         tokens = self._usage.total_tokens if self._usage else 0
@@ -213,8 +216,8 @@ def survey(
     detectors: Callable[[], Sequence[Detector]] | None = None,
     policy: Callable[[], Policy | None] | None = None,
 ) -> Iterator[SurveyedRun]:
-    """The runs of one transcript, each when it is over. `detectors`, `policy` make new ones for
-    each run; the guard's default ones if `None`. `report` gets what could not be read.
+    """The runs of one transcript, each when it is over. `detectors`, `policy`: functions that make
+    new ones for each run; `None`: the guard's default ones. Unreadable parts are noted in `report`.
 
     Nothing is yielded for a transcript of an unknown format.
     """
@@ -246,8 +249,8 @@ def survey_file(
     policy: Callable[[], Policy | None] | None = None,
     without: Collection[str] = (),
 ) -> SurveyedFile:
-    """One transcript, read to its end. Never raises for what stands in it. `without`: formats of
-    which only the name is wanted.
+    """One transcript, read to its end. Its content never raises an error. `without`: formats whose
+    files are recognised and not read.
     """
     report = ReadReport()
     try:

@@ -223,7 +223,7 @@ class TextChannel:
         return (self._report(hit),) if news else NOTHING
 
     def _clear(self, offset: int) -> None:
-        """What was found is no evidence any more."""
+        """Every rule forgets its evidence and starts again at `offset`."""
         for rule in (self._chant, *self._others):
             rule.restart(offset)
 

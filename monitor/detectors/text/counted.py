@@ -98,7 +98,7 @@ class CountedRule:
     """Of code and data, and with fewer than two words."""
     min_chars: int = 512
     reach_chars: int = 512
-    """The longest round. What is longer is prose, which the recurrence rule sees."""
+    """The longest round. A longer one is prose, which the recurrence rule sees."""
     back_chars: int = field(init=False, repr=False, compare=False)
     """How far back the rounds before a probe are counted."""
     history: int = field(init=False, repr=False, compare=False)

@@ -27,4 +27,4 @@ class Hit:
     end: int
     offsets: tuple[int, ...]
     message: str = ""
-    """What was counted, where it is not `count` times the unit."""
+    """A sentence for the report, where "`count` times the unit" would be wrong."""

@@ -1,4 +1,4 @@
-"""What is layout and what is prose.
+"""Tells layout from prose.
 
 Tables, lists and code repeat by nature, and a detector that counts them raises false alarms. The
 usual remedy, to forget the evidence at every marker, misses any loop that contains a heading.

@@ -63,8 +63,8 @@ STEP_CHARS = 2 * BLOCK_CHARS
 NAP_STEPS = 8
 """Steps of which only the last is looked at, while nothing is stale."""
 BACK_CHARS = 12 * STEP_CHARS
-"""What is looked at again where that one is stale; with a third of it six of 77 recorded loops are
-seen up to 512 characters later.
+"""If that sample is stale, these last characters are examined again. With a third of them, six of
+77 recorded loops are seen up to 512 characters later.
 """
 LEAST_COPIES = 3
 """Two distances between them, to be compared."""
@@ -201,7 +201,7 @@ class RecurrenceScanner:
         start = block * BLOCK_CHARS + block * block % SPREAD - base
         low = max(start - rule.reach_chars, self._floor - base, 0)
         near = max(start - rule.near_chars, low)
-        # What is not there is found out sooner than by find or rfind.
+        # `in` finds that a sample does not occur sooner than find or rfind do.
         if start <= low or text[start : start + rule.sample_chars] not in text[near : start + rule.sample_chars - 1]:
             return False
         places = self._places(text, start, low)
@@ -309,7 +309,7 @@ def _without_number(between: str) -> str:
 
 
 def _are_counted_lines(text: str, most: int) -> bool:
-    """Whether the last lines, each of at most `most` characters, are the same but for digits."""
+    """Whether the last lines, each of at most `most` characters, differ in their digits only."""
     lines = [line for line in text[-LINES_COMPARED * most :].split("\n")[:-1] if line][-LINES_COMPARED:]
     return (
         len(lines) == LINES_COMPARED

@@ -1,4 +1,4 @@
-"""One reader a format. A transcript is recognised by its content, in the order of `READERS`."""
+"""One reader for each format. Each in the order of `READERS` looks at a transcript's content."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ READERS: Final[tuple[Reader, ...]] = (
     Responses(),
     Messages(),
 )
-"""A new format is one line here. Formats with a sign of their own come before those without one."""
+"""The readers, one line each. Formats with a sign of their own come before those without one."""
 
 
 def reader_of(source: Source) -> Reader | None:

@@ -1,4 +1,4 @@
-"""What a reader is, and what most readers need: content blocks, times, shortened results.
+"""The interface of a reader, and parts that most readers need: blocks, times, shortened results.
 
 A new format is one file here, one folder of samples, one line in `READERS`. The contract suite
 finds it there.
@@ -19,7 +19,7 @@ from monitor.transcripts.entries import Began, Ended, EndState, Entry, ReadRepor
 from monitor.transcripts.source import Source
 
 KEPT_CHARS: Final = 65_536
-"""Of a longer result the beginning is kept, with the length and the hash of the whole."""
+"""Only the beginning of a longer result is kept, with the length and the hash of the whole."""
 REMEMBERED: Final = 65_536
 """How many ids of records are remembered, to see a record that stands twice."""
 
@@ -30,20 +30,20 @@ class Reader(Protocol):
     format: ClassVar[str]
     """The name of the format, e.g. `claude-code`."""
     agent: ClassVar[str]
-    """Whose format it is, for people."""
+    """The program that has this format, for people."""
     places: ClassVar[tuple[str, ...]]
-    """Where its files lie, as patterns below the home folder: `.claude/projects/**/*.jsonl`."""
+    """The places of its files, as patterns below the home folder: `.claude/projects/**/*.jsonl`."""
 
     def fits(self, source: Source) -> bool:
         """Whether `source` has this format, by its content and never by its name.
 
-        Only what no other reader would take for its own may be true.
+        It must be false for a source that another reader recognises as its own format.
         """
         ...
 
     def read(self, source: Source, report: ReadReport) -> Iterator[Entry]:
-        """The entries of `source`. Never raises for what stands in the file: what cannot be read is
-        counted in `report`.
+        """The entries of `source`. The content of a file never raises an error: unreadable parts
+        are counted in `report`.
         """
         ...
 
@@ -87,14 +87,14 @@ class Names:
 
 
 class RunState:
-    """What a reader knows of a run that it is reading: whether it ended, by what stands last."""
+    """The state of a run while it is read. The last entries say whether the run has ended."""
 
     __slots__ = ("_open_calls", "ended", "last_role", "run")
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.ended: tuple[EndState, str] | None = None
-        """What the recording says of the end."""
+        """The end of the run, if the recording names one."""
         self.last_role = ""
         self._open_calls: set[str] = set()
 
@@ -109,8 +109,8 @@ class RunState:
         return Said(run=self.run, message=message)
 
     def end(self) -> Ended:
-        """The entry of its end. A run with an open call, or whose last word is not the model's, has
-        not finished.
+        """The entry of its end. A run has not finished if a call is open, or if the last message is
+        not the model's.
         """
         if self.ended is not None:
             return Ended(run=self.run, state=self.ended[0], detail=self.ended[1])
@@ -133,7 +133,7 @@ class WholeRun:
     def entries(
         self, messages: Iterable[RecordedMessage], *, ended: tuple[EndState, str] | None = None
     ) -> Iterator[Entry]:
-        """All entries of the run. `ended`: what the recording says of its end."""
+        """All entries of the run. `ended`: the end, if the recording names one."""
         yield self._began
         for message in messages:
             yield self._state.said(message)
@@ -142,7 +142,7 @@ class WholeRun:
 
 
 def result_of(name: str, text: str, *, is_error: bool = False, call_id: str | None = None) -> RecordedResult:
-    """A tool's result, shortened where it is long."""
+    """A tool's result, shortened if it is long."""
     if len(text) <= KEPT_CHARS:
         return RecordedResult(name, text, is_error, call_id=call_id)
     sha1 = hashlib.sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
@@ -211,7 +211,7 @@ def _block(block: Mapping[str, Any]) -> str:
 
 
 def named_media(kind: str, data: str) -> str:
-    """What stands for binary data: its kind, its size and its hash."""
+    """A text that stands for binary data: its kind, its size and its hash."""
     return f"[{kind}, {len(data)} characters, xxh3 {identity(data)}]"
 
 

@@ -32,7 +32,7 @@ _LIMITS: Final = ("cost", "limit", "context", "timeout", "max_steps")
 
 
 def _ended(status: str) -> tuple[EndState, str] | None:
-    """What a benchmark's word for the end means."""
+    """The end that a benchmark's word for it means."""
     lower = status.lower()
     if not lower:
         return None

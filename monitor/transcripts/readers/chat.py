@@ -1,6 +1,6 @@
 """Messages with roles, as most formats have them: OpenAI, Anthropic, Inspect, LangChain, goose.
 
-What a message holds is seen by its fields, each of which has one meaning in all of these forms.
+The fields of a message show its content: each field has one meaning in all of these forms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def are_messages(value: object) -> bool:
 
 
 def messages_of(messages: Iterable[object]) -> Iterator[RecordedMessage]:
-    """The messages; what is none is left out."""
+    """The messages. An item that is no message is left out."""
     for one in messages:
         if isinstance(one, dict) and _role(one) is not None:
             yield from message_of(one)
@@ -140,7 +140,7 @@ def _reasoning(message: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]) 
 
 
 def parsed(arguments: object) -> object:
-    """Arguments that are JSON in a string, read."""
+    """The value of arguments that are JSON in a string."""
     if not isinstance(arguments, str):
         return {} if arguments is None else arguments
     try:
@@ -169,6 +169,6 @@ def usage_of(usage: Mapping[str, Any]) -> Usage | None:
 
 
 def with_model(messages: Iterable[RecordedMessage], model: str) -> Iterator[RecordedMessage]:
-    """The messages, the model's own with its name."""
+    """The messages. Those of the model that name no model get the name `model`."""
     for message in messages:
         yield replace(message, model=message.model or model) if message.role == "assistant" else message

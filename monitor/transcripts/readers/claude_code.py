@@ -40,7 +40,7 @@ _QUIET: Final = frozenset(
         *("rate_limit_event", "saved_hook_context", "tag"),
     }
 )
-"""Records that say nothing of what the model did."""
+"""Types of records that say nothing about the model's actions."""
 _REMINDERS: Final = ("<system-reminder>", "<local-command", "<command-name>", "<command-message>", "Caveat:", "<user-")
 _INTERRUPTED: Final = "[Request interrupted by user"
 _SYNTHETIC: Final = "<synthetic>"
@@ -110,8 +110,8 @@ class IFlow(ClaudeCode):
 
 
 def _own_session(source: Source) -> str:
-    """The session that the file is of: its file is named after it. A file that was renamed belongs
-    to the session with the most records in its head.
+    """The session of the file, which is named after it. A file that was renamed belongs to the
+    session with the most records in its head.
     """
     sessions = Counter(text(record.get("sessionId")) for record in _head_records(source))
     sessions.pop("", None)
@@ -310,7 +310,7 @@ def _result_text(content: object) -> str:
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """Anthropic's usage: its input does not contain what came from the cache or went into it."""
+    """Anthropic's usage: its input does not count tokens read from or written to the cache."""
     cached = whole(usage.get("cache_read_input_tokens"))
     given = whole(usage.get("input_tokens")) + cached + whole(usage.get("cache_creation_input_tokens"))
     answered = whole(usage.get("output_tokens"))

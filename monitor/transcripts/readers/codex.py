@@ -1,10 +1,10 @@
 """Codex rollouts: the new shape (`session_meta`, then `type` and `payload`), the old one (bare
 items after a line with the session), and what `codex exec --json` prints.
 
-A model response has no id: it is the items until a result, or a token count, has come and another
-item of the model follows. Contents and calls are in `response_item`. The events of the same things
-(`agent_message`, `exec_command_end`) are left out, or each call would count twice. `compacted`
-holds the whole history again, which is not read either.
+A model response has no id. It ends when a result or a token count has come and another item of the
+model follows. Contents and calls are in `response_item`. The events about the same contents and
+calls (`agent_message`, `exec_command_end`) are left out, or each call would count twice.
+`compacted` holds the whole history again, which is not read either.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CALLS: Final = {
 }
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _SHOWN: Final = ("command", "server", "tool", "arguments", "changes", "query")
-"""What a finished item says of its call."""
+"""The fields of a finished item that describe its call."""
 _QUIET: Final = frozenset({"world_state", "inter_agent_communication_metadata", "error"})
 _OWN_CALLS: Final = frozenset({"web_search_call", "image_generation_call"})
 """The provider carries these out itself, and gives no result."""
@@ -162,7 +162,7 @@ class _Run:
             report.does_not_know(kind)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Ends and tokens; everything else stands in the items as well."""
+        """Read ends and tokens. Everything else stands in the items as well."""
         kind = event.get("type")
         if kind == "token_count":
             tokens = table(event.get("info"))

@@ -1,8 +1,8 @@
 """Gemini CLI: a session as one JSON document (older), as JSON lines (0.40 and later), and a saved
 chat, which is a bare list of contents.
 
-In JSON lines a message may come again under its id: the last one holds, in the place of the first.
-`$set` changes the session, `$rewindTo` takes back what came after a message. A call holds its own
+In JSON lines a message may come again under its id: the last one counts, in the place of the first.
+`$set` changes the session, `$rewindTo` removes everything after a message. A call holds its own
 result.
 """
 
@@ -24,7 +24,7 @@ _ENDS: dict[str, tuple[EndState, str]] = {
     "maximum number of turns": ("limit", "the maximum number of turns"),
     "max session turns": ("limit", "the maximum number of turns"),
 }
-"""What the program's own words say of the end, in lower case."""
+"""The program's own words about the end, in lower case, and the end that they mean."""
 
 
 class GeminiCli:
@@ -91,7 +91,7 @@ def _end_of(said: str) -> tuple[EndState, str] | None:
 
 
 def _replayed(source: Source, report: ReadReport) -> tuple[Mapping[str, Any], list[Any]]:
-    """The session and the messages that JSON lines lead to."""
+    """The session and the messages after all JSON lines."""
     session: dict[str, Any] = {}
     messages: dict[str, Mapping[str, Any]] = {}
     for number, record in enumerate(source.records(report)):

@@ -1,4 +1,4 @@
-"""LangSmith: what its SDKs send (`post` and `patch`), and exported runs, one a line or a list.
+"""LangSmith: requests of its SDKs (`post` and `patch`), and exported runs, one a line or a list.
 
 The calls of a model and of tools of one trace are one run. A model call repeats the messages before
 it, so only its answer is read, and the messages of the first call.
@@ -18,7 +18,7 @@ from monitor.transcripts.source import Source
 
 
 class LangSmith:
-    """Reads what is sent to LangSmith, and what it exports."""
+    """Reads requests to LangSmith, and its exports."""
 
     format: ClassVar[str] = "langsmith"
     agent: ClassVar[str] = "LangSmith"
@@ -55,7 +55,7 @@ def _is_run(value: object) -> bool:
 
 
 def _completed(sent: Iterator[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each run once: a patch completes what was posted before it."""
+    """Each run once: a patch completes the run that was posted before it."""
     runs: dict[str, dict[str, Any]] = {}
     for one in sent:
         id = text(one.get("id")) or text(one.get("dotted_order"))

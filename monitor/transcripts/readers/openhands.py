@@ -179,7 +179,7 @@ def _v1(source: Source, report: ReadReport) -> Iterator[Entry]:
 
 
 class _Response:
-    """The actions of one model response, and what came of them."""
+    """The actions of one model response, and their results."""
 
     def __init__(self, id: str, at: float | None) -> None:
         self.id = id

@@ -45,7 +45,7 @@ class RecordedRuns:
 
 
 class EventLogs:
-    """Reads what `JsonlSink` and `agent-monitor run --log` write."""
+    """Reads the logs of `JsonlSink` and `agent-monitor run --log`."""
 
     format: ClassVar[str] = "events"
     agent: ClassVar[str] = "agent-monitor"

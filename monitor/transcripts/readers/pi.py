@@ -1,6 +1,5 @@
-"""pi and OpenClaw: JSON lines, a line with the session first. Older files are in file order; since
-version 3 they are a tree, of which the chain from the last entry back to the root is what the model
-was shown.
+"""pi and OpenClaw: JSON lines, a line with the session first. Older files are in file order. Since
+version 3 they are a tree: the model was shown the chain from the last entry back to the root.
 
 `pi --mode json` prints events: each message stands in `message_end`.
 """

@@ -1,5 +1,5 @@
-"""Qwen Code: JSON lines of a tree, with Gemini's parts. Only the active chain, from the last record
-back to the root, is what the model was shown: a branch that was left does not count.
+"""Qwen Code: JSON lines of a tree, with Gemini's parts. The model was shown the active chain, from
+the last record back to the root. A branch that was left does not count.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def _model(span: _Span) -> str:
 
 
 def _answer(span: _Span) -> Iterator[RecordedMessage]:
-    """What the model said in a span; nothing, where the span is of no model."""
+    """The answer of the model in a span; nothing if the span is not of a model."""
     facts = span.facts
     usage = _usage(facts)
     found: list[RecordedMessage] = []

@@ -61,7 +61,7 @@ class VsCodeChat:
 
 
 def _replayed(source: Source, report: ReadReport) -> Mapping[str, Any]:
-    """The document that a log of changes leads to."""
+    """The document after all changes of a log."""
     document: Any = {}
     for number, record in enumerate(source.records(report), 1):
         kind, path, value = record.get("kind"), rows(record.get("k")), record.get("v")
@@ -76,7 +76,9 @@ def _replayed(source: Source, report: ReadReport) -> Mapping[str, Any]:
 
 
 def _change(document: Any, kind: object, path: list[Any], record: Mapping[str, Any], value: Any) -> None:
-    """1 sets a value, 2 adds to a list, perhaps after cutting it at `i`, 3 deletes."""
+    """Make one change. 1 sets a value, 2 adds to a list, perhaps after cutting it at `i`, 3
+    deletes.
+    """
     target = document
     for step in path[:-1]:
         target = target[step]
