@@ -104,7 +104,7 @@ class CallLedger(Protocol):
     processes.
     """
 
-    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+    async def intend(self, records: Sequence[CallRecord], /) -> Sequence[CallRecord]:
         """Store the calls of one response, all or none.
 
         Answers with the record that now stands under each key: the given one, or the one that was
@@ -112,7 +112,7 @@ class CallLedger(Protocol):
         """
         ...
 
-    async def advance(self, record: CallRecord) -> bool:
+    async def advance(self, record: CallRecord, /) -> bool:
         """Replace the record under `record.key`, before the step happens.
 
         False: another one has taken the step, or has ended the call; nothing is stored. So of two
@@ -121,11 +121,11 @@ class CallLedger(Protocol):
         """
         ...
 
-    async def find(self, key: str) -> CallRecord | None:
+    async def find(self, key: str, /) -> CallRecord | None:
         """The record under `key`."""
         ...
 
-    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+    async def open_calls(self, run: str, /) -> Sequence[CallRecord]:
         """The calls of `run` that have not ended, in the order in which they were intended."""
         ...
 

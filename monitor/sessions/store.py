@@ -48,7 +48,7 @@ class SessionStore(Protocol):
         """128 bits as 32 hexadecimal digits."""
         ...
 
-    async def commit(self, changes: Changes) -> Committed:
+    async def commit(self, changes: Changes, /) -> Committed:
         """Write one step: all of it, or nothing. Raises `StoreError` for a step that does not fit
         what is there.
         """
@@ -58,11 +58,11 @@ class SessionStore(Protocol):
         """Write nodes behind the head of a branch."""
         ...
 
-    async def context(self, branch: str = ACTIVE) -> Context:
+    async def context(self, branch: str = ACTIVE, /) -> Context:
         """What the model is shown of a branch."""
         ...
 
-    async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
+    async def active_path(self, branch: str = ACTIVE, /) -> tuple[Node, ...]:
         """The nodes of a branch, oldest first."""
         ...
 
@@ -70,7 +70,7 @@ class SessionStore(Protocol):
         """All nodes, in the order of writing."""
         ...
 
-    async def find_node(self, id: str) -> Node | None:
+    async def find_node(self, id: str, /) -> Node | None:
         """The node with this id."""
         ...
 
@@ -78,7 +78,7 @@ class SessionStore(Protocol):
         """The newest node of each branch."""
         ...
 
-    async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
+    async def switch_node(self, node: str | None, /, *, branch: str = ACTIVE) -> None:
         """Let a branch end at `node`; what is appended goes on from there. Nothing is summarised,
         and nothing is taken over from the path that is left. `None`: before the first node.
 
@@ -90,7 +90,7 @@ class SessionStore(Protocol):
         """The runs. `hidden`: also those that serve another run, such as compactions."""
         ...
 
-    async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
+    async def calls(self, run: str | None = None, /) -> tuple[CallRecord, ...]:
         """The calls of a run, or of all."""
         ...
 
@@ -98,27 +98,27 @@ class SessionStore(Protocol):
         """The questions and their answers."""
         ...
 
-    async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
+    async def events(self, run: str | None = None, /) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all."""
         ...
 
-    async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
+    async def chunks(self, run: str | None = None, /) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
         ...
 
-    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+    async def intend(self, records: Sequence[CallRecord], /) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""
         ...
 
-    async def advance(self, record: CallRecord) -> bool:
+    async def advance(self, record: CallRecord, /) -> bool:
         """See `CallLedger.advance`."""
         ...
 
-    async def find(self, key: str) -> CallRecord | None:
+    async def find(self, key: str, /) -> CallRecord | None:
         """See `CallLedger.find`."""
         ...
 
-    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+    async def open_calls(self, run: str, /) -> Sequence[CallRecord]:
         """See `CallLedger.open_calls`."""
         ...
 

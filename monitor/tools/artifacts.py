@@ -127,26 +127,26 @@ class ArtifactStore(Protocol):
     first 12 digits.
     """
 
-    async def put(self, text: str, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
+    async def put(self, text: str, /, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
         """Keep `text`. `pin`: the name of a run that needs it; it stays until `unpin(pin)`.
 
         Raises `ArtifactsFull` where there is no room, and nothing is removed for it then.
         """
         ...
 
-    async def pin(self, refs: Iterable[str], owner: str) -> None:
+    async def pin(self, refs: Iterable[str], owner: str, /) -> None:
         """The artifacts `refs` stay until `unpin(owner)`. Raises `ArtifactGone`."""
         ...
 
-    async def unpin(self, owner: str) -> None:
+    async def unpin(self, owner: str, /) -> None:
         """The run `owner` needs its artifacts no longer."""
         ...
 
-    async def find(self, ref: str) -> Artifact | None:
+    async def find(self, ref: str, /) -> Artifact | None:
         """What is known of it. Loads nothing, and is no use that keeps it."""
         ...
 
-    async def read(self, ref: str) -> str:
+    async def read(self, ref: str, /) -> str:
         """The whole text. Raises `ArtifactGone`."""
         ...
 
