@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from monitor.sinks.lines import line_of as line_of
     from monitor.sinks.log import LogSink as LogSink
     from monitor.sinks.memory import MemorySink as MemorySink
+    from monitor.sinks.otel import OtelSink as OtelSink
 
 __all__ = [
     "EventSink",
@@ -19,6 +20,7 @@ __all__ = [
     "JsonlSink",
     "LogSink",
     "MemorySink",
+    "OtelSink",
     "line_of",
     "listening",
 ]
@@ -32,6 +34,7 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "JsonlSink": "monitor.sinks.jsonl",
             "LogSink": "monitor.sinks.log",
             "MemorySink": "monitor.sinks.memory",
+            "OtelSink": "monitor.sinks.otel",
             "line_of": "monitor.sinks.lines",
             "listening": "monitor.sinks.base",
         },
