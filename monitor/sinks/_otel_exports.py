@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from monitor.errors import describe
@@ -30,20 +31,22 @@ class Exports:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._queue: queue.Queue[tuple[Any, int] | None] = queue.Queue()
+        self._queue: queue.Queue[tuple[Any, int, Mapping[str, Any] | None] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._failure: str | None = None
         self._told = False
 
-    def end(self, span: Any, end_ns: int) -> None:
-        """End `span` at `end_ns`, soon. With a full queue it is dropped and counted."""
+    def end(self, span: Any, end_ns: int, attributes: Mapping[str, Any] | None = None) -> None:
+        """Give `span` its last `attributes` and end it at `end_ns`, soon. With a full queue it is
+        dropped and counted.
+        """
         if self._pid != os.getpid():  # a forked process has no thread, and its parent ends the spans
             self._lock = threading.Lock()
             self._begin()
         if self._queue.qsize() >= self._limit:
             self.dropped += 1
             return
-        self._queue.put((span, end_ns))
+        self._queue.put((span, end_ns, attributes))
         if self._thread is None:
             self._start()
 
@@ -60,7 +63,9 @@ class Exports:
             try:
                 if item is None:
                     return
-                span, end_ns = item
+                span, end_ns, attributes = item
+                if attributes:
+                    span.set_attributes(attributes)
                 span.end(end_time=end_ns)
             except Exception as error:  # noqa: BLE001 - a span processor is the program's code
                 self._failure = self._failure or describe(error)

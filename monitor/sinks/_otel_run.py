@@ -191,7 +191,7 @@ class RunSpans(SpansBeside):
         if opened.retry is not None:
             self._end(opened.retry, event.at_s)
             opened.retry = None
-        opened.turn_since = event.at_s
+        opened.turn_since, opened.first_chunk_s = event.at_s, None
         if not self._with_turns:
             return
         shared = self._shared
@@ -204,10 +204,7 @@ class RunSpans(SpansBeside):
 
     def _first_chunk(self, event: events.FirstChunk) -> None:
         self._shared.metrics.first_chunk_s.record(event.after_s, self._measured)
-        if self._open.turn is not None:
-            self._open.turn.set_attributes(
-                self._named(first_chunk=event.after_s) or {"monitor.time_to_first_chunk": event.after_s}
-            )
+        self._open.first_chunk_s = event.after_s
 
     def _continued(self, event: events.StreamContinued) -> None:
         self._calls += 1
@@ -226,8 +223,14 @@ class RunSpans(SpansBeside):
         if span is None:
             return
         finish: Any = content.finish_of(turn)
-        attributes = self._named(finish_reasons=finish if self._openinference else (finish,), error=error)
-        attributes |= self._named(**counts(turn.usage))
+        attributes = self._named(
+            finish_reasons=finish if self._openinference else (finish,),
+            first_chunk=opened.first_chunk_s,
+            error=error,
+            **counts(turn.usage),
+        )
+        if self._openinference and opened.first_chunk_s is not None:
+            attributes["monitor.time_to_first_chunk"] = opened.first_chunk_s
         if turn.usage_estimated:
             attributes["monitor.usage.estimated"] = True
         if turn.stopped is not None:
@@ -236,11 +239,10 @@ class RunSpans(SpansBeside):
             attributes["monitor.loop_offset"] = turn.loop_offset
         if shared.content_chars:
             attributes |= self._said(turn)
-        span.set_attributes(attributes)
         if error is not None:
             what = turn.model_error.message if turn.model_error is not None else error
             span.set_status(Status(StatusCode.ERROR, content.cut(what, DETAIL_CHARS)))
-        self._end(span, event.at_s)
+        self._end(span, event.at_s, attributes)
 
     def _said(self, turn: Turn) -> dict[str, Any]:
         """The content of a turn."""
@@ -313,10 +315,9 @@ class RunSpans(SpansBeside):
         if shared.content_chars:
             text = without_keys(result.text)
             attributes |= self._named(result=content.cut(text, shared.content_chars))
-        call.span.set_attributes(attributes)
         if error is not None:
             call.span.set_status(Status(StatusCode.ERROR, error))
-        self._end(call.span, event.at_s)
+        self._end(call.span, event.at_s, attributes)
 
     def _approval_requested(self, event: events.ApprovalRequested) -> None:
         call = self._open.calls.get(event.request.call_id)

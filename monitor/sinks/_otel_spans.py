@@ -71,6 +71,7 @@ class OpenSpans:
 
     turn: Span | None = None
     turn_since: float = 0.0
+    first_chunk_s: float | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
     judges: dict[str, Span] = field(default_factory=dict)
     compactions: dict[int, tuple[Span, float]] = field(default_factory=dict)
@@ -157,8 +158,8 @@ class SpanMaker:
             name, context=parent, kind=kind, attributes=common | attributes, links=links, start_time=self._ns(at_s)
         )
 
-    def _end(self, span: Span, at_s: float) -> None:
-        self._shared.exports.end(span, self._ns(at_s))
+    def _end(self, span: Span, at_s: float, attributes: Mapping[str, Any] | None = None) -> None:
+        self._shared.exports.end(span, self._ns(at_s), attributes)
 
     def _note(self, note: Note, at_s: float) -> None:
         """Something that happened at one moment: an event of the span that is open, or a span of no
