@@ -83,6 +83,7 @@ class Conversation:
     def __init__(self, chars: int) -> None:
         self._chars = chars
         self._sizes: list[int] = []
+        self._size = 0
         self.messages: list[dict[str, Any]] = []
 
     def add(self, message: dict[str, Any]) -> None:
@@ -90,8 +91,10 @@ class Conversation:
         message = _shortened(message, self._chars)
         self.messages.append(message)
         self._sizes.append(len(_dumped(message)))
-        while len(self.messages) > 2 and sum(self._sizes) > 4 * self._chars:  # noqa: PLR2004 - see above
-            del self.messages[1], self._sizes[1]
+        self._size += self._sizes[-1]
+        while len(self.messages) > 2 and self._size > 4 * self._chars:  # noqa: PLR2004 - see above
+            self._size -= self._sizes.pop(1)
+            del self.messages[1]
 
 
 def fitted(value: Any, chars: int) -> str:

@@ -217,8 +217,10 @@ class RunSpans(SpansBeside):
             measured["error.type"] = error
         shared.metrics.call_s.record(event.at_s - opened.turn_since, measured)
         shared.metrics.tokens(turn.usage, self._measured)
+        message: dict[str, Any] = {}
         if shared.content_chars:
-            self._said_so_far.add(content.assistant_message(turn))
+            message = content.assistant_message(turn)
+            self._said_so_far.add(message)
         span, opened.turn = opened.turn, None
         if span is None:
             return
@@ -238,18 +240,18 @@ class RunSpans(SpansBeside):
         if turn.loop_offset is not None:
             attributes["monitor.loop_offset"] = turn.loop_offset
         if shared.content_chars:
-            attributes |= self._said(turn)
+            attributes |= self._said(turn, message)
         if error is not None:
             what = turn.model_error.message if turn.model_error is not None else error
             span.set_status(Status(StatusCode.ERROR, content.cut(what, DETAIL_CHARS)))
         self._end(span, event.at_s, attributes)
 
-    def _said(self, turn: Turn) -> dict[str, Any]:
+    def _said(self, turn: Turn, message: dict[str, Any]) -> dict[str, Any]:
         """The content of a turn."""
         chars = self._shared.content_chars
         if self._openinference:
             return content.flat_output(turn, chars)
-        return self._named(output=content.fitted([content.assistant_message(turn)], chars))
+        return self._named(output=content.fitted([message], chars))
 
     def _stream_closed(self, event: events.StreamClosed) -> None:
         self._shared.metrics.close_s.record(event.after_s, self._measured)

@@ -602,6 +602,9 @@ def test_a_forked_process_gets_a_queue_of_its_own(monkeypatch: pytest.MonkeyPatc
     ended: list[int] = []
 
     class Span:
+        def set_attributes(self, given: dict[str, Any]) -> None:
+            ended.append(len(given))
+
         def end(self, end_time: int) -> None:
             ended.append(end_time)
 
@@ -609,9 +612,9 @@ def test_a_forked_process_gets_a_queue_of_its_own(monkeypatch: pytest.MonkeyPatc
     exports.end(Span(), 1)
     assert exports.flush(5)
     monkeypatch.setattr("monitor.sinks._otel_exports.os.getpid", lambda: -1)
-    exports.end(Span(), 2)
+    exports.end(Span(), 2, {"a": 1, "b": 2, "c": 3})
     assert exports.close(5)
-    assert ended == [1, 2]
+    assert ended == [1, 3, 2]
 
 
 def test_a_closed_sink_serves_another_run(recorder: Recorder):
