@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from monitor._util.checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
@@ -25,7 +25,7 @@ from monitor.context.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, describe
 from monitor.events import AttemptRetried, Event, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
@@ -33,6 +33,7 @@ from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds,
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source import Source, SourceStream
+from monitor.harness.sync import SyncSource, SyncStream
 from monitor.judges.base import Judge, as_judges
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy, StopAtFirstLoop
@@ -166,7 +167,7 @@ class Guard:
         if judges:
             self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
-        self._watched: Watched[Any] | None = None
+        self._watched: Watched[Any] | WatchedSync[Any] | None = None
         self._entered = False
         self._outcome: Outcome | None = None
 
@@ -188,7 +189,7 @@ class Guard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._watched is not None:
+            if isinstance(self._watched, Watched):
                 await self._watched.__aexit__(kind, error, trace)
         finally:
             try:
@@ -198,6 +199,24 @@ class Guard:
                 ending = ending_by(error)
                 crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
                 self._outcome = self._core.terminate(self._clock.now(), ending, crash)
+
+    def __enter__(self) -> Self:
+        """For a loop without an event loop. Watch each stream with `watch` and `with`; limits are
+        checked between its objects, and nothing interrupts a read that blocks.
+        """
+        if self._judges is not None:
+            raise ConfigError("a judge is asked beside the run, which needs an event loop: use 'async with'")
+        if self._entered:
+            raise ConfigError("a guard is one run: make a new one for the next")
+        self._core.begin(self._clock.now())
+        self._entered = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        crash = error if isinstance(error, Exception) else None
+        self._outcome = self._core.terminate(self._clock.now(), _ending_by_sync(error), crash)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self._outcome is None:
@@ -212,7 +231,9 @@ class Guard:
                     Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
                 )
 
-    def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None, isolate: bool = False) -> Watched[T]:
+    def watch(
+        self, stream: Source[T] | SyncSource[T], *, adapter: AdapterFactory | None = None, isolate: bool = False
+    ) -> Watched[T]:
         """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it
         inside.
 
@@ -223,6 +244,8 @@ class Guard:
         an end of the run returns within `close_grace_s`. Without `isolate`, nothing ends a read
         that never returns. Isolation costs about 50 us a chunk, and after a read that the caller
         cancels, no further read is possible.
+
+        A synchronous stream is watched in `with`, inside `with guard`.
         """
         return Watched(stream, self, adapter=adapter, isolate=isolate)
 
@@ -336,7 +359,7 @@ class Guard:
         if not self._entered:
             raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
 
-    def _attach(self, watched: Watched[Any]) -> int:
+    def _attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
         """Make `watched` the running stream. Returns its number."""
         if not self._entered or self._outcome is not None:
             raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
@@ -355,15 +378,20 @@ class Watched(SourceStream[T]):
     ends or the run stops.
     """
 
-    __slots__ = ("_guard",)
+    __slots__ = ("_guard", "_sync")
 
     def __init__(
-        self, source: Source[T], guard: Guard, *, adapter: AdapterFactory | None, isolate: bool = False
+        self,
+        source: Source[T] | SyncSource[T],
+        guard: Guard,
+        *,
+        adapter: AdapterFactory | None,
+        isolate: bool = False,
     ) -> None:
         if adapter is not None and not callable(adapter):
             raise ConfigError(f"adapter takes an adapter class, not {adapter!r}")
         super().__init__(
-            source,
+            cast("Source[T]", source),
             guard._core,
             clock=guard._clock,
             adapter=adapter,
@@ -371,6 +399,18 @@ class Watched(SourceStream[T]):
             isolate=isolate,
         )
         self._guard = guard
+        self._sync: SyncStream[T] | None = None
+
+    def __enter__(self) -> WatchedSync[T]:
+        self._entered = True
+        self._sync = WatchedSync(self._source, self._guard, adapter=self._factory)
+        return self._sync.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sync is not None:
+            self._sync.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Self:
         try:
@@ -395,6 +435,44 @@ class Watched(SourceStream[T]):
         self._guard.abort(why)
 
 
+class WatchedSync(SyncStream[T]):
+    """One synchronous stream of a guard. Iterating it gives the SDK's own objects, unchanged, until
+    the stream ends or the run stops.
+    """
+
+    def __init__(self, source: object, guard: Guard, *, adapter: AdapterFactory | None) -> None:
+        super().__init__(source, guard._core, clock=guard._clock, adapter=adapter)
+        self._guard = guard
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended. Reading it before the block of the run is left raises `ConfigError`."""
+        return self._guard.outcome
+
+    def __enter__(self) -> Self:
+        self._index = self._guard._attach(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._guard._detach()
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run, from any thread, as soon as the SDK delivers its next object."""
+        self._guard.abort(why)
+
+    def wake(self) -> None:
+        """Nothing can interrupt a read that blocks."""
+
+    def destroyed(self) -> None:
+        """End the stream and close its source."""
+        self.close()
+
+
 class Watch(Watched[T]):
     """A run of one stream: what `watch()` returns."""
 
@@ -404,6 +482,18 @@ class Watch(Watched[T]):
     def outcome(self) -> Outcome:
         """How the run ended. Reading it before the block is left raises `ConfigError`."""
         return self._guard.outcome
+
+    def __enter__(self) -> WatchedSync[T]:
+        self._guard.__enter__()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._guard.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Self:
         await self._guard.__aenter__()
@@ -419,7 +509,7 @@ class Watch(Watched[T]):
 
 
 def watch(
-    stream: Source[T],
+    stream: Source[T] | SyncSource[T],
     *,
     stop_when: Condition | None = None,
     detectors: Sequence[Detector] | None = _DEFAULT,
@@ -440,7 +530,8 @@ def watch(
             async for chunk in watched: ...
         watched.outcome
 
-    The arguments are those of `Guard` and of `Guard.watch`.
+    A synchronous stream is watched in the same way without `async`. Limits are then checked between
+    its objects, and nothing interrupts a read that blocks. The arguments are those of `Guard` and of `Guard.watch`.
     """
     guard = Guard(
         stop_when=stop_when,
@@ -454,6 +545,15 @@ def watch(
         close_grace_s=close_grace_s,
     )
     return Watch(stream, guard, adapter=adapter, isolate=isolate)
+
+
+def _ending_by_sync(error: BaseException | None) -> Stop | None:
+    """The end of a run without an event loop, if nothing was decided before."""
+    if isinstance(error, KeyboardInterrupt):
+        return Stop(TerminateReason.CANCELLED, "the program was interrupted", "caller")
+    if error is None or isinstance(error, Exception):
+        return Stop(TerminateReason.ERROR, describe(error), "caller") if error is not None else None
+    return Stop(TerminateReason.CLOSED_BY_CALLER, describe(error), "caller")
 
 
 def _text_of(result: object) -> str:

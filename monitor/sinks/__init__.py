@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from monitor.sinks.log import LogSink as LogSink
     from monitor.sinks.memory import MemorySink as MemorySink
     from monitor.sinks.otel import OtelSink as OtelSink
+    from monitor.sinks.otel import in_tool_span as in_tool_span
+    from monitor.sinks.otel import tool_context as tool_context
 
 __all__ = [
     "EventSink",
@@ -21,8 +23,10 @@ __all__ = [
     "LogSink",
     "MemorySink",
     "OtelSink",
+    "in_tool_span",
     "line_of",
     "listening",
+    "tool_context",
 ]
 
 if not TYPE_CHECKING:  # a type checker would believe that every name is there
@@ -35,7 +39,9 @@ if not TYPE_CHECKING:  # a type checker would believe that every name is there
             "LogSink": "monitor.sinks.log",
             "MemorySink": "monitor.sinks.memory",
             "OtelSink": "monitor.sinks.otel",
+            "in_tool_span": "monitor.sinks.otel",
             "line_of": "monitor.sinks.lines",
             "listening": "monitor.sinks.base",
+            "tool_context": "monitor.sinks.otel",
         },
     )
