@@ -19,6 +19,7 @@ from monitor.adapters.base import AdapterFactory
 from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition
+from monitor.context.forms import Form
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.window import UNKNOWN, Window, window_of
@@ -31,6 +32,7 @@ from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
 from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.reply import reply_of
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source import Source, SourceStream
 from monitor.harness.sync import SyncSource, SyncStream
@@ -232,7 +234,12 @@ class Guard:
                 )
 
     def watch(
-        self, stream: Source[T] | SyncSource[T], *, adapter: AdapterFactory | None = None, isolate: bool = False
+        self,
+        stream: Source[T] | SyncSource[T],
+        *,
+        adapter: AdapterFactory | None = None,
+        isolate: bool = False,
+        reraise: bool = False,
     ) -> Watched[T]:
         """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it
         inside.
@@ -245,9 +252,11 @@ class Guard:
         that never returns. Isolation costs about 50 us a chunk, and after a read that the caller
         cancels, no further read is possible.
 
-        A synchronous stream is watched in `with`, inside `with guard`.
+        A synchronous stream is watched in `with`, inside `with guard`. `reraise`: an exception of
+        the SDK that ended the stream is raised when the block is left, for code that has its own
+        `except`.
         """
-        return Watched(stream, self, adapter=adapter, isolate=isolate)
+        return Watched(stream, self, adapter=adapter, isolate=isolate, reraise=reraise)
 
     def tool_result(
         self,
@@ -378,7 +387,7 @@ class Watched(SourceStream[T]):
     ends or the run stops.
     """
 
-    __slots__ = ("_guard", "_sync")
+    __slots__ = ("_guard", "_reraise", "_sync")
 
     def __init__(
         self,
@@ -387,6 +396,7 @@ class Watched(SourceStream[T]):
         *,
         adapter: AdapterFactory | None,
         isolate: bool = False,
+        reraise: bool = False,
     ) -> None:
         if adapter is not None and not callable(adapter):
             raise ConfigError(f"adapter takes an adapter class, not {adapter!r}")
@@ -400,6 +410,7 @@ class Watched(SourceStream[T]):
         )
         self._guard = guard
         self._sync: SyncStream[T] | None = None
+        self._reraise = reraise
 
     def __enter__(self) -> WatchedSync[T]:
         self._entered = True
@@ -411,6 +422,17 @@ class Watched(SourceStream[T]):
     ) -> None:
         if self._sync is not None:
             self._sync.__exit__(kind, error, trace)
+            self._raise_again(self._sync.turn, error)
+
+    def to_form(self, form: Form) -> list[dict[str, Any]]:
+        """The model's message for the history of your own loop, see `reply_of`. Known when the
+        stream is over.
+        """
+        return reply_of(self.turn, form)
+
+    def _raise_again(self, turn: Turn, error: BaseException | None) -> None:
+        if self._reraise and error is None and turn.error is not None:
+            raise turn.error
 
     async def __aenter__(self) -> Self:
         try:
@@ -429,6 +451,7 @@ class Watched(SourceStream[T]):
             await super().__aexit__(kind, error, trace)
         finally:
             self._guard._detach()
+        self._raise_again(self.turn, error)
 
     def abort(self, why: str = "aborted") -> None:
         """End the run now; see `Guard.abort`."""
@@ -446,7 +469,7 @@ class WatchedSync(SyncStream[T]):
 
     @property
     def outcome(self) -> Outcome:
-        """How the run ended. Reading it before the block of the run is left raises `ConfigError`."""
+        """How the run ended. Reading it before the run's block is left raises `ConfigError`."""
         return self._guard.outcome
 
     def __enter__(self) -> Self:
@@ -460,6 +483,12 @@ class WatchedSync(SyncStream[T]):
             super().__exit__(kind, error, trace)
         finally:
             self._guard._detach()
+
+    def to_form(self, form: Form) -> list[dict[str, Any]]:
+        """The model's message for the history of your own loop, see `reply_of`. Known when the
+        stream is over.
+        """
+        return reply_of(self.turn, form)
 
     def abort(self, why: str = "aborted") -> None:
         """End the run, from any thread, as soon as the SDK delivers its next object."""
@@ -522,6 +551,7 @@ def watch(
     keep_text_chars: int | None = KEEP_TEXT_CHARS,
     close_grace_s: float | None = CLOSE_GRACE_S,
     isolate: bool = False,
+    reraise: bool = False,
 ) -> Watch[T]:
     """Watch one stream: a run that is one model response.
 
@@ -531,7 +561,9 @@ def watch(
         watched.outcome
 
     A synchronous stream is watched in the same way without `async`. Limits are then checked between
-    its objects, and nothing interrupts a read that blocks. The arguments are those of `Guard` and of `Guard.watch`.
+    its objects, and nothing interrupts a read that blocks.
+
+    The arguments are those of `Guard` and of `Guard.watch`.
     """
     guard = Guard(
         stop_when=stop_when,
@@ -544,7 +576,7 @@ def watch(
         keep_text_chars=keep_text_chars,
         close_grace_s=close_grace_s,
     )
-    return Watch(stream, guard, adapter=adapter, isolate=isolate)
+    return Watch(stream, guard, adapter=adapter, isolate=isolate, reraise=reraise)
 
 
 def _ending_by_sync(error: BaseException | None) -> Stop | None:
