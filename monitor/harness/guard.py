@@ -27,10 +27,11 @@ from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
 from monitor.errors import ConfigError, describe
-from monitor.events import AttemptRetried, Event, TurnStarted
+from monitor.events import AttemptRetried, Event, RunStarted, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
+from monitor.harness.coverage import Covered, Seen
 from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.reply import reply_of
 from monitor.harness.streams.clock import Clock
@@ -102,8 +103,11 @@ class Guard:
         "_full",
         "_fullness",
         "_judges",
+        "_limited",
         "_outcome",
+        "_seen",
         "_sinks",
+        "_started",
         "_streams",
         "_tried_inside",
         "_watched",
@@ -169,6 +173,9 @@ class Guard:
         if judges:
             self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
+        self._seen = Seen()
+        self._limited = stop_when is not None or budget is not None
+        self._started: tuple[str, ...] = ()
         self._watched: Watched[Any] | WatchedSync[Any] | None = None
         self._entered = False
         self._outcome: Outcome | None = None
@@ -277,6 +284,7 @@ class Guard:
         lowered, such as that of failing tests, for `NoProgress`.
         """
         self._must_have_begun()
+        self._seen.results += 1
         self._core.tool_result(
             _identify(call, self._core.open_calls),
             _text_of(result),
@@ -298,7 +306,15 @@ class Guard:
         known = next(
             (open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None
         )
-        return self._core.answer(known, self._clock.now()) if known is not None else None
+        answer = self._core.answer(known, self._clock.now()) if known is not None else None
+        self._seen.results += answer is not None
+        return answer
+
+    def coverage(self) -> tuple[Covered, ...]:
+        """What this guard has of the things that it needs, so far: a result that is never passed on
+        or a usage that is never reported makes detectors and limits blind. Read it after a run.
+        """
+        return self._seen.covered(limits=self._limited, detectors=self._started)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -321,6 +337,7 @@ class Guard:
         history stays as long, the provider will refuse the prompt in the end.
         """
         self._must_have_begun()
+        self._seen.checks += 1
         verdict = self._core.check(self._clock.now())
         self._weigh()
         if self._full is None or not isinstance(verdict, Continue):
@@ -362,6 +379,9 @@ class Guard:
     def _emit(self, event: Event) -> None:
         if isinstance(event, _ATTEMPTS):  # each stream has its own count
             self._tried_inside = isinstance(event, AttemptRetried)
+        elif isinstance(event, RunStarted):
+            self._started = event.detectors
+        self._seen.hear(event)
         self._sinks.emit(event)
 
     def _must_have_begun(self) -> None:
@@ -474,6 +494,7 @@ class WatchedSync(SyncStream[T]):
 
     def __enter__(self) -> Self:
         self._index = self._guard._attach(self)
+        self._guard._seen.synchronous += 1
         return self
 
     def __exit__(
