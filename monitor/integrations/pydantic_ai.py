@@ -16,8 +16,9 @@ from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
 from monitor.errors import AdapterError, MissingExtra
-from monitor.harness.guard import Guard, Watched
+from monitor.harness.guard import Guard
 from monitor.integrations._between import Answered, Between, Request
+from monitor.integrations._events import GuardedEvents
 from monitor.integrations._failures import classify
 from monitor.integrations.stopped import StoppedByGuard
 from monitor.models import ModelError
@@ -97,14 +98,16 @@ class GuardedModel(WrapperModel):
             function_tools=[one for one in model_request_parameters.function_tools if change.offers(one.name)],
         )
         source = _Source(self.wrapped, (messages, model_settings, parameters, run_context))
-        async with self._guard.watch(source.open, adapter=source.adapter) as watched:
-            events = _Events(watched, self._between)
+        watched = self._guard.watch(source.open, adapter=source.adapter)
+        events = GuardedEvents(watched, self._between, Stopped)
+        try:
             await events.begin()
             response = source.response
-            if response is None:  # the run has ended, so nothing was sent
-                raise Stopped(watched.turn.stopped)
+            assert response is not None  # noqa: S101 - `begin` raises if nothing was opened
             response._event_iterator = events  # noqa: SLF001 - `StreamedResponse` has no public place for it
             yield response
+        finally:
+            await events.aclose()
 
 
 class _Source:
@@ -145,37 +148,6 @@ class _Source:
 
     def adapter(self, stream: int) -> PydanticAIAdapter:
         return PydanticAIAdapter(stream, self.response)
-
-
-class _Events(AsyncIterator[said.ModelResponseStreamEvent]):
-    """The guarded events, with an exception at the end if the run or the call has ended early."""
-
-    def __init__(self, watched: Watched[said.ModelResponseStreamEvent], between: Between) -> None:
-        self._watched = watched
-        self._between = between
-        self._first: list[said.ModelResponseStreamEvent] = []
-
-    async def begin(self) -> None:
-        """Open the stream and wait for its first event, so that a failed opening is raised here."""
-        try:
-            self._first.append(await anext(self._watched))
-        except StopAsyncIteration:
-            self._over()
-
-    async def __anext__(self) -> said.ModelResponseStreamEvent:
-        if self._first:
-            return self._first.pop()
-        try:
-            return await anext(self._watched)
-        except StopAsyncIteration:
-            self._over()
-            raise
-
-    def _over(self) -> None:
-        turn = self._watched.turn
-        stop = self._between.ended(turn)
-        if stop is not None:
-            raise Stopped(stop, turn)
 
 
 class PydanticAIAdapter(SdkAdapter):
