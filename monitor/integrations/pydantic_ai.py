@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from monitor.adapters.base import responses_behind
 from monitor.adapters.decoding import SdkAdapter, name_of
 from monitor.adapters.openai.parts import arguments_of
 from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
@@ -98,7 +100,7 @@ class GuardedModel(WrapperModel):
             function_tools=[one for one in model_request_parameters.function_tools if change.offers(one.name)],
         )
         source = _Source(self.wrapped, (messages, model_settings, parameters, run_context))
-        watched = self._guard.watch(source.open, adapter=source.adapter)
+        watched = self._guard.watch(source.events, adapter=source.adapter)
         events = GuardedEvents(watched, self._between, Stopped)
         try:
             await events.begin()
@@ -111,40 +113,18 @@ class GuardedModel(WrapperModel):
 
 
 class _Source:
-    """The framework's own stream: opened, read and closed by the guard."""
+    """The framework's own stream. The guard opens, reads and closes it."""
 
     def __init__(self, model: Model, request: tuple[Any, ...]) -> None:
         self._model = model
         self._request = request
-        self._left = AsyncExitStack()
-        self._events: AsyncIterator[said.ModelResponseStreamEvent] | None = None
         self.response: StreamedResponse | None = None
 
-    async def open(self) -> _Source:
-        self.response = await self._left.enter_async_context(self._model.request_stream(*self._request))
-        self._events = aiter(self.response)
-        return self
-
-    def __aiter__(self) -> _Source:
-        return self
-
-    async def __anext__(self) -> said.ModelResponseStreamEvent:
-        assert self._events is not None  # noqa: S101 - set by `open`
-        try:
-            return await anext(self._events)
-        except StopAsyncIteration:
-            await self._left.aclose()
-            raise
-
-    async def aclose(self) -> None:
-        """Close the provider's connection, then leave the framework's block."""
-        try:
-            if self.response is not None:
-                await self.response.cancel()
-        except NotImplementedError:  # a model without a connection, such as `TestModel`
-            pass
-        finally:
-            await self._left.aclose()
+    async def events(self) -> AsyncGenerator[said.ModelResponseStreamEvent]:
+        """The events, from a generator: the guard looks behind a generator for what is open."""
+        async with self._model.request_stream(*self._request) as self.response:
+            async for event in self.response:
+                yield event
 
     def adapter(self, stream: int) -> PydanticAIAdapter:
         return PydanticAIAdapter(stream, self.response)
@@ -154,7 +134,6 @@ class PydanticAIAdapter(SdkAdapter):
     """Reads the events of a `StreamedResponse`. `response`: where its usage and finish reason are."""
 
     needs_finish = False  # a model without a provider has none
-    drains = False
     readable = "event of a stream of Pydantic AI"
 
     def __init__(self, stream: int = 0, response: StreamedResponse | None = None) -> None:
@@ -175,6 +154,14 @@ class PydanticAIAdapter(SdkAdapter):
         if word is not None:
             chunks.append(TurnFinished(_FINISH.get(word, FinishReason.DONE), word))
         return chunks
+
+    def responses(self, source: object) -> Sequence[Any]:
+        """The SDK's open responses, behind the stream that the framework's response has in one of
+        its attributes. Only closing these ends the connection of google-genai.
+        """
+        held = [*vars(self._response).values()] if self._response is not None else []
+        held += [getattr(one, "source", None) for one in held]  # a stream that can be peeked into
+        return [found for one in held if inspect.isasyncgen(one) for found in responses_behind(one, None)]
 
     def classify(self, error: BaseException) -> ModelError:
         return classify(error)
