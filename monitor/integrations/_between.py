@@ -52,11 +52,11 @@ class Between:
         self._begun = False
 
     def next_request(self, results: Iterable[Answered]) -> Request | Stop:
-        """Pass on the results of the last response's calls. Returns the changes of the next request,
-        or why there must be none.
+        """Pass on the results of the last response's calls. Returns the changes of the next
+        request, or why there must be none.
 
-        `results`: those after the last response in the framework's history. A result that was passed
-        on before is left out, so a repeated request counts nothing twice.
+        `results`: those after the last response in the framework's history. A result that was
+        passed on before is left out, so a repeated request counts nothing twice.
         """
         for one in results:
             if one.call_id in self._waiting:
@@ -97,5 +97,7 @@ class Between:
 
 
 def is_final(stop: Stop) -> bool:
-    """Whether the run has ended. A failed model call alone does not end it: it may be tried again."""
+    """Whether the run has ended. A failed model call alone does not end it: the call may be
+    repeated.
+    """
     return stop.source != _BY_PROVIDER or stop.reason is TerminateReason.LOOP_DETECTED

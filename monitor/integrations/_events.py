@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Self, TypeVar
 
@@ -31,11 +32,9 @@ class GuardedEvents(AsyncIterator[T]):
         return self
 
     async def begin(self) -> None:
-        """Open the stream and wait for its first object, so that a failed opening is raised here."""
-        try:
+        """Open the stream and wait for its first object. A failed opening is raised here."""
+        with contextlib.suppress(StopAsyncIteration):
             self._first.append(await self.__anext__())
-        except StopAsyncIteration:
-            pass
 
     async def __anext__(self) -> T:
         if self._first:
@@ -60,4 +59,3 @@ class GuardedEvents(AsyncIterator[T]):
         """Close the source, if the framework leaves the stream before its end."""
         if self._entered:
             await self._watched.__aexit__(None, None, None)
-

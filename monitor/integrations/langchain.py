@@ -46,8 +46,8 @@ class Stopped(StoppedByGuard):
 class GuardedChatModel(BaseChatModel):
     """A chat model of LangChain whose responses a guard watches, for one run.
 
-    Every request streams, also in `ainvoke`, which otherwise waits for whole responses: so a loop is
-    cut while it is written. Raises `Stopped` when the guard ends the run, and the provider's own
+    Every request streams, also in `ainvoke`, which otherwise waits for whole responses: so a loop
+    is cut while it is written. Raises `Stopped` when the guard ends the run, and the provider's own
     exception when the call failed. `invoke` and `stream` raise `ConfigError`.
     """
 
@@ -58,7 +58,8 @@ class GuardedChatModel(BaseChatModel):
 
     def __init__(self, wrapped: BaseChatModel, guard: Guard, *, between: Between | None = None, **options: Any) -> None:
         """`between`: the state of the run, shared with other wrappers of the same run."""
-        super().__init__(wrapped=wrapped, guard=guard, profile=wrapped.profile, **options)
+        fields: dict[str, Any] = {"wrapped": wrapped, "guard": guard, "profile": wrapped.profile}
+        super().__init__(**fields, **options)
         self._between = between or Between(guard)
 
     @property
@@ -179,7 +180,8 @@ class LangChainAdapter(SdkAdapter):
 
     def __init__(self, stream: int = 0) -> None:
         self._stream = stream
-        self._calls: dict[object, PendingCall] = {}
+        self._calls: list[PendingCall] = []
+        self._at: dict[object, PendingCall] = {}  # by index, or by id where there is no index
         self._counts: dict[str, int] = {}
         self._kinds: list[str] = []
         self._word: str | None = None
@@ -192,7 +194,7 @@ class LangChainAdapter(SdkAdapter):
     def finish(self) -> Sequence[Chunk]:
         """The calls, and the finish reason if there was one."""
         word = self._word
-        chunks: list[Chunk] = [call.ended(cut_off=False) for call in self._calls.values()]
+        chunks: list[Chunk] = [call.ended(cut_off=False) for call in self._calls]
         if word is not None:
             chunks.append(TurnFinished(_FINISH.get(word.lower(), FinishReason.DONE), word))
         return chunks
@@ -219,7 +221,8 @@ class LangChainAdapter(SdkAdapter):
             if message.content:
                 yield TextDelta(message.content)
             return
-        for block in message.content_blocks:
+        blocks: Sequence[Any] = message.content_blocks
+        for block in blocks:
             match block:
                 case {"type": "text", "text": words}:
                     yield TextDelta(words)
@@ -231,18 +234,15 @@ class LangChainAdapter(SdkAdapter):
                     self._kinds.append(kind)
 
     def _call(self, piece: Mapping[str, Any]) -> Iterator[Chunk]:
-        """A piece of a call: the first one has its name, `index` joins the pieces."""
+        """A piece of a call. The first one has the name; `index` joins the others with it. Some
+        services number every call 0, or no call: there a name with another id begins a call.
+        """
         name, given, index = piece.get("name"), piece.get("id"), piece.get("index")
-        known = self._calls.get(given if index is None else index)
-        if name and (known is None or (given is not None and known.given not in {None, given})):
-            number = len(self._calls)
-            key: object = index if index is not None else given
-            if key in self._calls or key is None:  # some services number every call 0, or no call
-                key = (number, given)
-            known = PendingCall(given or f"call_{self._stream}_{number}", name, piece, given=given)
-            self._calls[key] = known
-        if known is None:
-            known = next(reversed(self._calls.values()), None)
+        known = self._at.get(given if index is None else index)
+        if name and (known is None or given not in {None, known.given}):
+            known = PendingCall(given or f"call_{self._stream}_{len(self._calls)}", name, piece, given=given)
+            self._calls.append(known)
+            self._at[given if index is None else index] = known
         if known is None:
             raise AdapterError("a piece of a tool call came before its name")
         yield known.write(piece.get("args") or "")

@@ -1,13 +1,13 @@
 """The OpenAI Agents SDK (0.20 or newer): a model that passes each response through a guard.
 
-    async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
-        config = RunConfig(model=GuardedModel(model, guard))
-        result = await Runner.run(agent, "...", run_config=config)
+async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+config = RunConfig(model=GuardedModel(model, guard))
+result = await Runner.run(agent, "...", run_config=config)
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from monitor.adapters.openai.stream import OpenAIAdapter
@@ -38,8 +38,8 @@ class Stopped(StoppedByGuard, AgentsException):
 class GuardedModel(Model):
     """A model of the OpenAI Agents SDK whose responses a guard watches, for one run.
 
-    Every request streams, also in `Runner.run`, which otherwise waits for whole responses: so a loop
-    is cut while it is written. Raises `Stopped` when the guard ends the run, and the SDK's own
+    Every request streams, also in `Runner.run`, which otherwise waits for whole responses: so a
+    loop is cut while it is written. Raises `Stopped` when the guard ends the run, and the SDK's own
     exception when the call failed.
     """
 
@@ -66,7 +66,7 @@ class GuardedModel(Model):
             request_id=getattr(done, "_request_id", None),
         )
 
-    def stream_response(
+    def stream_response(  # noqa: PLR0917 - the parameters of the SDK
         self,
         system_instructions: str | None,
         input: str | list[TResponseInputItem],  # noqa: A002 - the name that the SDK passes
@@ -130,9 +130,8 @@ def _usage_of(response: Response) -> Usage:
 
 def _results(items: str | list[TResponseInputItem]) -> Iterator[Answered]:
     """The tool results after the last item of the model. The SDK does not say which are errors."""
-    for item in reversed(items if isinstance(items, list) else []):
-        if not isinstance(item, Mapping):
-            return
+    history: list[Any] = items if isinstance(items, list) else []
+    for item in reversed(history):
         kind = str(item.get("type") or "message")
         if kind.endswith("_output"):
             yield Answered(str(item.get("call_id")), item.get("output"))

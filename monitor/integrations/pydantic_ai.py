@@ -1,7 +1,7 @@
 """Pydantic AI (2.60 or newer): a model that passes each response through a guard.
 
-    async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
-        result = await agent.run("...", model=GuardedModel(agent.model, guard))
+async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+result = await agent.run("...", model=GuardedModel(agent.model, guard))
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _FINISH = {
     "content_filter": FinishReason.BLOCKED,
     "error": FinishReason.MALFORMED,
 }
-"""Pydantic AI's finish reasons. The others, `stop` and `tool_call`, mean that the model was done."""
+"""Pydantic AI's finish reasons. The others, `stop` and `tool_call`, mean that the model was
+done.
+"""
 
 
 class Stopped(StoppedByGuard, AgentRunError):
@@ -131,7 +133,9 @@ class _Source:
 
 
 class PydanticAIAdapter(SdkAdapter):
-    """Reads the events of a `StreamedResponse`. `response`: where its usage and finish reason are."""
+    """Reads the events of a `StreamedResponse`. `response`: it has the usage and the finish
+    reason.
+    """
 
     needs_finish = False  # a model without a provider has none
     readable = "event of a stream of Pydantic AI"
@@ -221,11 +225,11 @@ class PydanticAIAdapter(SdkAdapter):
             yield report
 
 
-def _arguments(args: str | dict[str, Any] | None) -> Any:
+def _arguments(args: Any) -> Any:
     return arguments_of(args) if isinstance(args, str) else args or {}
 
 
-def _written(args: str | dict[str, Any] | None) -> str:
+def _written(args: Any) -> str:
     return args if isinstance(args, str) else json.dumps(args) if args else ""
 
 

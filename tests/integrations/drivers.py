@@ -5,11 +5,12 @@ Each driver returns how the run ended as the framework's user sees it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import openai
+from pydantic import SecretStr
 
 from monitor.harness.guard import Guard
 from monitor.integrations.stopped import StoppedByGuard
@@ -29,7 +30,7 @@ class Ending:
     raised: StoppedByGuard | None = None
 
 
-Driver: TypeAlias = Callable[[str, Guard, Tool], Awaitable[Ending]]
+Driver: TypeAlias = Callable[[str, Guard, Tool], Coroutine[Any, Any, Ending]]
 
 
 def client_of(base_url: str) -> openai.AsyncOpenAI:
@@ -92,8 +93,8 @@ async def openai_agents(base_url: str, guard: Guard, tool: Tool) -> Ending:
         try:
             result = await Runner.run(agent, "go", run_config=config)
         except AgentsException as error:
-            assert isinstance(error, StoppedByGuard)
-            assert error.run_data is not None  # the SDK's own account
+            if not isinstance(error, StoppedByGuard) or error.run_data is None:  # the SDK's own account
+                raise
             return stopped(error)
         return Ending(result.final_output, total_tokens=result.context_wrapper.usage.total_tokens)
 
@@ -108,7 +109,8 @@ async def openai_agents_streamed(base_url: str, guard: Guard, tool: Tool) -> End
             async for _ in result.stream_events():
                 pass
         except AgentsException as error:
-            assert isinstance(error, StoppedByGuard)
+            if not isinstance(error, StoppedByGuard):
+                raise
             return stopped(error)
         return Ending(result.final_output, total_tokens=result.context_wrapper.usage.total_tokens)
 
@@ -159,7 +161,8 @@ def _langchain_agent(client: openai.AsyncOpenAI, guard: Guard, tool: Tool, **opt
 
     from monitor.integrations.langchain import GuardMiddleware
 
-    model = ChatOpenAI(model="local", async_client=client.chat.completions, api_key="none", max_retries=0)
+    key = SecretStr("none")
+    model = ChatOpenAI(model="local", async_client=client.chat.completions, api_key=key, max_retries=0)
     look = StructuredTool.from_function(tool, name="look", description="Looks.")
     return create_agent(model, [look], middleware=[GuardMiddleware(guard, **options)])
 

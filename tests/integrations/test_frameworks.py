@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 import monitor
 from monitor.reasons import TerminateReason
 from monitor.testing import LocalOpenAI
-from monitor.testing.openai_steps import Repeat, Reply, Stall, call, call_piece, finish, text
 from monitor.testing.openai_server import ReceivedRequest
+from monitor.testing.openai_steps import Repeat, Reply, Stall, call, call_piece, finish, text
 from tests.integrations.drivers import Driver
 
 CHANT = "Let me check the file again. "
@@ -24,7 +25,7 @@ def nothing(q: str) -> str:
 
 
 def looks(times: int) -> list[list[Any]]:
-    """So many turns with the same call, then an answer."""
+    """The same call in each of `times` turns, then an answer."""
     turns = [[call("look", {"q": "a"}, id=f"call_{number}"), finish("tool_calls")] for number in range(times)]
     return [*turns, [text("It is "), text("done."), finish()]]
 
@@ -37,7 +38,7 @@ class FirstChunk:
     def __init__(self) -> None:
         self.came = asyncio.Event()
 
-    def observe(self, chunk: object) -> tuple[()]:
+    def observe(self, chunk: object, /) -> tuple[()]:
         self.came.set()
         return ()
 
@@ -46,7 +47,7 @@ class FirstChunk:
     def snapshot(self) -> dict[str, Any]:
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None: ...
+    def restore(self, state: Mapping[str, Any], /) -> None: ...
 
 
 @pytest.mark.asyncio
@@ -71,9 +72,18 @@ async def test_a_chant_is_cut_while_it_is_written_and_the_server_sees_the_client
 async def test_a_chant_inside_the_arguments_of_a_call_is_cut_and_the_call_is_not_carried_out(drive: Driver):
     guard = monitor.Guard()
     done: list[str] = []
-    script = [call_piece('{"q": "', name="look", id="call_1"), Repeat(call_piece(CHANT), 5000, delay_s=0.001)]
+
+    def look(q: str) -> str:
+        """Looks."""
+        done.append(q)
+        return nothing(q)
+
+    script: list[Any] = [
+        call_piece('{"q": "', name="look", id="call_1"),
+        Repeat(call_piece(CHANT), 5000, delay_s=0.001),
+    ]
     with LocalOpenAI([script]) as server:
-        ending = await drive(server.base_url, guard, lambda q: str(done.append(q)))
+        ending = await drive(server.base_url, guard, look)
         await server.wait_closed_async(0)
     assert ending.reason == "loop_detected"
     assert done == []
@@ -165,9 +175,8 @@ async def test_a_cancellation_from_outside_goes_on_and_closes_the_connection(dri
 async def test_a_failed_call_is_raised_as_the_framework_raises_it_and_is_the_reason(drive: Driver):
     guard = monitor.Guard()
     refused = Reply(401, b'{"error": {"message": "no such key", "code": "invalid_api_key"}}')
-    with LocalOpenAI([[refused]]) as server:
-        with pytest.raises(Exception, match="no such key") as raised:
-            await drive(server.base_url, guard, nothing)
+    with LocalOpenAI([[refused]]) as server, pytest.raises(Exception, match="no such key") as raised:
+        await drive(server.base_url, guard, nothing)
     assert not isinstance(raised.value, monitor.MonitorError)
     assert guard.outcome.reason is TerminateReason.ERROR
 

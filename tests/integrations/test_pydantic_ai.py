@@ -56,7 +56,7 @@ async def test_the_connection_of_gemini_is_closed_at_once():
 @pytest.mark.asyncio
 async def test_the_input_that_anthropic_has_reported_is_kept_after_a_cut():
     begin = anthropic_steps.events_of("x")[:2]
-    script = [*begin, anthropic_steps.Repeat(anthropic_steps.text(CHANT), 5000, delay_s=0.001)]
+    script: list[Any] = [*begin, anthropic_steps.Repeat(anthropic_steps.text(CHANT), 5000, delay_s=0.001)]
     with LocalAnthropic([script]) as server:
         async with anthropic.AsyncAnthropic(api_key="none", base_url=server.base_url) as client:
             model = AnthropicModel("local", provider=AnthropicProvider(anthropic_client=client))
@@ -117,7 +117,11 @@ async def test_a_history_that_is_passed_in_is_not_counted():
 async def test_pydantic_ai_keeps_the_messages_before_the_cut():
     model = TestModel(call_tools=["look"])
     agent = Agent(model)
-    agent.tool_plain(name="look")(lambda: "nothing")
+
+    @agent.tool_plain
+    def look() -> str:
+        return "nothing"
+
     with capture_run_messages() as messages:
         async with monitor.Guard(stop_when=monitor.MaxTurns(1)) as guard:
             with pytest.raises(Stopped, match="max_turns"):
