@@ -47,6 +47,7 @@ ONLY_IN = {
     "agents": ("integrations.openai_agents",),
     "langchain": ("integrations.langchain",),
     "langchain_core": ("integrations.langchain",),
+    "litellm": ("integrations.litellm",),
     "pydantic_ai": ("integrations.pydantic_ai",),
     "mcp": ("tools.mcp_connection",),
 }

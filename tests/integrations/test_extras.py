@@ -14,6 +14,7 @@ from monitor.errors import MissingExtra
     ("module", "package", "extra"),
     [
         ("langchain", "langchain", "langchain"),
+        ("litellm", "litellm", "litellm"),
         ("openai_agents", "agents", "openai-agents"),
         ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
     ],
