@@ -18,6 +18,7 @@ from monitor.cli.context import context
 from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
 from monitor.cli.judge_eval import judge_eval
+from monitor.cli.report import report
 from monitor.cli.run import run
 from monitor.cli.scan import scan
 
@@ -86,6 +87,10 @@ def agent_monitor(
       agent-monitor scan runs.jsonl.gz
 
     \b
+    The same as one page, to look around in and to share:
+      agent-monitor report -o page.html
+
+    \b
     Which loops would your settings see, how soon, and what would follow:
       agent-monitor doctor
 
@@ -111,6 +116,7 @@ def agent_monitor(
 app.command()(demo)
 app.command()(run)
 app.command()(scan)
+app.command()(report)
 app.command()(doctor)
 app.command()(judge_eval)
 app.command()(context)

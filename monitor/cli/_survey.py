@@ -18,10 +18,11 @@ from monitor.cli import _view
 from monitor.cli._settings import settings_of
 from monitor.cli._tools import OWN_FORMATS, count
 from monitor.cli._unread import SHOWN
+from monitor.report import StoryWatcher
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import SurveyedFile, survey_file
+from monitor.transcripts.survey import SurveyedFile, Watcher, survey_file
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
 """Below this a second process costs more than it saves: each has to import the library."""
@@ -35,11 +36,19 @@ class Chosen:
     detectors: str | None
     settings: tuple[str, ...]
     policy: str | None
+    stories: bool = False
+    """Each run comes with what a page shows of it, those of the project's own formats as well."""
 
     def examine(self, path: Path) -> list[SurveyedFile]:
         """The transcripts in one file, read and watched."""
         chosen = settings_of(self.config, self.detectors, self.settings, self.policy)
-        examine = partial(survey_file, detectors=chosen.detectors, policy=chosen.policy, without=OWN_FORMATS)
+        examine = partial(
+            survey_file,
+            detectors=chosen.detectors,
+            policy=chosen.policy,
+            without=() if self.stories else OWN_FORMATS,
+            watcher=StoryWatcher if self.stories else Watcher,
+        )
         return [examine(source) for source in sources_of(path)]
 
 

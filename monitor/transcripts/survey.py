@@ -210,9 +210,11 @@ def survey(
     *,
     detectors: Callable[[], Sequence[Detector]] | None = None,
     policy: Callable[[], Policy | None] | None = None,
+    watcher: Callable[[Began, RunScanner], Watcher] = Watcher,
 ) -> Iterator[SurveyedRun]:
     """The runs of one transcript, each when it is over. `detectors`, `policy` make new ones for
-    each run; the guard's default ones if `None`. `report` gets what could not be read.
+    each run; the guard's default ones if `None`. `report` gets what could not be read. `watcher`:
+    who watches a run, and says what is kept of it.
 
     Nothing is yielded for a transcript whose format nobody knows.
     """
@@ -228,7 +230,7 @@ def survey(
                     policy=policy() if policy is not None else None,
                     task=entry.title or None,
                 )
-                open_runs[entry.run] = Watcher(entry, scanner)
+                open_runs[entry.run] = watcher(entry, scanner)
             case Said():
                 open_runs[entry.run].take(entry.message)
             case Compacted():
@@ -243,16 +245,17 @@ def survey_file(
     detectors: Callable[[], Sequence[Detector]] | None = None,
     policy: Callable[[], Policy | None] | None = None,
     without: Collection[str] = (),
+    watcher: Callable[[Began, RunScanner], Watcher] = Watcher,
 ) -> SurveyedFile:
     """One transcript, read to its end. Never raises for what stands in it. `without`: formats of
-    which only the name is wanted.
+    which only the name is wanted. `watcher`: as for `survey`.
     """
     report = ReadReport()
     try:
         reader = reader_of(source)
         if reader is not None and reader.format in without:
             return SurveyedFile(file=source.name, format=reader.format)
-        runs = tuple(survey(source, report, detectors=detectors, policy=policy))
+        runs = tuple(survey(source, report, detectors=detectors, policy=policy, watcher=watcher))
     except OSError as error:
         return SurveyedFile(file=source.name, format=None, report=report, error=error.strerror or str(error))
     return SurveyedFile(file=source.name, format=reader.format if reader else None, runs=runs, report=report)
