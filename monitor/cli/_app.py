@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 import monitor
 from monitor.cli import _view
+from monitor.cli.calibrate import calibrate
 from monitor.cli.compact import compact
 from monitor.cli.context import context
 from monitor.cli.demo import demo
@@ -125,6 +126,7 @@ app.command()(scan)
 app.command()(report)
 app.command()(watch)
 app.command()(hook)
+app.command()(calibrate)
 app.command()(doctor)
 app.command()(judge_eval)
 app.command()(context)

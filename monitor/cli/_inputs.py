@@ -200,7 +200,7 @@ class Reading:
 
     def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
         name = self._inputs.names.get(path, found.file)
-        own = found.format in OWN_FORMATS and not self._given.stories
+        own = found.format in OWN_FORMATS and self._given.watcher is None
         if own or (found.format is None and path in self._inputs.named and not found.error):
             yield from filter(self._wanted.wants, self._own_runs(path, name, report))
             return

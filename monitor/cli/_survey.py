@@ -18,9 +18,10 @@ from monitor.cli import _view
 from monitor.cli._settings import settings_of
 from monitor.cli._tools import OWN_FORMATS, count
 from monitor.cli._unread import SHOWN
-from monitor.report import StoryWatcher
+from monitor.transcripts.entries import Began
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
+from monitor.transcripts.scan import RunScanner
 from monitor.transcripts.source import Source
 from monitor.transcripts.survey import SurveyedFile, Watcher, survey_file
 
@@ -36,8 +37,8 @@ class Chosen:
     detectors: str | None
     settings: tuple[str, ...]
     policy: str | None
-    stories: bool = False
-    """Each run comes with what a page shows of it, those of the project's own formats as well."""
+    watcher: Callable[[Began, RunScanner], Watcher] | None = None
+    """Who watches a run, in place of the usual one, in the project's own formats as well."""
 
     def examine(self, path: Path) -> list[SurveyedFile]:
         """The transcripts in one file, read and watched."""
@@ -46,8 +47,8 @@ class Chosen:
             survey_file,
             detectors=chosen.detectors,
             policy=chosen.policy,
-            without=() if self.stories else OWN_FORMATS,
-            watcher=StoryWatcher if self.stories else Watcher,
+            without=() if self.watcher else OWN_FORMATS,
+            watcher=self.watcher or Watcher,
         )
         return [examine(source) for source in sources_of(path)]
 

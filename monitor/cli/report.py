@@ -17,7 +17,7 @@ from monitor.cli._report import Report
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
 from monitor.cli._tools import count
-from monitor.report import Page
+from monitor.report import Page, StoryWatcher
 from monitor.transcripts.scan import scan_run
 
 BAD_INPUT = 2
@@ -76,7 +76,7 @@ def report(
     with _view.tidy_exit():
         check_out(out, "--out")
         chosen = settings_of(config, detectors, settings, policy)
-        given = Chosen(config, detectors, tuple(settings or ()), policy, stories=True)
+        given = Chosen(config, detectors, tuple(settings or ()), policy, StoryWatcher)
         examine = partial(scan_run, detectors=chosen.detectors(), policy=chosen.policy())
         wanted = Wanted(only, project, since_when(since))
         found, page, interrupted = Report(), Page(title=title, texts=texts), False
