@@ -59,20 +59,20 @@ def test_runs_that_repeat_themselves_move_the_line_up():
 
 def test_what_is_written_stops_no_more_of_the_runs_than_was_promised():
     runs = [run(at, at % 12 + 1) for at in range(60)]
-    calibrate(*runs, options=("-o", "mine.toml", "--at-most", "20%"))
+    calibrate(*runs, options=("-o", "mine.toml", "--at-most", "30%"))
     chosen = load_settings("mine.toml")
     stopped = sum(
         scan_run(one, detectors=chosen.detectors(), policy=chosen.policy()).ended_by is not None
         for one in Corpus("runs.jsonl")
     )
-    assert 0 < stopped <= 0.2 * 61
+    assert 0 < stopped <= 0.3 * 61
 
 
 def test_guard_and_supervisor_take_what_is_written():
     calibrate(*(run(at) for at in range(20)), options=("-o", "mine.toml"))
     chosen = load_settings("mine.toml")
     monitor.Guard(detectors=chosen.detectors(), policy=chosen.policy())
-    monitor.Supervisor(monitor.testing.ScriptedModel([]), detectors=chosen.detectors, policy=chosen.policy)
+    monitor.Supervisor(monitor.testing.ScriptedModel(), detectors=chosen.detectors(), policy=chosen.policy())
 
 
 def test_too_few_runs_are_refused_with_the_number_that_is_needed():
