@@ -230,7 +230,7 @@
       ["because", loop.because || `${loop.kind} × ${loop.count}`], ["repeated", loop.what ? node("span", { class: "said" }, loop.what) : null],
       ["result", run.result && loop.channel === "tools" ? node("span", { class: "said" }, run.result) : null],
       ["seen", `turn ${number(loop.turn)}, after ${number(loop.count)} times; a ${loop.level === "loop" ? "loop" : "suspicion"} from ${number(loop.limit)}`],
-      ["a stop would have saved", run.stopped ? [count(turns || 0, "turn"), count(calls || 0, "call"), use ? count(use, "token") : null, usd ? money(usd) : null].filter(Boolean).join(", ") : "nothing: the policy would not have ended it"],
+      ["saved by a stop", run.stopped ? [count(turns || 0, "turn"), count(calls || 0, "call"), use ? count(use, "token") : null, usd ? money(usd) : null].filter(Boolean).join(", ") : "nothing: the policy would not have ended it"],
       ["where", seen ? node("a", { href: link(run, seen[0]), id: "loop-here" }, `step ${number(seen[0] + 1)}`) : null],
     ].filter((one) => one[1]);
     return node("section", { class: "finding", "aria-label": "The loop" }, node("dl", null, rows.map(([name, value]) => [node("dt", null, name), node("dd", null, value)])));
