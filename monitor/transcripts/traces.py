@@ -8,12 +8,13 @@ from typing import Final
 
 from monitor.detectors.base import Detector
 from monitor.outcome import RunFailed
-from monitor.policy import ObserveOnly, Policy
+from monitor.policy import ObserveOnly, Policy, StopAtFirstLoop
 from monitor.transcripts.base import Chunker, RecordedMessage
 from monitor.transcripts.calibration import Stopped, Trace
 from monitor.transcripts.entries import Began, Ended
 from monitor.transcripts.scan import Finding, RunScanner
 from monitor.transcripts.survey import SurveyedRun, Watcher
+from monitor.verdicts import Stop
 
 CHARS_PER_TOKEN: Final = 4
 """Where a recording counts no tokens: the usual estimate for English and code."""
@@ -50,12 +51,15 @@ class TraceWatcher(Watcher):
         self._counted = False
         self._alone: list[RunScanner] = []
         self._names: list[dict[str, str]] = []
-        self._together: list[RunScanner] = []
+        self._together: list[RunScanner | None] = []
+        """`None`: the policy stops at the first loop, which is seen without it."""
         for level in levels:
             made = level.detectors()
             self._names.append({detector.name: type(detector).__name__ for detector in made})
             self._alone.append(RunScanner(detectors=made, policy=ObserveOnly()))
-            self._together.append(RunScanner(detectors=level.detectors(), policy=level.policy()))
+            policy = level.policy()
+            first = policy is None or isinstance(policy, StopAtFirstLoop)
+            self._together.append(None if first else RunScanner(detectors=level.detectors(), policy=policy))
         self._detectors = list(dict.fromkeys(name for names in self._names for name in names.values()))
         self._stops: list[dict[str, Stopped]] = [{} for _ in levels]
         self._crashed = ""
@@ -70,16 +74,23 @@ class TraceWatcher(Watcher):
             try:
                 for chunk in chunks:
                     alone.take(at, chunk)
-                    together.take(at, chunk)
+                    if together is not None:
+                        together.take(at, chunk)
             except RunFailed as error:
                 self._crashed = str(error)
             for finding in alone.findings:
                 if finding.detection.level == "loop":
                     name = self._names[level].get(finding.detection.detector, finding.detection.detector)
-                    self._stops[level].setdefault(name, self._stopped(message, finding.char, before))
+                    stopped = self._stopped(message, finding.char, before)
+                    self._stops[level].setdefault(name, stopped)
+                    if together is None:
+                        self._stops[level].setdefault(ALL, stopped)
             alone.findings.clear()
-            if together.ended_by is not None and together.over and ALL not in self._stops[level]:
-                self._stops[level][ALL] = self._stopped(message, together.ended_by.char, before)
+            if together is None:
+                continue
+            ended = together.ended_by
+            if ended is not None and isinstance(ended.verdict, Stop) and ALL not in self._stops[level]:
+                self._stops[level][ALL] = self._stopped(message, ended.char, before)
         return found
 
     def _count_tokens(self, message: RecordedMessage) -> None:
@@ -106,12 +117,16 @@ class TraceWatcher(Watcher):
     def compacted(self) -> None:
         super().compacted()
         self._context = 0.0
-        for scanner in (*self._alone, *self._together):
+        for scanner in filter(None, (*self._alone, *self._together)):
             scanner.compacted()
 
     def run(self, file: str, kind: str, ended: Ended) -> TracedRun:
         run = super().run(file, kind, ended)
         costs = tuple(self._costs)
+        for together, stops in zip(self._together, self._stops, strict=True):
+            if together is not None and together.ended_by is not None and ALL not in stops:
+                turn = max(1, min(together.produced.turns, len(costs)))  # of the last turn that was granted
+                stops[ALL] = Stopped(turn, costs[turn - 1] if costs else 0.0)
         traces = {
             name: Trace(costs, tuple(stops.get(name) for stops in self._stops)) for name in (ALL, *self._detectors)
         }

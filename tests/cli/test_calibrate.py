@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 import monitor
 from monitor.cli._app import app
 from monitor.cli._levels import FACTORS, SCALED, Levels, as_toml, levels_of
+from monitor.cli._survey import Chosen, surveyed_files
+from monitor.report import StoryWatcher
 from monitor.settings import Settings, load_settings
 from monitor.transcripts.corpus import Corpus
 from monitor.transcripts.scan import scan_run
@@ -133,15 +135,26 @@ def test_every_level_is_settings_and_each_is_more_lenient_than_the_one_before():
             assert all(before[name][option] <= after[name][option] for option in options)
 
 
-def test_a_level_stops_a_run_in_the_trace_if_and_only_if_its_settings_do():
+@pytest.mark.parametrize("watcher", [StoryWatcher, Levels((json.dumps({}),)).watcher])
+def test_runs_come_whole_out_of_other_processes(watcher: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("monitor.cli._survey.PAYS_BYTES", 0)
+    for name in "ab":
+        Path(f"{name}.jsonl").write_text(json.dumps(run(1, 9)) + "\n")
+    chosen = Chosen(None, None, (), None, watcher)
+    here = [chosen.examine(Path("a.jsonl")), chosen.examine(Path("b.jsonl"))]
+    assert list(surveyed_files([Path("a.jsonl"), Path("b.jsonl")], chosen)) == here
+
+
+@pytest.mark.parametrize("policy", [None, "ladder"])
+def test_a_level_stops_a_run_in_the_trace_if_and_only_if_its_settings_do(policy: str | None):
     """The traces come from one reading with all levels; here each level reads the run alone."""
-    levels = levels_of(Settings())
+    levels = levels_of(Settings({} if policy is None else {"policy": policy}))
     told = Levels(tuple(json.dumps(level) for level in levels))
     kinds: dict[str, int] = {}
     for one in Corpus(CORPUS):
         label = one.loop.kind if one.loop else str(one.label)
         kinds[label] = kinds.get(label, 0) + 1
-        if kinds[label] > 2 or sum(len(message.text) for message in one.messages) > 20_000:
+        if kinds[label] > (1 if policy else 2) or sum(len(message.text) for message in one.messages) > 20_000:
             continue
         line = json.dumps(_as_line(one))
         (run_of,) = survey(Source.of_bytes("r.jsonl", line.encode()), watcher=told.watcher)
@@ -151,8 +164,8 @@ def test_a_level_stops_a_run_in_the_trace_if_and_only_if_its_settings_do():
             alone = scan_run(one, detectors=made.detectors(), policy=made.policy())
             stop = run_of.traces[ALL].stops[level]
             assert (stop is not None) == (alone.ended_by is not None), (one.id, level)
-            if stop is not None and alone.ended_by is not None:
-                assert stop.turn == alone.ended_by.turn
+            if stop is not None:
+                assert stop.turn == alone.total.turns - alone.saved.turns
     assert len(kinds) > 5
 
 
