@@ -12,8 +12,8 @@ detectors stand the number of turns alone, and two packages where they are insta
   as stopping a run at its first alert. By itself it stops none without a model.
 
 The recordings count no tokens, so they are estimated: each turn sends the whole history again, and
-a token is four characters. One loop of text has more than half of all the tokens, so the share of
-each run, averaged over the runs, stands beside the share of the sum.
+a token is four characters. One loop of text has more than half of all the tokens. So the share of
+each loop, averaged, stands beside the share of the sum.
 """
 
 from __future__ import annotations

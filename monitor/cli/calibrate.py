@@ -100,9 +100,9 @@ def calibrate(
     \b
     Each run is watched with eight settings, from strict to lenient. The line is the
     strictest setting of which the promise can be made (split conformal prediction).
-    Runs with the label "loop" are not good; where there are some, half of the good
-    runs draw the line, and the other half shows what it costs and what it saves,
-    beside a limit on the number of turns alone.
+    Runs with the label "loop" are not good. Where there are some, half of the good
+    runs draw the line. The other half shows what it costs and saves, beside a limit
+    on the number of turns alone.
 
     \b
     Examples:

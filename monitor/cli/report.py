@@ -69,8 +69,8 @@ def report(
       agent-monitor report runs.jsonl.gz logs/ --no-text -o numbers.html
 
     \b
-    Exit code: 0 the page was written; 2 it could not be, or a file or a line could
-    not be read (the page then says so), or there was nothing to show.
+    Exit code: 0 the page was written; 2 it could not be written, or there was nothing
+    to show. 2 also if a file or a line could not be read; the page says so.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit():

@@ -146,7 +146,7 @@ class StoryWatcher(Watcher):
         self._story.steps = [told[number] for number in sorted(told)]
         return ToldRun(**{one.name: getattr(run, one.name) for one in fields(SurveyedRun)}, story=self._story)
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ the steps
 
     def _told(self, message: RecordedMessage) -> Iterator[Step]:
         at = message.at

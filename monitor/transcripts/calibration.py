@@ -1,11 +1,11 @@
-"""A stop line with a promise, from good runs: of future ones that are like them, at most so many
-are stopped. Pure arithmetic.
+"""A stop line with a promise, from good runs: of future ones that are like them, at most a given
+share is stopped. Pure arithmetic.
 
 The method is split conformal prediction. Each good run has a score: how far it went towards a stop.
-The line is the k-th smallest of n scores, k = ceil((n + 1) (1 - at_most)), and a run is stopped if
-its score is above the line. If a new run is exchangeable with the n, each rank among the n + 1 has
-the same chance, so it is above the line with a chance of at most `at_most`. Nothing is assumed of
-the scores. The promise is about the average over draws of the n runs.
+The line is the k-th smallest of n scores, k = ceil((n + 1) (1 - at_most)). A run is stopped if its
+score is above the line. If a new run is exchangeable with the n, each rank among the n + 1 has the
+same chance. So it is above the line with a chance of at most `at_most`. Nothing is assumed of the
+scores. The promise is about the average over draws of the n runs.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _length_stop(trace: Trace, at: float) -> float | None:
 EVIDENCE = Rule("evidence", lambda trace: float(trace.evidence), _evidence_stop)
 """The settings one level above the line."""
 LENGTH = Rule("length alone", lambda trace: float(trace.turns), _length_stop)
-"""The baseline: so many turns, whatever they do."""
+"""The baseline: a number of turns, whatever they do."""
 
 
 def evidence_and_length(scale: float) -> Rule:

@@ -1,8 +1,8 @@
 """Transcripts that are being written: which loops have begun since they were read last.
 
-A file that has grown is read again from its start, because formats differ in how they say that a
-message is complete, and only a reader knows. So that a large file does not cost all the time, it is
-read again only after `REST` times as long as its last reading took. Memory does not grow with it.
+A file that has grown is read again from its start: formats differ in how they say that a message
+is complete, and only a reader knows. After each reading of a file it rests `REST` times as long as
+the reading took, so a large file does not cost all the time. Memory does not grow with it.
 """
 
 from __future__ import annotations
