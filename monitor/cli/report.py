@@ -36,9 +36,9 @@ def report(
         "agent-runs.html"
     ),
     title: Annotated[str, typer.Option(metavar="TEXT", help="What stands above the page.")] = "Agent runs",
-    texts: Annotated[
-        bool, typer.Option("--text/--no-text", help="Whether pieces of the transcripts stand in it, or numbers only.")
-    ] = True,
+    no_text: Annotated[
+        bool, typer.Option("--no-text", help="Leave the words of the transcripts out: numbers and names only.")
+    ] = False,
     since: Annotated[
         str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
     ] = None,
@@ -79,7 +79,7 @@ def report(
         given = Chosen(config, detectors, tuple(settings or ()), policy, StoryWatcher)
         examine = partial(scan_run, detectors=chosen.detectors(), policy=chosen.policy())
         wanted = Wanted(only, project, since_when(since))
-        found, page, interrupted = Report(), Page(title=title, texts=texts), False
+        found, page, interrupted = Report(), Page(title=title, texts=not no_text), False
         with inputs_of(paths, complaints, wanted) as inputs:
             found.bad += inputs.missing
             reading = Reading(given, examine, complaints, inputs, wanted, by_judge=False)
