@@ -63,6 +63,9 @@ bench: $(READY_BENCH) ## measure; tables here, numbers in bench/results
 	@$(BIN)/python -m bench.judge
 	@$(BIN)/python -m bench.context
 	@$(BIN)/python -m bench.compaction
+	@$(BIN)/python -m bench.tools
+	@$(BIN)/python -m bench.sessions || true # it says what is not reached
+	@$(BIN)/python -m bench.scan
 	@MONITOR_EXAMPLES=20000 $(BIN)/python -m pytest -q -k equivalence --timeout=0
 	@MONITOR_EXAMPLES=5000 $(BIN)/python -m pytest -q tests/context -k "dirty or by_hand or any_sequence" --timeout=0
 

@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-from bench import _call_quality, _report, kinds, structure
+from bench import _call_quality, _report, kinds, saved, structure
 from monitor.chunks import TextDelta, ToolResult, TurnFinished
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
@@ -297,6 +297,8 @@ class Results:
     made: kinds.Kinds | None = None
     made_calls: _call_quality.MadeCalls | None = None
     structured: Sequence[structure.Part] = ()
+    saved: Sequence[saved.Row] = ()
+    """Tokens saved at a promised line, beside other systems."""
 
     def goals(self) -> list[dict[str, Any]]:
         """What was promised for calls and for every verdict, and what came of it."""
@@ -355,6 +357,7 @@ class Results:
             "kinds": self.made.to_dict() if self.made else None,
             "call_kinds": self.made_calls.to_dict() if self.made_calls else None,
             "structured": [part.to_dict() for part in self.structured],
+            "saved": saved.to_dict(self.saved),
             "goals": self.goals(),
         }
 
@@ -417,6 +420,8 @@ def show(results: Results, *, explain: bool = False) -> None:
         _call_quality.show(console, results.made_calls)
     if results.structured:
         structure.show(console, results.structured, explain=explain)
+    if results.saved:
+        saved.show(console, results.saved)
     for level in LEVELS if explain else ():
         for line in next(iter(results.rows[level].values())).odd:
             console.print(f"{level}: {line}", markup=False, highlight=False)
@@ -468,6 +473,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results.made = kinds.measure(2 if options.quick else kinds.SEEDS)
     results.made_calls = _call_quality.measure(2 if options.quick else _call_quality.SEEDS)
     results.structured = structure.measure(1 if options.quick else structure.SEEDS)
+    results.saved = saved.measure(saved.read(every=saved.QUICK_EVERY if options.quick else 1))
     show(results, explain=options.explain)
     if not options.quick:
         _report.write("quality", results.to_dict())

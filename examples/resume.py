@@ -19,6 +19,7 @@ from monitor.testing import ScriptedModel, call
 
 
 async def main(folder: Path, *, dies: bool) -> None:
+    """One process: it begins the run and dies in the middle of it, or goes on with it."""
     letters, report = folder / "letters.txt", folder / "report.txt"
 
     def send(to: str) -> str:

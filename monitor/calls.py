@@ -105,7 +105,7 @@ class CallLedger(Protocol):
     processes.
     """
 
-    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+    async def intend(self, records: Sequence[CallRecord], /) -> Sequence[CallRecord]:
         """Store the calls of one response, all or none.
 
         Returns the record that now stands under each key: the given one, or an older one, which is
@@ -113,7 +113,7 @@ class CallLedger(Protocol):
         """
         ...
 
-    async def advance(self, record: CallRecord) -> bool:
+    async def advance(self, record: CallRecord, /) -> bool:
         """Replace the record under `record.key`, before the step happens.
 
         False: somebody else has taken this step or has ended the call, and nothing is stored. So of
@@ -122,11 +122,11 @@ class CallLedger(Protocol):
         """
         ...
 
-    async def find(self, key: str) -> CallRecord | None:
+    async def find(self, key: str, /) -> CallRecord | None:
         """The record under `key`."""
         ...
 
-    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+    async def open_calls(self, run: str, /) -> Sequence[CallRecord]:
         """The calls of `run` that have not ended, in the order in which they were intended."""
         ...
 

@@ -42,8 +42,13 @@ ONLY_IN = {
     "trio": ("harness.streams", "tools.background"),
     "sniffio": ("harness.streams",),
     "google": ("adapters", "cli"),  # the demo is a client of the SDK
-    "openai": ("adapters",),
+    "openai": ("adapters", "integrations.openai_agents"),
     "anthropic": ("adapters",),
+    "agents": ("integrations.openai_agents",),
+    "langchain": ("integrations.langchain",),
+    "langchain_core": ("integrations.langchain",),
+    "litellm": ("integrations.litellm",),
+    "pydantic_ai": ("integrations.pydantic_ai",),
     "mcp": ("tools.mcp_connection",),
 }
 

@@ -22,6 +22,7 @@ AT_LEAST = {
     "compaction.md": 4,
     "context.md": 8,
     "google-genai.md": 3,
+    "integrations.md": 3,
     "judge.md": 3,
     "loops.md": 1,
     "openai.md": 3,

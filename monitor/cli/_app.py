@@ -13,14 +13,18 @@ from typer.core import TyperGroup
 
 import monitor
 from monitor.cli import _view
+from monitor.cli.calibrate import calibrate
 from monitor.cli.compact import compact
 from monitor.cli.context import context
 from monitor.cli.demo import demo
 from monitor.cli.doctor import doctor
+from monitor.cli.hook import hook
 from monitor.cli.judge_eval import judge_eval
+from monitor.cli.report import report
 from monitor.cli.run import run
 from monitor.cli.scan import scan
 from monitor.cli.sessions import sessions
+from monitor.cli.watch import watch
 
 _ClickError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 """Typer's exception for wrong use, of whichever click it contains."""
@@ -87,6 +91,14 @@ def agent_monitor(
       agent-monitor scan runs.jsonl.gz
 
     \b
+    The same as one page, to look around in and to share:
+      agent-monitor report -o page.html
+
+    \b
+    Follow the sessions that are being written, and ring when a loop begins:
+      agent-monitor watch --bell
+
+    \b
     Which loops would your settings see, how soon, and what would follow:
       agent-monitor doctor
 
@@ -116,6 +128,10 @@ def agent_monitor(
 app.command()(demo)
 app.command()(run)
 app.command()(scan)
+app.command()(report)
+app.command()(watch)
+app.command()(hook)
+app.command()(calibrate)
 app.command()(doctor)
 app.command()(judge_eval)
 app.command()(context)

@@ -34,7 +34,8 @@ from monitor.transcripts.survey import SurveyedFile, SurveyedRun, surveyed
 STDIN: Final = "-"
 STDIN_NAME: Final = "<stdin>"
 _AGO: Final = re.compile(r"(\d{1,5})([mhdw])")
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FOR: Final = re.compile(r"(\d{1,5})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,6 +72,14 @@ def since_when(text: str | None) -> float | None:
     except ValueError:
         raise ConfigError(f"--since takes 7d, 24h, 2w or a date such as 2026-01-31, not {text!r}") from None
     return (when if when.tzinfo is not None else when.astimezone()).timestamp()
+
+
+def duration_s(text: str, option: str) -> float:
+    """A length of time such as `30s`, `10m` or `8h`, in seconds."""
+    found = _FOR.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{option} takes 30s, 10m, 8h or 2d, not {text!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}).total_seconds()
 
 
 @dataclass(slots=True)
@@ -195,7 +204,7 @@ class Reading:
 
     def _runs(self, path: Path, found: SurveyedFile, report: Report) -> Iterator[SurveyedRun]:
         name = self._inputs.names.get(path, found.file)
-        own = found.format in OWN_FORMATS
+        own = found.format in OWN_FORMATS and self._given.watcher is None
         if own or (found.format is None and path in self._inputs.named and not found.error):
             yield from filter(self._wanted.wants, self._own_runs(path, name, report))
             return

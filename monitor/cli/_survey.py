@@ -18,10 +18,12 @@ from monitor.cli import _view
 from monitor.cli._settings import settings_of
 from monitor.cli._tools import OWN_FORMATS, count
 from monitor.cli._unread import SHOWN
+from monitor.transcripts.entries import Began
 from monitor.transcripts.kinds import HEAD_BYTES, kind_of
 from monitor.transcripts.places import sources_of
+from monitor.transcripts.scan import RunScanner
 from monitor.transcripts.source import Source
-from monitor.transcripts.survey import SurveyedFile, survey_file
+from monitor.transcripts.survey import SurveyedFile, Watcher, survey_file
 
 PAYS_BYTES: Final = 8 * 1024 * 1024
 """With fewer bytes a second process takes more time than it saves: it has to import the library."""
@@ -35,11 +37,19 @@ class Chosen:
     detectors: str | None
     settings: tuple[str, ...]
     policy: str | None
+    watcher: Callable[[Began, RunScanner], Watcher] | None = None
+    """Who watches a run, in place of the usual one, in the project's own formats as well."""
 
     def examine(self, path: Path) -> list[SurveyedFile]:
         """The transcripts in one file, read and watched."""
         chosen = settings_of(self.config, self.detectors, self.settings, self.policy)
-        examine = partial(survey_file, detectors=chosen.detectors, policy=chosen.policy, without=OWN_FORMATS)
+        examine = partial(
+            survey_file,
+            detectors=chosen.detectors,
+            policy=chosen.policy,
+            without=() if self.watcher else OWN_FORMATS,
+            watcher=self.watcher or Watcher,
+        )
         return [examine(source) for source in sources_of(path)]
 
 

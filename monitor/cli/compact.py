@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import stat
-import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +20,7 @@ from monitor.cli._clients import Closing
 from monitor.cli._conversation import STDIN, Conversation, read_conversation, tokens_by_source, written
 from monitor.cli._forms import FORMS, NEUTRAL
 from monitor.cli._given import model_of, nothing_to_close
+from monitor.cli._out import check_out, write_out
 from monitor.cli._outcome import count
 from monitor.compaction.pinned import gathered, read_back, recognised
 from monitor.compaction.preset import PRESETS
@@ -46,8 +44,6 @@ SCALED: Final = 0.05
 share.
 """
 REASONS: Final = ("manual", "overflow")
-PREFIX_CHARS: Final = 40
-"""How much of the file's name the temporary file's name has."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -319,12 +315,7 @@ def _check_out(out: Path | None, file: str) -> None:
     """Check the file for `--out` before a model is paid for."""
     if out is None:
         return
-    if not out.absolute().parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no such directory")
-    if out.is_symlink():
-        raise ConfigError(f"--out {out}: it is a symbolic link; name the file itself")
-    if out.exists() and not out.is_file():
-        raise ConfigError(f"--out {out}: it is {'a directory' if out.is_dir() else 'no regular file'}")
+    check_out(out, "--out")
     if file != STDIN and out.exists() and Path(file).exists() and out.samefile(file):
         raise ConfigError(f"--out {out}: that is the conversation itself; give the compacted one another name")
 
@@ -337,25 +328,8 @@ def _in_its_words(given: _Given, messages: tuple[Message, ...]) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """Write the whole file or nothing, through a temporary file with a random name. A new file is
-    readable by its owner only; an old one keeps its mode.
-    """
     data = text.encode("utf-8", "replace")
-    if out.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{out.name[:PREFIX_CHARS]}.", dir=out.absolute().parent)
-        try:
-            with os.fdopen(descriptor, "wb") as half:
-                half.write(data)
-                if out.is_file() and not out.is_symlink():
-                    Path(name).chmod(stat.S_IMODE(out.stat().st_mode))
-            Path(name).replace(out)  # replaces a link that was made meanwhile, and does not follow it
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ConfigError(f"--out {out}: cannot be written: {error.strerror or error}") from None
+    write_out(out, [gzip.compress(data, mtime=0) if out.suffix == ".gz" else data], "--out")
 
 
 # ------------------------------------------------------------------ for people

@@ -29,7 +29,7 @@ from monitor.events import (
 )
 from monitor.goal.goal import Goal, preflight
 from monitor.goal.outputs import TERMINATE
-from monitor.harness.checks import CallOptions
+from monitor.harness.call_options import CallOptions
 from monitor.harness.context import RunContext
 from monitor.harness.delivery import Delivery
 from monitor.harness.streams.background import Background

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from monitor._util.checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
@@ -19,20 +19,24 @@ from monitor.adapters.base import AdapterFactory
 from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
 from monitor.conditions import Condition
+from monitor.context.forms import Form
 from monitor.context.fullness import Full, Fullness
 from monitor.context.history import History
 from monitor.context.window import UNKNOWN, Window, window_of
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
 from monitor.detectors.base import Detector
-from monitor.errors import ConfigError
-from monitor.events import AttemptRetried, Event, TurnStarted
+from monitor.errors import ConfigError, describe
+from monitor.events import AttemptRetried, Event, RunStarted, TurnStarted
 from monitor.goal.goal import MAX_NUDGES, Goal
 from monitor.goal.outputs import Outputs
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
+from monitor.harness.coverage import Covered, Seen
 from monitor.harness.judge_tasks import JudgeTasks
+from monitor.harness.reply import reply_of
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source import Source, SourceStream
+from monitor.harness.sync import SyncSource, SyncStream
 from monitor.judges.base import Judge, as_judges
 from monitor.outcome import Outcome, Turn
 from monitor.policy import Policy, StopAtFirstLoop
@@ -99,8 +103,11 @@ class Guard:
         "_full",
         "_fullness",
         "_judges",
+        "_limited",
         "_outcome",
+        "_seen",
         "_sinks",
+        "_started",
         "_streams",
         "_tried_inside",
         "_watched",
@@ -166,7 +173,10 @@ class Guard:
         if judges:
             self._judges = JudgeTasks(self._core, clock=self._clock, close_grace_s=self._close_grace_s, wake=self._wake)
         self._streams = 0
-        self._watched: Watched[Any] | None = None
+        self._seen = Seen()
+        self._limited = stop_when is not None or budget is not None
+        self._started: tuple[str, ...] = ()
+        self._watched: Watched[Any] | WatchedSync[Any] | None = None
         self._entered = False
         self._outcome: Outcome | None = None
 
@@ -188,7 +198,7 @@ class Guard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._watched is not None:
+            if isinstance(self._watched, Watched):
                 await self._watched.__aexit__(kind, error, trace)
         finally:
             try:
@@ -198,6 +208,24 @@ class Guard:
                 ending = ending_by(error)
                 crash = error if ending is not None and ending.reason is TerminateReason.ERROR else None
                 self._outcome = self._core.terminate(self._clock.now(), ending, crash)
+
+    def __enter__(self) -> Self:
+        """For a loop without an event loop. Watch each stream with `watch` and `with`; limits are
+        checked between its objects, and nothing interrupts a read that blocks.
+        """
+        if self._judges is not None:
+            raise ConfigError("a judge is asked beside the run, which needs an event loop: use 'async with'")
+        if self._entered:
+            raise ConfigError("a guard is one run: make a new one for the next")
+        self._core.begin(self._clock.now())
+        self._entered = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        crash = error if isinstance(error, Exception) else None
+        self._outcome = self._core.terminate(self._clock.now(), _ending_by_sync(error), crash)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and self._outcome is None:
@@ -212,7 +240,14 @@ class Guard:
                     Stop(TerminateReason.CLOSED_BY_CALLER, "it was dropped without being closed", "caller"),
                 )
 
-    def watch(self, stream: Source[T], *, adapter: AdapterFactory | None = None, isolate: bool = False) -> Watched[T]:
+    def watch(
+        self,
+        stream: Source[T] | SyncSource[T],
+        *,
+        adapter: AdapterFactory | None = None,
+        isolate: bool = False,
+        reraise: bool = False,
+    ) -> Watched[T]:
         """Watch one stream: the next turn of the run. Use it as `async with`, and iterate over it
         inside.
 
@@ -223,8 +258,12 @@ class Guard:
         an end of the run returns within `close_grace_s`. Without `isolate`, nothing ends a read
         that never returns. Isolation costs about 50 us a chunk, and after a read that the caller
         cancels, no further read is possible.
+
+        A synchronous stream is watched in `with`, inside `with guard`. `reraise`: an exception of
+        the SDK that ended the stream is raised when the block is left, for code that has its own
+        `except`.
         """
-        return Watched(stream, self, adapter=adapter, isolate=isolate)
+        return Watched(stream, self, adapter=adapter, isolate=isolate, reraise=reraise)
 
     def tool_result(
         self,
@@ -245,6 +284,7 @@ class Guard:
         lowered, such as that of failing tests, for `NoProgress`.
         """
         self._must_have_begun()
+        self._seen.results += 1
         self._core.tool_result(
             _identify(call, self._core.open_calls),
             _text_of(result),
@@ -266,7 +306,15 @@ class Guard:
         known = next(
             (open_call for open_call in self._core.open_calls if wanted is None or open_call.id == wanted), None
         )
-        return self._core.answer(known, self._clock.now()) if known is not None else None
+        answer = self._core.answer(known, self._clock.now()) if known is not None else None
+        self._seen.results += answer is not None
+        return answer
+
+    def coverage(self) -> tuple[Covered, ...]:
+        """What this guard has of the things that it needs, so far: a result that is never passed on
+        or a usage that is never reported makes detectors and limits blind. Read it after a run.
+        """
+        return self._seen.covered(limits=self._limited, detectors=self._started)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -289,6 +337,7 @@ class Guard:
         history stays as long, the provider will refuse the prompt in the end.
         """
         self._must_have_begun()
+        self._seen.checks += 1
         verdict = self._core.check(self._clock.now())
         self._weigh()
         if self._full is None or not isinstance(verdict, Continue):
@@ -330,13 +379,16 @@ class Guard:
     def _emit(self, event: Event) -> None:
         if isinstance(event, _ATTEMPTS):  # each stream has its own count
             self._tried_inside = isinstance(event, AttemptRetried)
+        elif isinstance(event, RunStarted):
+            self._started = event.detectors
+        self._seen.hear(event)
         self._sinks.emit(event)
 
     def _must_have_begun(self) -> None:
         if not self._entered:
             raise ConfigError("the run has not begun: use the guard inside 'async with guard'")
 
-    def _attach(self, watched: Watched[Any]) -> int:
+    def _attach(self, watched: Watched[Any] | WatchedSync[Any]) -> int:
         """Make `watched` the running stream. Returns its number."""
         if not self._entered or self._outcome is not None:
             raise ConfigError("the guard is not running: use guard.watch() inside 'async with guard'")
@@ -355,15 +407,21 @@ class Watched(SourceStream[T]):
     ends or the run stops.
     """
 
-    __slots__ = ("_guard",)
+    __slots__ = ("_guard", "_reraise", "_sync")
 
     def __init__(
-        self, source: Source[T], guard: Guard, *, adapter: AdapterFactory | None, isolate: bool = False
+        self,
+        source: Source[T] | SyncSource[T],
+        guard: Guard,
+        *,
+        adapter: AdapterFactory | None,
+        isolate: bool = False,
+        reraise: bool = False,
     ) -> None:
         if adapter is not None and not callable(adapter):
             raise ConfigError(f"adapter takes an adapter class, not {adapter!r}")
         super().__init__(
-            source,
+            cast("Source[T]", source),
             guard._core,
             clock=guard._clock,
             adapter=adapter,
@@ -371,6 +429,30 @@ class Watched(SourceStream[T]):
             isolate=isolate,
         )
         self._guard = guard
+        self._sync: SyncStream[T] | None = None
+        self._reraise = reraise
+
+    def __enter__(self) -> WatchedSync[T]:
+        self._entered = True
+        self._sync = WatchedSync(self._source, self._guard, adapter=self._factory)
+        return self._sync.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sync is not None:
+            self._sync.__exit__(kind, error, trace)
+            self._raise_again(self._sync.turn, error)
+
+    def to_form(self, form: Form) -> list[dict[str, Any]]:
+        """The model's message for the history of your own loop, see `reply_of`. Known when the
+        stream is over.
+        """
+        return reply_of(self.turn, form)
+
+    def _raise_again(self, turn: Turn, error: BaseException | None) -> None:
+        if self._reraise and error is None and turn.error is not None:
+            raise turn.error
 
     async def __aenter__(self) -> Self:
         try:
@@ -389,10 +471,56 @@ class Watched(SourceStream[T]):
             await super().__aexit__(kind, error, trace)
         finally:
             self._guard._detach()
+        self._raise_again(self.turn, error)
 
     def abort(self, why: str = "aborted") -> None:
         """End the run now; see `Guard.abort`."""
         self._guard.abort(why)
+
+
+class WatchedSync(SyncStream[T]):
+    """One synchronous stream of a guard. Iterating it gives the SDK's own objects, unchanged, until
+    the stream ends or the run stops.
+    """
+
+    def __init__(self, source: object, guard: Guard, *, adapter: AdapterFactory | None) -> None:
+        super().__init__(source, guard._core, clock=guard._clock, adapter=adapter)
+        self._guard = guard
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended. Reading it before the run's block is left raises `ConfigError`."""
+        return self._guard.outcome
+
+    def __enter__(self) -> Self:
+        self._index = self._guard._attach(self)
+        self._guard._seen.synchronous += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._guard._detach()
+
+    def to_form(self, form: Form) -> list[dict[str, Any]]:
+        """The model's message for the history of your own loop, see `reply_of`. Known when the
+        stream is over.
+        """
+        return reply_of(self.turn, form)
+
+    def abort(self, why: str = "aborted") -> None:
+        """End the run, from any thread, as soon as the SDK delivers its next object."""
+        self._guard.abort(why)
+
+    def wake(self) -> None:
+        """Nothing can interrupt a read that blocks."""
+
+    def destroyed(self) -> None:
+        """End the stream and close its source."""
+        self.close()
 
 
 class Watch(Watched[T]):
@@ -404,6 +532,18 @@ class Watch(Watched[T]):
     def outcome(self) -> Outcome:
         """How the run ended. Reading it before the block is left raises `ConfigError`."""
         return self._guard.outcome
+
+    def __enter__(self) -> WatchedSync[T]:
+        self._guard.__enter__()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._guard.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Self:
         await self._guard.__aenter__()
@@ -419,7 +559,7 @@ class Watch(Watched[T]):
 
 
 def watch(
-    stream: Source[T],
+    stream: Source[T] | SyncSource[T],
     *,
     stop_when: Condition | None = None,
     detectors: Sequence[Detector] | None = _DEFAULT,
@@ -432,6 +572,7 @@ def watch(
     keep_text_chars: int | None = KEEP_TEXT_CHARS,
     close_grace_s: float | None = CLOSE_GRACE_S,
     isolate: bool = False,
+    reraise: bool = False,
 ) -> Watch[T]:
     """Watch one stream: a run that is one model response.
 
@@ -439,6 +580,9 @@ def watch(
         async with monitor.watch(stream, stop_when=limits) as watched:
             async for chunk in watched: ...
         watched.outcome
+
+    A synchronous stream is watched in the same way without `async`. Limits are then checked between
+    its objects, and nothing interrupts a read that blocks.
 
     The arguments are those of `Guard` and of `Guard.watch`.
     """
@@ -453,7 +597,16 @@ def watch(
         keep_text_chars=keep_text_chars,
         close_grace_s=close_grace_s,
     )
-    return Watch(stream, guard, adapter=adapter, isolate=isolate)
+    return Watch(stream, guard, adapter=adapter, isolate=isolate, reraise=reraise)
+
+
+def _ending_by_sync(error: BaseException | None) -> Stop | None:
+    """The end of a run without an event loop, if nothing was decided before."""
+    if isinstance(error, KeyboardInterrupt):
+        return Stop(TerminateReason.CANCELLED, "the program was interrupted", "caller")
+    if error is None or isinstance(error, Exception):
+        return Stop(TerminateReason.ERROR, describe(error), "caller") if error is not None else None
+    return Stop(TerminateReason.CLOSED_BY_CALLER, describe(error), "caller")
 
 
 def _text_of(result: object) -> str:

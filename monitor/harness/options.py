@@ -20,15 +20,8 @@ from monitor.goal.goal import MAX_NUDGES, preflight
 from monitor.goal.instructions import render, run_instructions
 from monitor.goal.outputs import Outputs
 from monitor.goal.plan import Plan
-from monitor.harness.checks import (
-    CLOSE_GRACE_S,
-    KEEP_TEXT_CHARS,
-    CallOptions,
-    Offer,
-    check_bounds,
-    clock_of,
-    must_know_price,
-)
+from monitor.harness.call_options import CallOptions, Offer
+from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, must_know_price
 from monitor.harness.compaction import DEFAULT, Compaction
 from monitor.harness.outgoing import Given, form_of, take_in
 from monitor.harness.streams.clock import Clock

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
+
+import anyio
 
 from monitor._util.codec import to_plain
 from monitor.context.raw import RawMessage
 from monitor.errors import ConfigError, ToolError
 from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.run import Run
+from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
 from monitor.outcome import Outcome
@@ -124,6 +128,22 @@ class Supervisor(RunOptions):
         if not going:
             raise ConfigError("no run of this session is to be resumed: every one has ended")
         return await _ended(Run(self, None, streams=False, session=store, resumed=going[-1]))
+
+    def run_sync(
+        self,
+        task: str | UserMessage,
+        *,
+        history: Sequence[RawMessage | Message] | None = None,
+        session: SessionStore | None = None,
+        run_id: str | None = None,
+    ) -> Outcome:
+        """`run` for a program without an event loop: one is made for the run, on asyncio.
+
+        Raises `ConfigError` inside an event loop, which it would stop: use `await run(...)` there.
+        """
+        if current_task() is not None:
+            raise ConfigError("run_sync would stop the event loop that is running: use 'await supervisor.run(...)'")
+        return anyio.run(partial(self.run, task, history=history, session=session, run_id=run_id))
 
     def stream(
         self,

@@ -1,5 +1,14 @@
-"""Parts of this library for the users of other agent frameworks."""
+"""The guard inside a framework whose loop is not yours: one module for each framework, imported by
+name. And sessions for frameworks that bring their own runs.
 
-from monitor.integrations.openai_agents import AgentsSession as AgentsSession
+    from monitor.integrations.pydantic_ai import GuardedModel
+    from monitor.integrations.openai_agents import GuardedModel
+    from monitor.integrations import AgentsSession
+
+A module of a framework imports that framework, so none of them is imported here.
+`docs/integrations.md` says what each can do and what it cannot.
+"""
+
+from monitor.integrations.sessions import AgentsSession as AgentsSession
 
 __all__ = ["AgentsSession"]

@@ -1,64 +1,139 @@
-"""openai-agents: its `Session`, kept by a session of ours."""
+"""The OpenAI Agents SDK (0.20 or newer): a model that passes each response through a guard.
+
+async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+config = RunConfig(model=GuardedModel(model, guard))
+result = await Runner.run(agent, "...", run_config=config)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
-from monitor.errors import ConfigError
-from monitor.sessions import ACTIVE, Node, NodeKind, SessionStore, marker
+from monitor.adapters.openai.stream import OpenAIAdapter
+from monitor.errors import MissingExtra
+from monitor.harness.guard import Guard
+from monitor.integrations._between import Answered, Between, Request
+from monitor.integrations._events import GuardedEvents
+from monitor.integrations._failures import classify
+from monitor.integrations.stopped import StoppedByGuard
+from monitor.models import ModelError
 
-ITEM: Final = "openai_agents.item"
-"""The name of the markers that hold an item."""
+try:
+    from agents import AgentsException, Handoff, ModelBehaviorError, Tool, Usage
+    from agents.items import ModelResponse, TResponseInputItem, TResponseStreamEvent
+    from agents.models.interface import Model
+    from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
+    from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent
+except ImportError:
+    raise MissingExtra("openai-agents", "openai-agents") from None
+
+__all__ = ["GuardedModel", "Stopped"]
 
 
-class AgentsSession:
-    """The history of an agent of openai-agents: acknowledged means stored, and nothing is deleted.
+class Stopped(StoppedByGuard, AgentsException):
+    """The guard has ended the run. `run_data` is the SDK's own account of the turns before."""
 
-        async with SQLiteSession("work.session") as store:
-            await Runner.run(agent, "hello", session=AgentsSession(store))
 
-    `pop_item` and `clear_session` let the branch end earlier. What they leave stays in the file,
-    where `agent-monitor sessions tree` shows it.
+class GuardedModel(Model):
+    """A model of the OpenAI Agents SDK whose responses a guard watches, for one run.
+
+    Every request streams, also in `Runner.run`, which otherwise waits for whole responses: so a
+    loop is cut while it is written. Raises `Stopped` when the guard ends the run, and the SDK's own
+    exception when the call failed.
     """
 
-    session_settings: Any = None
-    """The SDK's own settings for this session, e.g. how many items it loads."""
+    def __init__(self, wrapped: Model, guard: Guard) -> None:
+        self.wrapped = wrapped
+        self._guard = guard
+        self._between = Between(guard)
 
-    def __init__(self, store: SessionStore, *, branch: str = ACTIVE) -> None:
-        """`branch`: several conversations may share a store, each on a branch of its own. One
-        conversation is written by one task at a time, as the SDK does.
-        """
-        if not callable(getattr(store, "append", None)):
-            raise ConfigError(f"a SessionStore is needed, not {type(store).__name__}")
-        self._store = store
-        self._branch = branch
-        self.session_id = store.id if branch == ACTIVE else f"{store.id}:{branch}"
+    async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
+        """The whole response, read as a stream."""
+        done: Response | None = None
+        items: list[Any] = []
+        async for event in self.stream_response(*args, **options):
+            if isinstance(event, ResponseCompletedEvent):
+                done = event.response
+            elif isinstance(event, ResponseOutputItemDoneEvent):
+                items.append(event.item)
+        if done is None:
+            raise ModelBehaviorError("the stream ended without a completed response")
+        return ModelResponse(
+            output=done.output or items,  # some services leave `output` of the last event empty
+            usage=_usage_of(done),
+            response_id=done.id,
+            request_id=getattr(done, "_request_id", None),
+        )
 
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The items of the conversation, oldest first; with `limit` the newest ones."""
-        if limit is None:
-            limit = getattr(self.session_settings, "limit", None)
-        items = [node.data["data"] for node in await self._store.active_path(self._branch) if _is_item(node)]
-        return items if limit is None else items[len(items) - min(limit, len(items)) :]
+    def stream_response(  # noqa: PLR0917 - the parameters of the SDK
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],  # noqa: A002 - the name that the SDK passes
+        model_settings: Any,
+        tools: list[Tool],
+        output_schema: Any,
+        handoffs: list[Handoff],
+        tracing: Any,
+        **options: Any,
+    ) -> AsyncIterator[TResponseStreamEvent]:
+        """The response as a stream. It ends with an exception if the guard ends the run."""
+        change = self._between.next_request(_results(input))
+        if not isinstance(change, Request):
+            raise Stopped(change)
+        if change.text is not None:
+            before: list[Any] = [{"role": "user", "content": input}] if isinstance(input, str) else [*input]
+            input = [*before, {"role": "user", "content": change.text}]  # noqa: A001 - see above
+        offered = [tool for tool in tools if change.offers(tool.name)]
+        handoffs = [] if change.only else handoffs
 
-    async def add_items(self, items: Sequence[Any]) -> None:
-        """Store items, all or none, behind the others."""
-        if items:
-            await self._store.append(*(marker(ITEM, item) for item in items), branch=self._branch)
+        def opened() -> AsyncIterator[TResponseStreamEvent]:
+            return self.wrapped.stream_response(
+                system_instructions, input, model_settings, offered, output_schema, handoffs, tracing, **options
+            )
 
-    async def pop_item(self) -> Any:
-        """Take the newest item off the conversation. `None`: there is none."""
-        for node in reversed(await self._store.active_path(self._branch)):
-            if _is_item(node):
-                await self._store.switch_node(node.parent, branch=self._branch)
-                return node.data["data"]
-        return None
+        return GuardedEvents(self._guard.watch(opened, adapter=AgentsAdapter), self._between, Stopped)
 
-    async def clear_session(self) -> None:
-        """Begin the conversation anew."""
-        await self._store.switch_node(None, branch=self._branch)
+    async def close(self) -> None:
+        await self.wrapped.close()
+
+    async def _cleanup_on_run_end(self, owner: object) -> None:
+        await self.wrapped._cleanup_on_run_end(owner)  # noqa: SLF001 - the SDK calls it on every model
+
+    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
+        return self.wrapped.get_retry_advice(request)
 
 
-def _is_item(node: Node) -> bool:
-    return node.kind is NodeKind.MARKER and node.data.get("name") == ITEM
+class AgentsAdapter(OpenAIAdapter):
+    """Reads the events of the SDK's models, which are those of OpenAI's responses API.
+
+    The SDK raises an exception of its own for a failed call; the cause is the client's exception.
+    """
+
+    def classify(self, error: BaseException) -> ModelError:
+        return classify(error)
+
+
+def _usage_of(response: Response) -> Usage:
+    usage = response.usage
+    if usage is None:
+        return Usage(requests=1)
+    return Usage(
+        requests=1,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        input_tokens_details=usage.input_tokens_details,
+        output_tokens_details=usage.output_tokens_details,
+    )
+
+
+def _results(items: str | list[TResponseInputItem]) -> Iterator[Answered]:
+    """The tool results after the last item of the model. The SDK does not say which are errors."""
+    history: list[Any] = items if isinstance(items, list) else []
+    for item in reversed(history):
+        kind = str(item.get("type") or "message")
+        if kind.endswith("_output"):
+            yield Answered(str(item.get("call_id")), item.get("output"))
+        elif item.get("role") not in {"user", "system", "developer"}:
+            return

@@ -49,7 +49,7 @@ class SessionStore(Protocol):
         """128 bits as 32 hexadecimal digits."""
         ...
 
-    async def commit(self, changes: Changes) -> Committed:
+    async def commit(self, changes: Changes, /) -> Committed:
         """Write one step: all of it, or nothing. Raises `StoreError` for a step that does not fit
         the session.
         """
@@ -59,11 +59,11 @@ class SessionStore(Protocol):
         """Write nodes behind the head of a branch."""
         ...
 
-    async def context(self, branch: str = ACTIVE) -> Context:
+    async def context(self, branch: str = ACTIVE, /) -> Context:
         """The messages that the model gets of a branch."""
         ...
 
-    async def active_path(self, branch: str = ACTIVE) -> tuple[Node, ...]:
+    async def active_path(self, branch: str = ACTIVE, /) -> tuple[Node, ...]:
         """The nodes of a branch, oldest first."""
         ...
 
@@ -71,7 +71,7 @@ class SessionStore(Protocol):
         """All nodes, in the order of writing."""
         ...
 
-    async def find_node(self, id: str) -> Node | None:
+    async def find_node(self, id: str, /) -> Node | None:
         """The node with this id."""
         ...
 
@@ -79,9 +79,9 @@ class SessionStore(Protocol):
         """The newest node of each branch."""
         ...
 
-    async def switch_node(self, node: str | None, *, branch: str = ACTIVE) -> None:
-        """Make `node` the end of a branch; the next nodes follow it. Nothing is summarised, and
-        nothing of the path that is left is copied. `None`: the branch begins anew, with a new root.
+    async def switch_node(self, node: str | None, /, *, branch: str = ACTIVE) -> None:
+        """Let a branch end at `node`; what is appended goes on from there. Nothing is summarised,
+        and nothing is taken over from the path that is left. `None`: before the first node.
 
         With a new name as `branch`, this makes a branch of that name.
         """
@@ -91,7 +91,7 @@ class SessionStore(Protocol):
         """The runs. `hidden`: also those that serve another run, such as compactions."""
         ...
 
-    async def calls(self, run: str | None = None) -> tuple[CallRecord, ...]:
+    async def calls(self, run: str | None = None, /) -> tuple[CallRecord, ...]:
         """The calls of a run, or of all."""
         ...
 
@@ -99,27 +99,27 @@ class SessionStore(Protocol):
         """The questions and their answers."""
         ...
 
-    async def events(self, run: str | None = None) -> tuple[StoredEvent, ...]:
+    async def events(self, run: str | None = None, /) -> tuple[StoredEvent, ...]:
         """The events of a run, or of all."""
         ...
 
-    async def chunks(self, run: str | None = None) -> tuple[TurnChunks, ...]:
+    async def chunks(self, run: str | None = None, /) -> tuple[TurnChunks, ...]:
         """The chunks of a run, or of all."""
         ...
 
-    async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+    async def intend(self, records: Sequence[CallRecord], /) -> Sequence[CallRecord]:
         """See `CallLedger.intend`."""
         ...
 
-    async def advance(self, record: CallRecord) -> bool:
+    async def advance(self, record: CallRecord, /) -> bool:
         """See `CallLedger.advance`."""
         ...
 
-    async def find(self, key: str) -> CallRecord | None:
+    async def find(self, key: str, /) -> CallRecord | None:
         """See `CallLedger.find`."""
         ...
 
-    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+    async def open_calls(self, run: str, /) -> Sequence[CallRecord]:
         """See `CallLedger.open_calls`."""
         ...
 

@@ -46,7 +46,8 @@ class FanOut:
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
         listening = _listening.get()
-        self._sinks = (*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)])
+        given = (*sinks, *[sink for sink in listening if all(sink is not given for given in sinks)])
+        self._sinks: tuple[EventSink, ...] = tuple(_of_one_run(sink) for sink in given)
 
     def emit(self, event: Event) -> None:
         """Pass on `event`. Never raises. The other sinks get a `SinkFailed` after the event in
@@ -64,6 +65,15 @@ class FanOut:
         if not isinstance(event, RunTerminated):
             for failure in failures:
                 self.emit(failure)
+
+
+def _of_one_run(sink: EventSink) -> EventSink:
+    """What receives the events of this run. A sink that keeps something for each run has a method
+    `for_run`, which makes a sink for one.
+    """
+    for_run = getattr(sink, "for_run", None)
+    made: EventSink = sink if for_run is None else for_run()
+    return made
 
 
 def _report(sink: EventSink, error: Exception, event: Event) -> SinkFailed:

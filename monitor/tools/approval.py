@@ -38,7 +38,7 @@ calls that a rule denies. `plan`: reads run, all else is refused.
 class Approver(Protocol):
     """Asks a person."""
 
-    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+    async def ask(self, request: ApprovalRequest, /) -> ApprovalAnswer | None:
         """The answer. `None`: not now; the run ends as paused, and the question stays open."""
         ...
 

@@ -127,28 +127,28 @@ class ArtifactStore(Protocol):
     first 12 digits.
     """
 
-    async def put(self, text: str, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
+    async def put(self, text: str, /, *, reference: Reference | None = None, pin: str | None = None) -> Artifact:
         """Keep `text`. `pin`: the name of a run that needs it; it stays until `unpin(pin)`.
 
         Raises `ArtifactsFull` if there is no room; then no other text is removed.
         """
         ...
 
-    async def pin(self, refs: Iterable[str], owner: str) -> None:
+    async def pin(self, refs: Iterable[str], owner: str, /) -> None:
         """The artifacts `refs` stay until `unpin(owner)`. Raises `ArtifactGone`."""
         ...
 
-    async def unpin(self, owner: str) -> None:
+    async def unpin(self, owner: str, /) -> None:
         """The run `owner` needs its artifacts no longer."""
         ...
 
-    async def find(self, ref: str) -> Artifact | None:
+    async def find(self, ref: str, /) -> Artifact | None:
         """The facts about the text under `ref`. Its content is not loaded, and this does not count
         as a use of it.
         """
         ...
 
-    async def read(self, ref: str) -> str:
+    async def read(self, ref: str, /) -> str:
         """The whole text. Raises `ArtifactGone`."""
         ...
 

@@ -215,9 +215,11 @@ def survey(
     *,
     detectors: Callable[[], Sequence[Detector]] | None = None,
     policy: Callable[[], Policy | None] | None = None,
+    watcher: Callable[[Began, RunScanner], Watcher] = Watcher,
 ) -> Iterator[SurveyedRun]:
     """The runs of one transcript, each when it is over. `detectors`, `policy`: functions that make
     new ones for each run; `None`: the guard's default ones. Unreadable parts are noted in `report`.
+    `watcher`: who watches a run, and says what is kept of it.
 
     Nothing is yielded for a transcript of an unknown format.
     """
@@ -233,7 +235,7 @@ def survey(
                     policy=policy() if policy is not None else None,
                     task=entry.title or None,
                 )
-                open_runs[entry.run] = Watcher(entry, scanner)
+                open_runs[entry.run] = watcher(entry, scanner)
             case Said():
                 open_runs[entry.run].take(entry.message)
             case Compacted():
@@ -248,16 +250,17 @@ def survey_file(
     detectors: Callable[[], Sequence[Detector]] | None = None,
     policy: Callable[[], Policy | None] | None = None,
     without: Collection[str] = (),
+    watcher: Callable[[Began, RunScanner], Watcher] = Watcher,
 ) -> SurveyedFile:
     """One transcript, read to its end. Its content never raises an error. `without`: formats whose
-    files are recognised and not read.
+    files are recognised and not read. `watcher`: as for `survey`.
     """
     report = ReadReport()
     try:
         reader = reader_of(source)
         if reader is not None and reader.format in without:
             return SurveyedFile(file=source.name, format=reader.format)
-        runs = tuple(survey(source, report, detectors=detectors, policy=policy))
+        runs = tuple(survey(source, report, detectors=detectors, policy=policy, watcher=watcher))
     except OSError as error:
         return SurveyedFile(file=source.name, format=None, report=report, error=error.strerror or str(error))
     return SurveyedFile(file=source.name, format=reader.format if reader else None, runs=runs, report=report)

@@ -69,7 +69,21 @@ def test_without_a_command_it_says_what_there_is():
 
 def test_the_page_names_every_option_and_no_other():
     parts = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-    assert set(parts) == {"compact", "context", "demo", "doctor", "judge-eval", "run", "scan", "sessions"}
+    names = {
+        "calibrate",
+        "compact",
+        "context",
+        "demo",
+        "doctor",
+        "hook",
+        "judge-eval",
+        "report",
+        "run",
+        "scan",
+        "sessions",
+        "watch",
+    }
+    assert set(parts) == names
     for command, part in parts.items():
         assert set(re.findall(r"--[a-z]+(?:-[a-z]+)*", part)) == options(command)
 

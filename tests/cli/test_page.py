@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Callable
@@ -65,8 +66,8 @@ def test_the_end_of_a_demo(printed: Callable[..., str]):
 
 def test_a_file_that_is_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    Path("chunks.jsonl").write_text('{"type": "text_delta", "text": "hi"}\n' * 2)
-    assert CliRunner().invoke(app, ["scan", "chunks.jsonl"]).stderr.strip() == block("cli.md", "chunks.jsonl:1")
+    Path("runs.jsonl").write_bytes(codecs.BOM_UTF16_LE + '{"id": "a", "messages": []}'.encode("utf-16-le"))
+    assert CliRunner().invoke(app, ["scan", "runs.jsonl"]).stderr.strip() == block("cli.md", "runs.jsonl:1")
 
 
 def test_a_scan(printed: Callable[..., str]):

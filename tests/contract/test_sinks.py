@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 from pydantic import BaseModel, model_serializer
 
 import monitor.sinks
@@ -78,14 +79,23 @@ from monitor.messages import Repair, RepairKind
 from monitor.models import ErrorKind, ModelError
 from monitor.outcome import Outcome, Turn
 from monitor.reasons import CompactionFailure, CompactionReason, TerminateReason
-from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink, line_of
+from monitor.sinks import EventSink, FanOut, JsonlSink, LogSink, MemorySink, OtelSink, line_of
+from monitor.sinks._otel_run import RunSpans
 from monitor.usage import AskCost
 from monitor.verdicts import Detection, Evidence, Judgement, Stop
+
+
+def recorded() -> OtelSink:
+    """With an SDK that keeps every span, and all content."""
+    return OtelSink(content=True, tracer_provider=TracerProvider(shutdown_on_exit=False))
+
 
 MAKERS: dict[type, Callable[[Path], Any]] = {
     MemorySink: lambda folder: MemorySink(),
     LogSink: lambda folder: LogSink(),
     JsonlSink: lambda folder: JsonlSink(folder / "events.jsonl"),
+    OtelSink: lambda folder: recorded(),
+    RunSpans: lambda folder: recorded().for_run(),
     FanOut: lambda folder: FanOut([MemorySink()]),
 }
 

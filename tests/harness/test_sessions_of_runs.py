@@ -335,7 +335,7 @@ async def test_the_model_is_told_that_an_effect_is_unknown_and_an_idempotent_cal
     alive = False
     # what a kill leaves: neither end was stored
     for record in await store.calls():
-        store._state.calls[record.key] = monitor.calls.stepped(record, state=CallState.RUNNING)  # type: ignore[attr-defined]
+        store._state.calls[record.key] = monitor.calls.stepped(record, state=CallState.RUNNING)
     run = (await store.runs())[0]
     await store.commit(Changes(runs=[monitor.sessions.RunRecord(id=run.id, data=run.data)]))
     model = ScriptedModel("I see.")

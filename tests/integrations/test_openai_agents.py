@@ -1,93 +1,92 @@
-"""openai-agents' `Session` on a session of ours: its contract, and what it adds."""
+"""OpenAI Agents: the responses API, handoffs, and the SDK's own retries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from monitor.errors import ConfigError
-from monitor.integrations import AgentsSession
-from monitor.sessions import InMemorySession, SQLiteSession, marker
-from tests.sessions.making import says
+pytest.importorskip("agents", reason="the framework is not installed: agents")
 
-pytestmark = pytest.mark.anyio
+from agents import (
+    Agent,
+    ModelRetrySettings,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    function_tool,
+    retry_policies,
+)
 
-MAKERS: dict[str, Callable[[Path], Any]] = {
-    "memory": lambda _: InMemorySession(),
-    "sqlite": lambda folder: SQLiteSession(folder / "a.session"),
-}
+import monitor
+from monitor.integrations.openai_agents import GuardedModel, Stopped
+from monitor.testing import LocalOpenAI
+from monitor.testing.openai_steps import Repeat, Reply, call, finish, response_events_of, response_text, text
+from tests.integrations.drivers import client_of
 
-
-@pytest.fixture(params=list(MAKERS))
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
-    return partial(MAKERS[request.param], tmp_path)
-
-
-def item(number: int) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "input_text", "text": f"{number} \ud800\0", "$node": None}]}
-
-
-async def test_items_come_back_in_their_order_and_the_newest_of_them_with_a_limit(opened: Callable[[], Any]):
-    async with opened() as store:
-        session = AgentsSession(store)
-        assert await session.get_items() == []
-        await session.add_items([item(1), item(2)])
-        await session.add_items([])
-        await session.add_items([item(3)])
-        assert await session.get_items() == [item(1), item(2), item(3)]
-        assert await session.get_items(2) == [item(2), item(3)]
-        assert await session.get_items(9) == [item(1), item(2), item(3)]
-        assert await session.get_items(0) == []
-        session.session_settings = type("Settings", (), {"limit": 1})()
-        assert await session.get_items() == [item(3)]
+CHANT = "Let me check the file again. "
 
 
-async def test_a_popped_item_is_gone_from_the_conversation_and_not_from_the_store(opened: Callable[[], Any]):
-    async with opened() as store:
-        session = AgentsSession(store)
-        assert await session.pop_item() is None
-        await session.add_items([item(1), item(2)])
-        await store.append(marker("a bookmark"), says("of another part of the program"))
-        assert await session.pop_item() == item(2)
-        assert await session.get_items() == [item(1)]
-        await session.add_items([item(4)])
-        assert await session.get_items() == [item(1), item(4)]
-        await session.clear_session()
-        assert await session.get_items() == []
-        assert await session.pop_item() is None
-        await session.add_items([item(5)])
-        assert await session.get_items() == [item(5)]
-        assert len(await store.nodes()) == 6
-        assert await store.verify() == ()
+@function_tool
+def look(q: str) -> str:
+    """Looks."""
+    return f"nothing about {q} was found in the archive"
 
 
-async def test_conversations_of_one_store_do_not_mix(opened: Callable[[], Any]):
-    async with opened() as store:
-        one, other = AgentsSession(store), AgentsSession(store, branch="b")
-        await one.add_items([item(1)])
-        await other.add_items([item(2)])
-        assert (await one.get_items(), await other.get_items()) == ([item(1)], [item(2)])
-        assert one.session_id == store.id
-        assert other.session_id == f"{store.id}:b"
+async def run(server: LocalOpenAI, guard: monitor.Guard, agent: Agent[Any], *, responses: bool = False) -> Any:
+    async with client_of(server.base_url) as client, guard:
+        kind = OpenAIResponsesModel if responses else OpenAIChatCompletionsModel
+        config = RunConfig(model=GuardedModel(kind("local", client), guard), tracing_disabled=True)
+        return await Runner.run(agent, "go", run_config=config)
 
 
-async def test_a_conversation_goes_on_in_another_process(tmp_path: Path):
-    for number in (1, 2):
-        async with SQLiteSession(tmp_path / "a.session") as store:
-            await AgentsSession(store).add_items([item(number)])
-    async with SQLiteSession(tmp_path / "a.session") as store:
-        assert await AgentsSession(store).get_items() == [item(1), item(2)]
+@pytest.mark.asyncio
+async def test_a_chant_in_the_responses_api_is_cut():
+    guard = monitor.Guard()
+    with LocalOpenAI([[Repeat(response_text(CHANT), 5000, delay_s=0.001)]]) as server:
+        with pytest.raises(Stopped, match="loop_detected"):
+            await run(server, guard, Agent(name="one"), responses=True)
+        await server.wait_closed_async(0)
+        assert server.requests[0].events_sent < 500
+    assert guard.outcome.closed
 
 
-def test_something_else_than_a_store_is_refused():
-    with pytest.raises(ConfigError, match="SessionStore"):
-        AgentsSession("a.session")  # type: ignore[arg-type]
+@pytest.mark.asyncio
+async def test_a_tool_loop_in_the_responses_api_is_seen_with_its_results():
+    guard = monitor.Guard()
+    scripts = [response_events_of("", [("look", {"q": "a"})])]
+    with LocalOpenAI(scripts) as server, pytest.raises(Stopped, match="gave the same result") as raised:
+        await run(server, guard, Agent(name="one", tools=[look]), responses=True)
+    assert raised.value.run_data is not None
+    assert len(raised.value.run_data.raw_responses) == 4
+    assert guard.outcome.turns == 5
 
 
-def test_it_is_the_session_of_the_installed_sdk():
-    memory = pytest.importorskip("agents.memory.session", reason="openai-agents is not installed")
-    assert isinstance(AgentsSession(InMemorySession()), memory.Session)
+@pytest.mark.asyncio
+async def test_the_guard_goes_on_after_a_handoff():
+    guard = monitor.Guard(stop_when=monitor.MaxTurns(2))
+    second = Agent(name="second", tools=[look])
+    first = Agent(name="first", handoffs=[second])
+    hand_over = [call("transfer_to_second", {}, id="call_0"), finish("tool_calls")]
+    scripts = [hand_over, *[[call("look", {"q": "a"}, id=f"call_{n}"), finish("tool_calls")] for n in (1, 2)]]
+    with LocalOpenAI(scripts) as server:
+        with pytest.raises(Stopped, match="max_turns"):
+            await run(server, guard, first)
+        assert len(server.requests) == 2
+    assert guard.outcome.turns == 2
+
+
+@pytest.mark.asyncio
+async def test_a_call_that_the_sdk_repeats_is_one_turn_and_ends_well():
+    guard = monitor.Guard(stop_when=monitor.MaxTurns(2))
+    busy = Reply(503, b'{"error": {"message": "busy"}}')
+    retry = ModelRetrySettings(max_retries=2, policy=retry_policies.http_status([503]), backoff={"initial_delay": 0.0})
+    agent = Agent(name="one", model_settings=ModelSettings(retry=retry))
+    with LocalOpenAI([[busy], [text("It is "), text("done."), finish()]]) as server:
+        result = await run(server, guard, agent)
+        assert len(server.requests) == 2
+    assert result.final_output == "It is done."
+    assert guard.outcome.ok
+    assert guard.outcome.turns == 1

@@ -1,0 +1,34 @@
+"""What a hook is: it knows an agent's settings, and the words in which it takes an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+
+Deed: TypeAlias = Literal["ask", "deny", "stop"]
+"""What is done about a loop: a person is asked, the call is refused with the reason, or the agent
+is stopped.
+"""
+DEEDS: Final[tuple[Deed, ...]] = ("ask", "deny", "stop")
+TIMEOUT_S: Final = 30
+"""How long the agent waits for an answer. A session of 100 MB is read in less."""
+
+
+class Hook(Protocol):
+    """The hook protocol of one agent."""
+
+    agent: ClassVar[str]
+    place: ClassVar[str]
+    """The file of settings, for people."""
+    note: ClassVar[str]
+    """What a user has to know, in a sentence."""
+    before: ClassVar[str]
+    """The event before a tool call."""
+
+    def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
+        """What is to be added to the settings, so that `command` is asked."""
+        ...
+
+    def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
+        """The answer to `event` in a loop. Empty: this event cannot be answered."""
+        ...

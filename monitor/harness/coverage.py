@@ -1,0 +1,78 @@
+"""What a guard has seen of its run, and what it has not: a detector without data finds nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monitor.events import Event, StreamClosed, TurnEnded
+
+
+@dataclass(slots=True, frozen=True)
+class Covered:
+    """One thing that a guard needs, and whether it has it."""
+
+    what: str
+    """`limits`, `detectors`, `results`, `usage`, `closing`, `checks` or `interruption`."""
+    guarded: bool
+    detail: str
+    """Why not, and what to do; or what was seen. For people."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """Counts of one run, for `Guard.coverage`."""
+
+    turns: int = 0
+    calls: int = 0
+    results: int = 0
+    checks: int = 0
+    estimated: int = 0
+    left_open: str | None = None
+    synchronous: int = 0
+
+    def hear(self, event: Event) -> None:
+        """Count `event`."""
+        if isinstance(event, TurnEnded):
+            self.turns += 1
+            self.calls += len(event.turn.tool_calls)
+            self.estimated += event.turn.usage_estimated
+        elif isinstance(event, StreamClosed) and not event.closed:
+            self.left_open = event.note or "the source stayed open"
+
+    def covered(self, *, limits: bool, detectors: tuple[str, ...]) -> tuple[Covered, ...]:
+        """One entry for each thing that a guard needs."""
+        missing = self.calls - self.results
+        return (
+            Covered(
+                "limits", limits, "stop_when or budget is set" if limits else "nothing ends the run: set stop_when"
+            ),
+            Covered("detectors", bool(detectors), ", ".join(detectors) or "no detector is on, so no loop is found"),
+            Covered(
+                "results",
+                missing <= 0,
+                f"{self.results} of {self.calls} calls have their result"
+                + (": pass each to guard.tool_result, or loops of calls are not found" if missing > 0 else ""),
+            ),
+            Covered(
+                "usage",
+                not self.estimated,
+                f"the provider did not report the tokens of {self.estimated} of {self.turns} turns: limits and "
+                "budgets count estimates"
+                if self.estimated
+                else f"reported for {self.turns} turns",
+            ),
+            Covered("closing", self.left_open is None, self.left_open or "no stream was left open"),
+            Covered(
+                "checks",
+                self.turns <= self.checks + 1,
+                f"check() was called {self.checks} times in {self.turns} turns"
+                + ("" if self.turns <= self.checks + 1 else ": call it before each turn"),
+            ),
+            Covered(
+                "interruption",
+                not self.synchronous,
+                f"{self.synchronous} streams were synchronous: nothing interrupts their reads"
+                if self.synchronous
+                else "a read that waits is interrupted",
+            ),
+        )

@@ -1,0 +1,254 @@
+"""Pydantic AI (2.60 or newer): a model that passes each response through a guard.
+
+async with monitor.Guard(stop_when=monitor.MaxTurns(30)) as guard:
+result = await agent.run("...", model=GuardedModel(agent.model, guard))
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from monitor.adapters.base import responses_behind
+from monitor.adapters.decoding import SdkAdapter, name_of
+from monitor.adapters.openai.parts import arguments_of
+from monitor.chunks import Chunk, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, TurnFinished, UsageReport
+from monitor.errors import AdapterError, MissingExtra
+from monitor.harness.guard import Guard
+from monitor.integrations._between import Answered, Between, Request
+from monitor.integrations._events import GuardedEvents
+from monitor.integrations._failures import classify
+from monitor.integrations.stopped import StoppedByGuard
+from monitor.models import ModelError
+from monitor.reasons import FinishReason
+
+try:
+    from pydantic_ai import messages as said
+    from pydantic_ai.exceptions import AgentRunError
+    from pydantic_ai.models import KnownModelName, Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.models.wrapper import WrapperModel
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.tools import RunContext
+except ImportError:
+    raise MissingExtra("pydantic-ai-slim", "pydantic-ai") from None
+
+__all__ = ["GuardedModel", "PydanticAIAdapter", "Stopped"]
+
+_FINISH = {
+    "length": FinishReason.LENGTH,
+    "content_filter": FinishReason.BLOCKED,
+    "error": FinishReason.MALFORMED,
+}
+"""Pydantic AI's finish reasons. The others, `stop` and `tool_call`, mean that the model was
+done.
+"""
+
+
+class Stopped(StoppedByGuard, AgentRunError):
+    """The guard has ended the run. `turn.text` is the partial answer; `capture_run_messages` of
+    Pydantic AI keeps the messages before it.
+    """
+
+    def __init__(self, stop: Any, turn: Any = None) -> None:
+        StoppedByGuard.__init__(self, stop, turn)
+        self.message = self.args[0]
+
+
+class GuardedModel(WrapperModel):
+    """A model of Pydantic AI whose responses a guard watches, for one run of one agent.
+
+    Every request streams, also in `agent.run`, which otherwise waits for whole responses: so a loop
+    is cut while it is written. The model must be able to stream. Raises `Stopped` when the guard
+    ends the run, and the provider's own exception when the call failed.
+    """
+
+    def __init__(self, wrapped: Model | KnownModelName | str, guard: Guard) -> None:
+        super().__init__(wrapped)
+        self._guard = guard
+        self._between = Between(guard)
+
+    async def request(
+        self,
+        messages: list[said.ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> said.ModelResponse:
+        """The whole response, read as a stream."""
+        async with self.request_stream(messages, model_settings, model_request_parameters) as response:
+            async for _ in response:
+                pass
+            return response.get()
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[said.ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """The response as a stream. It ends with an exception if the guard ends the run."""
+        change = self._between.next_request(_results(messages))
+        if not isinstance(change, Request):
+            raise Stopped(change)
+        if change.text is not None:
+            messages = [*messages, said.ModelRequest(parts=[said.UserPromptPart(change.text)])]
+        parameters = replace(
+            model_request_parameters,
+            function_tools=[one for one in model_request_parameters.function_tools if change.offers(one.name)],
+        )
+        source = _Source(self.wrapped, (messages, model_settings, parameters, run_context))
+        watched = self._guard.watch(source.events, adapter=source.adapter)
+        events = GuardedEvents(watched, self._between, Stopped)
+        try:
+            await events.begin()
+            response = source.response
+            assert response is not None  # noqa: S101 - `begin` raises if nothing was opened
+            response._event_iterator = events  # noqa: SLF001 - `StreamedResponse` has no public place for it
+            yield response
+        finally:
+            await events.aclose()
+
+
+class _Source:
+    """The framework's own stream. The guard opens, reads and closes it."""
+
+    def __init__(self, model: Model, request: tuple[Any, ...]) -> None:
+        self._model = model
+        self._request = request
+        self.response: StreamedResponse | None = None
+
+    async def events(self) -> AsyncGenerator[said.ModelResponseStreamEvent]:
+        """The events, from a generator: the guard looks behind a generator for what is open."""
+        async with self._model.request_stream(*self._request) as self.response:
+            async for event in self.response:
+                yield event
+
+    def adapter(self, stream: int) -> PydanticAIAdapter:
+        return PydanticAIAdapter(stream, self.response)
+
+
+class PydanticAIAdapter(SdkAdapter):
+    """Reads the events of a `StreamedResponse`. `response`: it has the usage and the finish
+    reason.
+    """
+
+    needs_finish = False  # a model without a provider has none
+    readable = "event of a stream of Pydantic AI"
+
+    def __init__(self, stream: int = 0, response: StreamedResponse | None = None) -> None:
+        self._response = response
+        self._kinds: list[str] = []
+        self._calls: dict[int, tuple[str, str]] = {}
+        self._reported: UsageReport | None = None
+
+    @property
+    def gave(self) -> Sequence[str]:  # type: ignore[override] # it is never set
+        """The kinds of parts other than text, thinking and calls, e.g. `file`."""
+        return self._kinds
+
+    def finish(self) -> Sequence[Chunk]:
+        """Usage and finish reason, which stand in the response and in no event."""
+        chunks: list[Chunk] = list(self._usage())
+        word = self._response.finish_reason if self._response is not None else None
+        if word is not None:
+            chunks.append(TurnFinished(_FINISH.get(word, FinishReason.DONE), word))
+        return chunks
+
+    def responses(self, source: object) -> Sequence[Any]:
+        """The SDK's open responses, behind the stream that the framework's response has in one of
+        its attributes. Only closing these ends the connection of google-genai.
+        """
+        held = [*vars(self._response).values()] if self._response is not None else []
+        held += [getattr(one, "source", None) for one in held]  # a stream that can be peeked into
+        return [found for one in held if inspect.isasyncgen(one) for found in responses_behind(one, None)]
+
+    def classify(self, error: BaseException) -> ModelError:
+        return classify(error)
+
+    def _decode(self, item: object) -> Iterator[Chunk]:
+        match item:
+            case said.PartDeltaEvent(index=index, delta=delta):
+                yield from self._delta(index, delta)
+            case said.PartStartEvent(index=index, part=part):
+                yield from self._usage()
+                yield from self._start(index, part)
+            case said.PartEndEvent(part=said.ToolCallPart() as part):
+                yield ToolCall(part.tool_call_id, part.tool_name, _arguments(part.args), part)
+            case said.PartEndEvent() | said.FinalResultEvent():
+                pass
+            case _:
+                raise AdapterError(f"expected an event of a model response, not {name_of(item)}")
+
+    def _start(self, index: int, part: object) -> Iterator[Chunk]:
+        match part:
+            case said.TextPart(content=words):
+                yield TextDelta(words)
+            case said.ThinkingPart(content=words):
+                yield ReasoningDelta(words)
+            case said.ToolCallPart():
+                self._calls[index] = part.tool_call_id, part.tool_name
+                yield ToolCallDelta(part.tool_call_id, part.tool_name, _written(part.args))
+            case _:
+                kind = str(getattr(part, "part_kind", name_of(part)))
+                if kind not in self._kinds:
+                    self._kinds.append(kind)
+
+    def _delta(self, index: int, delta: object) -> Iterator[Chunk]:
+        match delta:
+            case said.TextPartDelta(content_delta=words):
+                yield TextDelta(words)
+            case said.ThinkingPartDelta(content_delta=words):
+                if words:
+                    yield ReasoningDelta(words)
+            case said.ToolCallPartDelta(args_delta=piece) if index in self._calls:
+                yield ToolCallDelta(self._calls[index][0], None, _written(piece))
+            case _:  # of a part that the provider carries out by itself
+                pass
+
+    def _usage(self) -> Iterator[Chunk]:
+        if self._response is None:
+            return
+        usage = self._response.usage
+        report = UsageReport(
+            input_tokens=usage.input_tokens or None,
+            output_tokens=usage.output_tokens or None,
+            cached_tokens=usage.cache_read_tokens or None,
+            reasoning_tokens=usage.details.get("reasoning_tokens"),
+        )
+        if report != self._reported and (report.input_tokens or report.output_tokens):
+            self._reported = report
+            yield report
+
+
+def _arguments(args: Any) -> Any:
+    return arguments_of(args) if isinstance(args, str) else args or {}
+
+
+def _written(args: Any) -> str:
+    return args if isinstance(args, str) else json.dumps(args) if args else ""
+
+
+def _results(messages: Sequence[said.ModelMessage]) -> Iterator[Answered]:
+    """The tool results after the last response."""
+    for message in reversed(messages):
+        if isinstance(message, said.ModelResponse):
+            return
+        for part in message.parts:
+            match part:
+                case said.ToolReturnPart():
+                    yield Answered(
+                        part.tool_call_id,
+                        part.model_response_str(wrap_if_error=False),
+                        is_error=part.outcome in _ERRORS,
+                    )
+                case _ if part.part_kind == "retry-prompt" and part.tool_name is not None:
+                    yield Answered(part.tool_call_id, part.model_response(), is_error=True)
+
+
+_ERRORS = frozenset({"failed", "denied", "retried"})
+"""The outcomes of a tool call that are errors. `interrupted` is the framework's own doing."""

@@ -1,0 +1,91 @@
+"""The page: one HTML file with its style, its script and its data, which loads nothing.
+
+What a transcript says is data. It stands in a script that no browser runs, as JSON, and the page's
+own script writes it as text. A content security policy allows that one script by its hash, and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any, Final
+
+from monitor.report.data import as_data, as_script, key_of
+from monitor.report.story import ToldRun
+from monitor.transcripts.survey import SurveyedRun
+
+QUIET_WITH_STEPS: Final = 20_000
+"""Runs without a loop of which steps are shown; of later ones the page has the time line."""
+
+
+def _part(name: str) -> str:
+    return files("monitor.report").joinpath(name).read_text("utf-8")
+
+
+class Page:
+    """Collects runs, and writes the page. Of a run only what the page shows is kept, as JSON."""
+
+    def __init__(self, *, title: str = "Agent runs", texts: bool = True) -> None:
+        """`texts`: without it the page has numbers and names, and no word of a transcript."""
+        self._title = title
+        self._texts = texts
+        self._runs: list[tuple[bool, float, str]] = []
+        self._keys: dict[str, int] = {}
+        self._quiet = 0
+
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return len(self._runs)
+
+    def add(self, run: SurveyedRun) -> None:
+        """One more run."""
+        key = key_of(run)
+        count = self._keys[key] = self._keys.get(key, 0) + 1
+        data = as_data(run, key=key if count == 1 else f"{key}-{count}", texts=self._texts)
+        if not run.loops and isinstance(run, ToldRun):
+            self._quiet += 1
+            if self._quiet > QUIET_WITH_STEPS:
+                data.pop("steps", None)
+        self._runs.append((not run.loops, -(run.saved_tokens or 0), as_script(data)))
+
+    def pieces(self, *, facts: Mapping[str, Any] | None = None) -> Iterator[str]:
+        """The page in pieces. `facts`: what is said of all runs: `made` (seconds since 1970),
+        `bad`.
+        """
+        style, script = _part("page.css"), _part("page.js")
+        head = _part("page.html")
+        for name, value in (
+            ("TITLE", _as_text(self._title)),
+            ("POLICY", policy_of(style, script)),
+            ("STYLE", style),
+        ):
+            head = head.replace(f"%{name}%", value)
+        before, after = head.split("%DATA%")
+        yield before
+        yield f'{{"facts":{as_script({**(facts or {}), "texts": self._texts, "title": self._title})},"runs":['
+        for number, (_, _, run) in enumerate(sorted(self._runs, key=lambda one: one[:2])):
+            yield f"{',' if number else ''}\n{run}"
+        yield "]}"
+        yield after.replace("%SCRIPT%", script)
+
+
+def policy_of(style: str, script: str) -> str:
+    """Runs this script, shows this style, and loads nothing from anywhere."""
+    allowed = {"script-src": _hash(script), "style-src": _hash(style), "img-src": "data:"}
+    sources = (f"{name} {value}" for name, value in allowed.items())
+    return "; ".join(["default-src 'none'", *sources, "base-uri 'none'", "form-action 'none'"])
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _as_text(text: str) -> str:
+    for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("%", "&#37;")):
+        text = text.replace(sign, name)
+    return text

@@ -1,0 +1,181 @@
+"""A stop line with a promise, from good runs: of future ones that are like them, at most a given
+share is stopped. Pure arithmetic.
+
+The method is split conformal prediction. Each good run has a score: how far it went towards a stop.
+The line is the k-th smallest of n scores, k = ceil((n + 1) (1 - at_most)). A run is stopped if its
+score is above the line. If a new run is exchangeable with the n, each rank among the n + 1 has the
+same chance. So it is above the line with a chance of at most `at_most`. Nothing is assumed of the
+scores. The promise is about the average over draws of the n runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from monitor.errors import ConfigError
+
+NEVER: int = -1
+"""The evidence of a run that no level of settings stops."""
+
+
+@dataclass(slots=True, frozen=True)
+class Stopped:
+    """Where a run would have been stopped."""
+
+    turn: int
+    """The model response, counted from 1."""
+    spent: float
+    """Tokens up to there."""
+
+
+@dataclass(slots=True, frozen=True)
+class Trace:
+    """What a run has cost, and where each level of settings would have stopped it."""
+
+    costs: tuple[float, ...]
+    """Tokens spent up to the end of each turn."""
+    stops: tuple[Stopped | None, ...]
+    """For each level, the strictest first. `None`: it does not stop the run."""
+
+    @property
+    def total(self) -> float:
+        """Tokens of the whole run."""
+        return self.costs[-1] if self.costs else 0.0
+
+    @property
+    def turns(self) -> int:
+        """Model responses."""
+        return len(self.costs)
+
+    @property
+    def evidence(self) -> int:
+        """The most lenient level that stops the run; `NEVER`: none does."""
+        return max((level for level, stop in enumerate(self.stops) if stop is not None), default=NEVER)
+
+    def before(self, turn: int) -> float:
+        """Tokens spent before the turn, counted from 1."""
+        return self.costs[turn - 2] if turn > 1 else 0.0
+
+
+def needed(at_most: float) -> int:
+    """The smallest number of runs from which a line can be drawn: 19 for 0.05.
+
+    Raises `ConfigError` if `at_most` is not between 0 and 1.
+    """
+    return math.ceil(1 / _share(at_most)) - 1
+
+
+def line(scores: Sequence[float], at_most: float) -> float:
+    """The k-th smallest score. A run above it is stopped.
+
+    Raises `ConfigError` if there are fewer runs than `needed`.
+    """
+    share = _share(at_most)
+    if len(scores) < (least := needed(at_most)):
+        raise ConfigError(
+            f"{len(scores)} good runs are too few to promise {at_most:.3g}: {least} are needed,"
+            f" and {least - len(scores)} more"
+        )
+    return sorted(scores)[math.ceil((len(scores) + 1) * (1 - share)) - 1]
+
+
+def _share(at_most: float) -> Fraction:
+    """As an exact number: 0.05 is 1/20, and 20 runs are then not one too few."""
+    if not 0 < at_most < 1:
+        raise ConfigError(f"at_most={at_most!r}: give a share between 0 and 1, e.g. 0.05")
+    return Fraction(str(at_most))
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """A way to score runs, and where a line on its score stops one."""
+
+    name: str
+    score: Callable[[Trace], float]
+    stop: Callable[[Trace, float], float | None]
+    """Tokens spent up to the stop with this line; `None`: the run is not stopped."""
+
+
+def _evidence_stop(trace: Trace, at: float) -> float | None:
+    level = int(at) + 1
+    stop = trace.stops[level] if level < len(trace.stops) else None
+    return None if stop is None else stop.spent
+
+
+def _length_stop(trace: Trace, at: float) -> float | None:
+    return trace.before(int(at) + 1) if trace.turns > at else None
+
+
+EVIDENCE = Rule("evidence", lambda trace: float(trace.evidence), _evidence_stop)
+"""The settings one level above the line."""
+LENGTH = Rule("length alone", lambda trace: float(trace.turns), _length_stop)
+"""The baseline: a number of turns, whatever they do."""
+
+
+def evidence_and_length(scale: float) -> Rule:
+    """Evidence in levels, and each `scale` turns count like one level more."""
+
+    def stop(trace: Trace, at: float) -> float | None:
+        events = sorted(
+            ((found.turn, found.spent, level) for level, found in enumerate(trace.stops) if found is not None),
+            reverse=True,
+        )
+        highest = NEVER
+        for turn in range(1, trace.turns + 1):
+            if highest + turn / scale > at:
+                return trace.before(turn)
+            while events and events[-1][0] <= turn:
+                _, spent, level = events.pop()
+                highest = max(highest, level)
+                if highest + turn / scale > at:
+                    return spent
+        return None
+
+    return Rule("evidence + length", lambda trace: trace.evidence + trace.turns / scale, stop)
+
+
+def usual_length(traces: Sequence[Trace]) -> float:
+    """A scale for `evidence_and_length`: the number of turns that 95 of 100 runs stay below."""
+    turns = sorted(trace.turns for trace in traces)
+    return float(max(1, turns[math.ceil(0.95 * len(turns)) - 1])) if turns else 1.0
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """What a line does to runs that it was not drawn from."""
+
+    rule: str
+    at: float
+    stopped: int
+    """Good runs that it stops."""
+    good: int
+    caught: int
+    """Bad runs that it stops."""
+    bad: int
+    saved: float
+    """Tokens of the bad runs after the stop."""
+    lost: float
+    """Tokens of the good runs after the stop: work that would be missing."""
+    of_bad: float
+    """Tokens of the bad runs in all."""
+
+
+def tried(rule: Rule, fit: Sequence[Trace], good: Sequence[Trace], bad: Sequence[Trace], at_most: float) -> Outcome:
+    """Draw the line from `fit`, and use it on `good` and `bad`."""
+    at = line([rule.score(trace) for trace in fit], at_most)
+    good_stops = [(trace, spent) for trace in good if (spent := rule.stop(trace, at)) is not None]
+    bad_stops = [(trace, spent) for trace in bad if (spent := rule.stop(trace, at)) is not None]
+    return Outcome(
+        rule.name,
+        at,
+        len(good_stops),
+        len(good),
+        len(bad_stops),
+        len(bad),
+        sum(trace.total - spent for trace, spent in bad_stops),
+        sum(trace.total - spent for trace, spent in good_stops),
+        sum(trace.total for trace in bad),
+    )

@@ -1,0 +1,138 @@
+"""`agent-monitor hook`: what coding agents ask, and get as an answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from monitor.cli._app import app
+from monitor.cli.hooks import HOOKS
+from monitor.cli.hooks.base import DEEDS
+
+SAMPLES = Path(__file__).parents[2] / "fixtures" / "readers"
+STUCK = SAMPLES / "claude-code" / "554b9fa6-f719-40e8-ba70-beee69bd60b5.jsonl.gz"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def ask(agent: str, event: object, *options: str) -> Any:
+    text = event if isinstance(event, str) else json.dumps(event)
+    return CliRunner().invoke(app, ["hook", agent, *options], input=text)
+
+
+def session(folder: Path, calls: int, others: int = 0) -> str:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Tidy up."}]
+    for at in range(calls + others):
+        name = "ls" if at < calls else f"tool{at}"
+        call = {"id": f"c{at}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{at}", "content": f"denied {name}"})
+    path = folder / "session.jsonl"
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    return str(path)
+
+
+def event(agent: str, path: str) -> dict[str, str]:
+    return {"hook_event_name": HOOKS[agent].before, "transcript_path": path, "tool_name": "ls"}
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+@pytest.mark.parametrize("deed", DEEDS)
+def test_an_agent_without_a_loop_goes_on(agent: str, deed: str, tmp_path: Path):
+    done = ask(agent, event(agent, session(tmp_path, 3)), "--on-loop", deed)
+    assert (done.exit_code, json.loads(done.stdout), done.stderr) == (0, {}, "")
+
+
+def test_claude_code_asks_a_person_with_our_reason(tmp_path: Path):
+    done = ask("claude-code", event("claude-code", session(tmp_path, 5)))
+    said = json.loads(done.stdout)["hookSpecificOutput"]
+    assert (said["hookEventName"], said["permissionDecision"]) == ("PreToolUse", "ask")
+    assert "ls was called 5 times in a row" in said["permissionDecisionReason"]
+    assert "The result: denied ls" in said["permissionDecisionReason"]
+
+
+def test_claude_code_refuses_and_stops(tmp_path: Path):
+    about = event("claude-code", session(tmp_path, 5))
+    refused = json.loads(ask("claude-code", about, "--on-loop", "deny").stdout)
+    assert refused["hookSpecificOutput"]["permissionDecision"] == "deny"
+    stopped = json.loads(ask("claude-code", about, "--on-loop", "stop").stdout)
+    assert stopped["continue"] is False
+    assert stopped["stopReason"].startswith("agent-monitor: ")
+
+
+@pytest.mark.parametrize("deed", ["ask", "deny"])
+def test_codex_gets_no_answer_that_it_does_not_take(deed: str, tmp_path: Path):
+    """It takes `deny` with a reason, and lets the call go on for any other answer."""
+    said = json.loads(ask("codex", event("codex", session(tmp_path, 5)), "--on-loop", deed).stdout)
+    assert list(said) == ["hookSpecificOutput"]
+    assert set(said["hookSpecificOutput"]) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
+    assert said["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_codex_is_stopped_after_a_call_and_not_before_one(tmp_path: Path):
+    path = session(tmp_path, 5)
+    after = {"hook_event_name": "PostToolUse", "transcript_path": path}
+    assert json.loads(ask("codex", after, "--on-loop", "stop").stdout)["continue"] is False
+    before = json.loads(ask("codex", event("codex", path), "--on-loop", "stop").stdout)
+    assert before["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert "PostToolUse" in json.loads(ask("codex", "", "--on-loop", "stop", "--print-settings").stdout)["hooks"]
+
+
+def test_gemini_cli_refuses_or_stops(tmp_path: Path):
+    about = event("gemini-cli", session(tmp_path, 5))
+    assert json.loads(ask("gemini-cli", about).stdout)["decision"] == "deny"
+    assert json.loads(ask("gemini-cli", about, "--on-loop", "stop").stdout)["continue"] is False
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_a_loop_that_is_over_holds_up_nobody(agent: str, tmp_path: Path):
+    assert json.loads(ask(agent, event(agent, session(tmp_path, 9, others=2))).stdout) == {}
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_an_event_that_is_none_of_ours_goes_on(agent: str, tmp_path: Path):
+    about = {"hook_event_name": "SessionStart", "transcript_path": session(tmp_path, 9)}
+    assert json.loads(ask(agent, about, "--on-loop", "stop").stdout) == {}
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+@pytest.mark.parametrize(
+    "given", ["", "no json", "[]", "[" * 100_000, '{"transcript_path": 3}', '{"transcript_path": "gone.jsonl"}', "\x00"]
+)
+def test_what_cannot_be_read_never_stops_an_agent(agent: str, given: str):
+    done = ask(agent, given)
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {})
+
+
+def test_a_session_that_is_cut_at_any_line_is_answered(tmp_path: Path):
+    lines = gzip.decompress(STUCK.read_bytes()).splitlines(keepends=True)
+    answers: list[bool] = []
+    for number in range(10, len(lines), 40):
+        (tmp_path / "s.jsonl").write_bytes(b"".join(lines[:number]) + lines[number][:20])
+        done = ask("claude-code", event("claude-code", str(tmp_path / "s.jsonl")))
+        assert done.exit_code == 0
+        answers.append(json.loads(done.stdout) != {})
+    assert answers[0] is False
+    assert any(answers)
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_the_settings_name_the_command_with_its_options(agent: str, tmp_path: Path):
+    (tmp_path / "my rules.toml").write_text("[ToolCallRepetition]\nloop_at = 7\n")
+    done = ask(agent, "", "--print-settings", "--config", "my rules.toml", "--on-loop", "deny")
+    text = json.dumps(json.loads(done.stdout))
+    assert f"agent-monitor hook {agent} --on-loop deny --config '{tmp_path}/my rules.toml'" in text
+    assert HOOKS[agent].place in done.stderr
+
+
+@pytest.mark.parametrize("wrong", [["cursor"], ["codex", "--on-loop", "explode"]])
+def test_a_wrong_name_is_refused(wrong: list[str]):
+    assert ask(wrong[0], "{}", *wrong[1:]).exit_code == 2

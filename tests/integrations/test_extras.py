@@ -1,0 +1,28 @@
+"""A framework that is not installed is named, with the extra that brings it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from monitor.errors import MissingExtra
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("langchain", "langchain", "langchain"),
+        ("litellm", "litellm", "litellm"),
+        ("openai_agents", "agents", "openai-agents"),
+        ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
+    ],
+)
+def test_the_missing_extra_is_named(module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch):
+    for name in [one for one in sys.modules if one == package or one.startswith(f"{package}.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"monitor.integrations.{module}", raising=False)
+    with pytest.raises(MissingExtra, match=rf"agent-monitor\[{extra}\]"):
+        importlib.import_module(f"monitor.integrations.{module}")

@@ -1,0 +1,204 @@
+"""What holds in every framework: the guard sees all of its loop, and stops it for real."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import monitor
+from monitor.reasons import TerminateReason
+from monitor.testing import LocalOpenAI
+from monitor.testing.openai_server import ReceivedRequest
+from monitor.testing.openai_steps import Repeat, Reply, Stall, call, call_piece, finish, text
+from tests.integrations.drivers import Driver
+
+CHANT = "Let me check the file again. "
+
+
+def nothing(q: str) -> str:
+    """Finds nothing."""
+    return f"nothing about {q} was found in the archive"
+
+
+def looks(times: int) -> list[list[Any]]:
+    """The same call in each of `times` turns, then an answer."""
+    turns = [[call("look", {"q": "a"}, id=f"call_{number}"), finish("tool_calls")] for number in range(times)]
+    return [*turns, [text("It is "), text("done."), finish()]]
+
+
+class FirstChunk:
+    """A detector that finds nothing, and says when the first chunk has come."""
+
+    name = "first_chunk"
+
+    def __init__(self) -> None:
+        self.came = asyncio.Event()
+
+    def observe(self, chunk: object, /) -> tuple[()]:
+        self.came.set()
+        return ()
+
+    def reset(self) -> None: ...
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any], /) -> None: ...
+
+
+@pytest.mark.asyncio
+async def test_a_chant_is_cut_while_it_is_written_and_the_server_sees_the_client_leave(drive: Driver):
+    guard = monitor.Guard()
+    with LocalOpenAI([[Repeat(text(CHANT), 5000, delay_s=0.001)]]) as server:
+        ending = await drive(server.base_url, guard, nothing)
+        await server.wait_closed_async(0)
+        assert len(server.requests) == 1
+        assert server.requests[0].events_sent < 500
+    outcome = guard.outcome
+    assert outcome.reason is TerminateReason.LOOP_DETECTED
+    assert outcome.closed
+    assert ending.reason == "loop_detected"
+    assert CHANT in ending.text
+    assert outcome.text.startswith(ending.text)
+    assert outcome.usage.output_tokens > 0
+    assert outcome.usage_estimated
+
+
+@pytest.mark.asyncio
+async def test_a_chant_inside_the_arguments_of_a_call_is_cut_and_the_call_is_not_carried_out(drive: Driver):
+    guard = monitor.Guard()
+    done: list[str] = []
+
+    def look(q: str) -> str:
+        """Looks."""
+        done.append(q)
+        return nothing(q)
+
+    script: list[Any] = [
+        call_piece('{"q": "', name="look", id="call_1"),
+        Repeat(call_piece(CHANT), 5000, delay_s=0.001),
+    ]
+    with LocalOpenAI([script]) as server:
+        ending = await drive(server.base_url, guard, look)
+        await server.wait_closed_async(0)
+    assert ending.reason == "loop_detected"
+    assert done == []
+
+
+@pytest.mark.asyncio
+async def test_a_loop_of_equal_calls_with_equal_results_is_seen_over_the_turns(drive: Driver):
+    guard = monitor.Guard()
+    done: list[str] = []
+
+    def look(q: str) -> str:
+        """Looks."""
+        done.append(q)
+        return nothing(q)
+
+    with LocalOpenAI(looks(20)) as server:
+        ending = await drive(server.base_url, guard, look)
+        assert len(server.requests) == 5
+    assert ending.reason == "loop_detected"
+    assert "gave the same result" in guard.outcome.detail
+    assert guard.outcome.turns == 5
+    assert len(done) == 4  # the fifth was not carried out
+
+
+@pytest.mark.asyncio
+async def test_equal_calls_with_changing_results_are_no_loop_because_the_results_are_seen(drive: Driver):
+    guard = monitor.Guard()
+    numbers = itertools.count(1)
+    with LocalOpenAI(looks(8)) as server:
+        ending = await drive(server.base_url, guard, lambda q: f"{next(numbers)} of 8 files of {q} are copied")
+    assert ending.reason is None
+    assert ending.text == "It is done."
+    assert guard.outcome.ok
+    assert guard.outcome.turns == 9
+
+
+@pytest.mark.asyncio
+async def test_turns_tokens_and_calls_are_counted_once(drive: Driver):
+    events = monitor.testing.CapturedEvents()
+    guard = monitor.Guard(sinks=[events])
+    with LocalOpenAI(looks(3)) as server:
+        ending = await drive(server.base_url, guard, nothing)
+        assert guard.outcome.turns == len(server.requests) == 4
+    assert guard.outcome.usage.total_tokens == 4 * 10  # what the server reports for each
+    assert not guard.outcome.usage_estimated
+    if ending.total_tokens is not None:
+        assert ending.total_tokens == 4 * 10
+
+
+@pytest.mark.asyncio
+async def test_a_limit_of_the_guard_ends_the_loop_of_the_framework(drive: Driver):
+    guard = monitor.Guard(stop_when=monitor.MaxTurns(2))
+    with LocalOpenAI(looks(20)) as server:
+        ending = await drive(server.base_url, guard, nothing)
+        assert len(server.requests) == 2
+    assert ending.reason == guard.outcome.reason == "max_turns"
+    assert guard.outcome.turns == 2
+
+
+@pytest.mark.asyncio
+async def test_an_abort_ends_a_silent_stream(drive: Driver):
+    first = FirstChunk()
+    guard = monitor.Guard(detectors=[first])
+    with LocalOpenAI([[text("Wait"), Stall()]]) as server:
+        run = asyncio.create_task(drive(server.base_url, guard, nothing))
+        await first.came.wait()
+        guard.abort("the user has seen enough")
+        ending = await run
+        await server.wait_closed_async(0)
+    assert ending.reason == guard.outcome.reason == "aborted"
+    assert guard.outcome.detail == "the user has seen enough"
+
+
+@pytest.mark.asyncio
+async def test_a_cancellation_from_outside_goes_on_and_closes_the_connection(drive: Driver):
+    first = FirstChunk()
+    guard = monitor.Guard(detectors=[first])
+    with LocalOpenAI([[text("Wait"), Stall()]]) as server:
+        run = asyncio.create_task(drive(server.base_url, guard, nothing))
+        await first.came.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await server.wait_closed_async(0)
+    assert guard.outcome.reason is TerminateReason.CANCELLED
+
+
+@pytest.mark.asyncio
+async def test_a_failed_call_is_raised_as_the_framework_raises_it_and_is_the_reason(drive: Driver):
+    guard = monitor.Guard()
+    refused = Reply(401, b'{"error": {"message": "no such key", "code": "invalid_api_key"}}')
+    with LocalOpenAI([[refused]]) as server, pytest.raises(Exception, match="no such key") as raised:
+        await drive(server.base_url, guard, nothing)
+    assert not isinstance(raised.value, monitor.MonitorError)
+    assert guard.outcome.reason is TerminateReason.ERROR
+
+
+@pytest.mark.asyncio
+async def test_a_nudge_reaches_the_model_and_a_withdrawn_tool_is_offered_no_longer(drive: Driver):
+    guard = monitor.Guard(policy=monitor.Ladder())
+    offered: list[bool] = []
+    told: list[str] = []
+
+    def script(request: ReceivedRequest) -> list[Any]:
+        last = request.body["messages"][-1]
+        if request.number and last["role"] == "user":
+            told.append(last["content"])
+        offered.append(bool(request.body.get("tools")))
+        return [call("look", {"q": "a"}, id=f"call_{request.number}"), finish("tool_calls")]
+
+    with LocalOpenAI(script) as server:
+        ending = await drive(server.base_url, guard, nothing)
+        assert len(server.requests) < 20
+    assert ending.reason == "loop_detected"
+    assert told
+    assert "look" in told[0]
+    assert offered[0]
+    assert not offered[-1]

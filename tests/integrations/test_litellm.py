@@ -1,0 +1,128 @@
+"""LiteLLM: every provider's connection is closed, and OpenAI's form is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it fetches a list when it is imported
+pytest.importorskip("litellm", reason="LiteLLM needs openai<3, so it is not installed beside the other extras")
+
+import litellm
+
+import monitor
+from monitor.errors import ConfigError
+from monitor.integrations.litellm import LiteLLMAdapter, completion
+from monitor.reasons import TerminateReason
+from monitor.testing import LocalAnthropic, LocalGemini, LocalOpenAI, anthropic_steps, gemini_steps
+from monitor.testing._server import LocalServer
+from monitor.testing.openai_steps import Repeat, Reply, call, call_piece, finish, text
+
+CHANT = "Let me check the file again. "
+pytestmark = [
+    pytest.mark.asyncio,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of LiteLLM itself
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # of pydantic, about LiteLLM's types
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # its clients are never closed
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(litellm, "suppress_debug_info", True)
+
+
+def openai_stream(base_url: str) -> Any:
+    return asked(base_url, "openai/local")
+
+
+def anthropic_stream(base_url: str) -> Any:
+    return asked(base_url, "anthropic/claude-3")
+
+
+def gemini_stream(base_url: str) -> Any:
+    return asked(f"{base_url}/v1beta/models/gemini-2.5-flash", "gemini/gemini-2.5-flash")
+
+
+def asked(base_url: str, model: str) -> Any:
+    messages = [{"role": "user", "content": "go"}]
+    return completion(model=model, messages=messages, api_base=base_url, api_key="none", num_retries=0)
+
+
+def openai_server() -> LocalServer:
+    return LocalOpenAI([[Repeat(text(CHANT), 5000, delay_s=0.001)]])
+
+
+def anthropic_server() -> LocalServer:
+    begin = anthropic_steps.events_of("x")[:2]
+    return LocalAnthropic([[*begin, anthropic_steps.Repeat(anthropic_steps.text(CHANT), 5000, delay_s=0.001)]])
+
+
+def gemini_server() -> LocalServer:
+    return LocalGemini([[gemini_steps.Repeat(gemini_steps.text(CHANT), 5000, delay_s=0.001)]])
+
+
+@pytest.mark.parametrize(
+    ("server", "stream"),
+    [(openai_server, openai_stream), (anthropic_server, anthropic_stream), (gemini_server, gemini_stream)],
+    ids=["openai", "anthropic", "gemini"],
+)
+async def test_a_chant_is_cut_and_the_server_sees_the_client_leave(
+    server: Callable[[], LocalServer], stream: Callable[[str], Any]
+):
+    with server() as local:
+        async with monitor.Guard() as guard, guard.watch(stream(local.base_url), adapter=LiteLLMAdapter) as watched:
+            async for _ in watched:
+                pass
+        await local.wait_closed_async(0)
+        assert local.requests[0].events_sent < 500
+    assert guard.outcome.reason is TerminateReason.LOOP_DETECTED
+    assert guard.outcome.closed
+    assert guard.outcome.text.startswith(CHANT)
+    assert guard.outcome.usage_estimated
+
+
+async def test_calls_and_usage_are_read_and_results_are_seen_over_the_turns():
+    looks = [[call_piece('{"q": ', name="look", id=f"c{n}"), call_piece("1}"), finish("tool_calls")] for n in range(9)]
+    with LocalOpenAI(looks) as server:
+        async with monitor.Guard() as guard:
+            while True:
+                async with guard.watch(openai_stream(server.base_url), adapter=LiteLLMAdapter) as watched:
+                    async for _ in watched:
+                        pass
+                for one in watched.turn.tool_calls:
+                    guard.tool_result(one, "nothing was found in the whole archive")
+                if isinstance(guard.check(), monitor.Stop):
+                    break
+        assert len(server.requests) == 5
+    assert guard.outcome.reason is TerminateReason.LOOP_DETECTED
+    assert guard.outcome.usage.input_tokens == 5 * 7
+
+
+async def test_a_refused_key_is_the_reason():
+    refused = Reply(401, b'{"error": {"message": "no such key", "code": "invalid_api_key"}}')
+    with LocalOpenAI([[refused]]) as server:
+        async with monitor.watch(openai_stream(server.base_url), adapter=LiteLLMAdapter) as watched:
+            async for _ in watched:
+                pass
+    assert isinstance(watched.outcome.error, litellm.exceptions.AuthenticationError)
+    assert watched.turn.model_error is not None
+    assert watched.turn.model_error.kind == "auth"
+
+
+async def test_a_whole_response_is_refused():
+    with pytest.raises(ConfigError, match="stream=False"):
+        await anext(completion(model="openai/local", messages=[], stream=False))
+
+
+async def test_a_whole_call_in_one_chunk_is_a_call():
+    with LocalOpenAI([[call("look", {"q": 1}), finish("tool_calls")]]) as server:
+        async with monitor.watch(openai_stream(server.base_url), adapter=LiteLLMAdapter) as watched:
+            async for _ in watched:
+                pass
+    assert [(one.name, one.arguments) for one in watched.turn.tool_calls] == [("look", {"q": 1})]

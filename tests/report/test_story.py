@@ -1,0 +1,131 @@
+"""What a page shows of a run: bounded, and with the repeated thing marked where it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.report.data import as_data, key_of
+from monitor.report.story import AFTER_LOOP, BEFORE_LOOP, FIRST_STEPS, LAST_STEPS, StoryWatcher, ToldRun, shown
+from monitor.transcripts.source import Source
+from monitor.transcripts.survey import survey
+
+SAMPLES = Path(__file__).parents[2] / "fixtures"
+MOST_STEPS = FIRST_STEPS + BEFORE_LOOP + AFTER_LOOP + LAST_STEPS
+
+
+def told(*messages: dict[str, Any], id: str = "r") -> ToldRun:
+    line = json.dumps({"id": id, "messages": list(messages)})
+    (run,) = survey(Source.of_bytes("runs.jsonl", line.encode("utf-8", "surrogatepass")), watcher=StoryWatcher)
+    assert isinstance(run, ToldRun)
+    return run
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "text": text}
+
+
+def calls(number: int, name: str = "look", *, changing: bool = False) -> Iterator[dict[str, Any]]:
+    for at in range(number):
+        arguments = {"at": at} if changing else {"at": "door"}
+        yield {"role": "assistant", "text": "", "tool_calls": [{"name": name, "args": arguments}]}
+        yield {"role": "tool", "tool_results": [{"name": name, "text": f"result {at}" if changing else "locked"}]}
+
+
+def test_the_repeated_calls_are_marked_and_the_one_at_which_the_loop_was_seen():
+    run = told(user("open it"), *calls(20, "read", changing=True), *calls(9))
+    marked = [step for step in run.story.steps if step.repeated]
+    assert [step.name for step in marked] == ["look"] * 5
+    assert [step.loop for step in marked] == [False] * 4 + [True]
+    cells = run.story.strip.cells
+    assert "".join(cells).count("L") == 1
+    assert [cells[at] for at in as_data(run, key="k", texts=True)["marks"]] == ["c"] * 5
+
+
+def test_all_calls_of_a_cycle_are_marked():
+    pair = [*calls(1, "read"), *calls(1, "write")]
+    run = told(user("go"), *(pair * 6))
+    assert run.loops
+    marked = [step.name for step in run.story.steps if step.repeated]
+    assert marked == ["read", "write"] * (len(marked) // 2)
+    assert len(marked) >= 6
+
+
+def test_the_repeated_passage_is_marked_in_its_text():
+    said = "I will begin now. " + "".join(f"word{n} " for n in range(90)) + "The door is locked. " * 60
+    run = told(user("go"), {"role": "assistant", "text": said})
+    (step,) = [step for step in run.story.steps if step.repeated]
+    assert step.passage is not None
+    begin, end = step.passage
+    assert "The door is locked." in step.text[begin:end]
+    assert "word" not in step.text[begin + 20 : end]
+    assert step.text[:begin].endswith("word89 ") or "word89" in step.text[: begin + 30]
+
+
+def test_an_emoji_before_the_passage_does_not_move_its_mark():
+    said = "🙂 " * 40 + "The door is locked. " * 60
+    run = told(user("go"), {"role": "assistant", "text": said})
+    step = next(step for step in as_data(run, key="k", texts=True)["steps"] if len(step) > 7)
+    units = step[2].encode("utf-16-le")
+    begin, end = step[7]
+    inside = units[2 * begin : 2 * end].decode("utf-16-le")
+    assert "🙂 🙂" not in inside
+    assert "The door is locked. The door" in inside
+
+
+def test_of_a_long_run_only_bounded_pieces_are_kept():
+    long = " ".join(hashlib.sha256(str(at).encode()).hexdigest() for at in range(1_500))
+    run = told(user(long), *calls(3_000, "read", changing=True), {"role": "assistant", "text": long})
+    data = as_data(run, key="k", texts=True)
+    assert data["all_steps"] == 6_002
+    assert len(data["steps"]) == FIRST_STEPS + LAST_STEPS
+    assert len(json.dumps(data)) < 12_000
+    looped = told(user(long), *calls(300, "read", changing=True), *calls(300), {"role": "assistant", "text": long})
+    assert len(looped.story.steps) <= MOST_STEPS
+
+
+def test_tools_and_sources_are_counted_over_the_whole_run():
+    run = told(user("go on"), *calls(40, "read", changing=True))
+    tool = run.story.tools["read"]
+    assert (tool.calls, tool.chars) == (40, sum(len(f"result {n}") for n in range(40)))
+    assert run.story.sources["user"] == len("go on")
+
+
+def test_without_texts_no_word_of_the_transcript_is_in_the_data():
+    secret = "hunter2"
+    run = told(
+        user(secret), *calls(9), {"role": "assistant", "text": secret}, {"role": "assistant", "text": secret * 200}
+    )
+    data = json.dumps(as_data(run, key=key_of(run), texts=False))
+    assert secret not in data
+    assert "door" not in data
+    assert "locked" not in data
+    assert "look" in data  # names of tools stay
+
+
+@given(st.text(st.characters(categories=("L", "N", "Cc", "Cf", "Cs", "Zl", "Zp", "P"))))
+def test_what_hides_or_reorders_text_is_shown_as_an_escape(text: str):
+    seen = shown(text)
+    assert not any("\ud800" <= char <= "\udfff" or char in "\x00\x1b\u202e\u2028\u200b\ufeff\x7f" for char in seen)
+    assert seen.isascii() or not text.isascii()
+    assert shown(seen) == seen
+
+
+def test_a_run_of_every_sample_gets_a_story_whose_steps_are_in_order():
+    seen = 0
+    for file in sorted((SAMPLES / "readers").rglob("*")):
+        if file.is_file():
+            for run in survey(Source.of_path(file), watcher=StoryWatcher):
+                assert isinstance(run, ToldRun)
+                numbers = [step.number for step in run.story.steps]
+                assert numbers == sorted(set(numbers))
+                assert len(numbers) <= MOST_STEPS
+                assert json.loads(json.dumps(as_data(run, key="k", texts=True), allow_nan=False))
+                seen += 1
+    assert seen > 100
