@@ -17,7 +17,7 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
 
 try:
-    import litellm
+    from litellm import acompletion  # pyright: ignore[reportMissingImports] # not beside the extra `openai`
 except ImportError:
     raise MissingExtra("litellm", "litellm") from None
 
@@ -33,9 +33,8 @@ async def completion(**options: Any) -> AsyncGenerator[Any]:
     """
     if options.get("stream") is False:
         raise ConfigError("the guard watches streams: leave stream=False out")
-    stream: Any = await litellm.acompletion(
-        **({"stream_options": {"include_usage": True}} | options | {"stream": True})
-    )
+    asked = {"stream_options": {"include_usage": True}} | options | {"stream": True}
+    stream: Any = await acompletion(**asked)
     try:
         async for chunk in stream:
             yield chunk
