@@ -17,7 +17,7 @@ from monitor.adapters.openai.stream import OpenAIAdapter
 from monitor.errors import ConfigError, MissingExtra
 
 try:
-    from litellm import acompletion  # pyright: ignore[reportMissingImports] # not beside the extra `openai`
+    import litellm
 except ImportError:
     raise MissingExtra("litellm", "litellm") from None
 
@@ -34,7 +34,8 @@ async def completion(**options: Any) -> AsyncGenerator[Any]:
     if options.get("stream") is False:
         raise ConfigError("the guard watches streams: leave stream=False out")
     asked = {"stream_options": {"include_usage": True}} | options | {"stream": True}
-    stream: Any = await acompletion(**asked)
+    package: Any = litellm  # not installed where the package is type-checked
+    stream: Any = await package.acompletion(**asked)
     try:
         async for chunk in stream:
             yield chunk

@@ -60,7 +60,7 @@ async def test_the_last_message_has_the_text_without_the_copies_of_the_loop_and_
 
 
 def test_a_synchronous_run_is_refused():
-    agent = create_agent(fake("hello"), [], middleware=[GuardMiddleware(monitor.Guard())])
+    agent: Any = create_agent(fake("hello"), [], middleware=[GuardMiddleware(monitor.Guard())])
     with pytest.raises(ConfigError, match="use ainvoke"):
         agent.invoke({"messages": [("user", "go")]})
 
@@ -123,7 +123,7 @@ def test_text_and_thinking_in_blocks_are_read():
 def test_counts_of_several_chunks_are_added_as_langchain_adds_them():
     first: Any = {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}
     later: Any = {"input_tokens": 0, "output_tokens": 2, "total_tokens": 2}
-    chunks = read(AIMessageChunk(content="", usage_metadata=first), AIMessageChunk("", usage_metadata=later))
+    chunks = read(AIMessageChunk(content="", usage_metadata=first), AIMessageChunk(content="", usage_metadata=later))
     assert chunks[-1] == UsageReport(input_tokens=7, output_tokens=3, total_tokens=10)
 
 
