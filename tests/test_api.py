@@ -54,7 +54,8 @@ def test_a_public_module_lists_its_names_and_has_them(name: str):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_names_of_a_page_are_there_and_public(page: Path):
     """`monitor.events.Nudged` is a public name, `monitor.Guard.watch` an attribute of one. Names of
-    telemetry, such as `monitor.reason`, are those that the sink writes.
+    telemetry, such as `monitor.reason`, are those that the sink writes. A module of a framework is
+    imported by its name.
     """
     wrong = []
     written = {
