@@ -4,7 +4,7 @@ lists the installed versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from monitor.chunks import Chunk, ToolResult
 from monitor.cli import _table, _view
 from monitor.cli._cases import Case, healthy, loops
 from monitor.cli._environment import environment
@@ -79,15 +80,46 @@ def doctor(
             _show_environment(console, chosen, decides)
         sick = _watch(loops(chosen.tools), chosen, decides)
         well = _watch(healthy(), chosen, decides)
+        blind = _blind(chosen, decides, sick)
         if as_json:
-            _view.write_json(_as_json(chosen, decides, sick, well))
+            _view.write_json({**_as_json(chosen, decides, sick, well), "unseen_without_results": blind})
         else:
             _show(console, sick, well)
+            _show_blind(console, blind)
         raise typer.Exit(NOT_SEEN if _not_seen(sick) or _alarms(well) else 0)
 
 
 def _watch(cases: Iterable[Case], chosen: Settings, policy: Policy) -> list[_Row]:
     return [_Row(case, watch_chunks(case.chunks(), detectors=chosen.detectors(), policy=policy)) for case in cases]
+
+
+def _blind(chosen: Settings, policy: Policy, sick: Iterable[_Row]) -> list[str]:
+    """The kinds of loops that are seen no more where a program never passes on the results of its
+    tools.
+    """
+    seen = [row.case for row in sick if row.loop is not None]
+    rows = [
+        _Row(case, watch_chunks(_without_results(case.chunks()), detectors=chosen.detectors(), policy=policy))
+        for case in seen
+    ]
+    return [row.case.title for row in rows if row.loop is None]
+
+
+def _without_results(chunks: Iterable[tuple[int, Chunk]]) -> Iterator[tuple[int, Chunk]]:
+    return ((number, chunk) for number, chunk in chunks if not isinstance(chunk, ToolResult))
+
+
+def _show_blind(console: Console, blind: list[str]) -> None:
+    _view.heading(console, "what is guarded here")
+    lost = "; ".join(_view.on_one_line(title) for title in blind) or "nothing"
+    said = (
+        f"A program that never passes on the results of its tools loses: {lost}.",
+        "A provider that never reports tokens makes token limits, budgets and windows count estimates.",
+        "A stream without close() stays open after a stop, and nothing interrupts a synchronous read.",
+        "Guard.coverage() says after a run which of these hold for it.",
+    )
+    for line in said:
+        console.print(Text(line), soft_wrap=True)
 
 
 def _not_seen(rows: Iterable[_Row]) -> list[_Row]:

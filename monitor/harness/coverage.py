@@ -34,7 +34,8 @@ class Seen:
         """Count `event`."""
         if isinstance(event, TurnEnded):
             self.turns += 1
-            self.calls += len(event.turn.tool_calls)
+            if event.turn.stopped is None:  # the calls of a turn that ends the run need no result
+                self.calls += len(event.turn.tool_calls)
             self.estimated += event.turn.usage_estimated
         elif isinstance(event, StreamClosed) and not event.closed:
             self.left_open = event.note or "the source stayed open"
@@ -43,9 +44,7 @@ class Seen:
         """One entry for each thing that a guard needs."""
         missing = self.calls - self.results
         return (
-            Covered(
-                "limits", limits, "stop_when or budget is set" if limits else "nothing ends the run: set stop_when"
-            ),
+            Covered("limits", limits, "there is a limit" if limits else "nothing ends the run: set stop_when"),
             Covered("detectors", bool(detectors), ", ".join(detectors) or "no detector is on, so no loop is found"),
             Covered(
                 "results",

@@ -11,10 +11,11 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from monitor._util.checks import check_kind, check_part, check_parts
 from monitor._util.codec import text_of
+from monitor._util.lazy import LazyModule
 from monitor.adapters.base import AdapterFactory
 from monitor.budget import Budget
 from monitor.chunks import ToolCall, ToolResult
@@ -33,7 +34,6 @@ from monitor.goal.outputs import Outputs
 from monitor.harness.checks import CLOSE_GRACE_S, KEEP_TEXT_CHARS, check_bounds, clock_of, ending_by, must_know_price
 from monitor.harness.coverage import Covered, Seen
 from monitor.harness.judge_tasks import JudgeTasks
-from monitor.harness.reply import reply_of
 from monitor.harness.streams.clock import Clock
 from monitor.harness.streams.source import Source, SourceStream
 from monitor.harness.sync import SyncSource, SyncStream
@@ -45,6 +45,11 @@ from monitor.sinks.base import EventSink, FanOut
 from monitor.tools.returned import answered
 from monitor.usage import Price
 from monitor.verdicts import Compact, Continue, Stop, Verdict
+
+if TYPE_CHECKING:
+    from monitor.harness import reply
+else:  # it writes the forms of providers, which few programs ask for
+    reply = LazyModule("monitor.harness.reply")
 
 T = TypeVar("T")
 
@@ -448,7 +453,7 @@ class Watched(SourceStream[T]):
         """The model's message for the history of your own loop, see `reply_of`. Known when the
         stream is over.
         """
-        return reply_of(self.turn, form)
+        return reply.reply_of(self.turn, form)
 
     def _raise_again(self, turn: Turn, error: BaseException | None) -> None:
         if self._reraise and error is None and turn.error is not None:
@@ -509,7 +514,7 @@ class WatchedSync(SyncStream[T]):
         """The model's message for the history of your own loop, see `reply_of`. Known when the
         stream is over.
         """
-        return reply_of(self.turn, form)
+        return reply.reply_of(self.turn, form)
 
     def abort(self, why: str = "aborted") -> None:
         """End the run, from any thread, as soon as the SDK delivers its next object."""

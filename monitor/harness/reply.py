@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from monitor.adapters.forms import to_form
 from monitor.context.forms import Form
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Text
@@ -27,5 +26,7 @@ def reply_of(turn: Turn, form: Form) -> list[dict[str, Any]]:
     said = (*([Text(text)] if text else []), *turn.tool_calls)
     if not said:
         return []
+    from monitor.adapters.forms import to_form  # noqa: PLC0415 - only a loop that asks for its message needs it
+
     made = to_form(form, [AssistantMessage(said, (), turn.finish_reason)])
     return [message for message in made if message["role"] == "assistant"]

@@ -33,9 +33,9 @@ async def completion(**options: Any) -> AsyncGenerator[Any]:
     """
     if options.get("stream") is False:
         raise ConfigError("the guard watches streams: leave stream=False out")
-    stream: Any = await litellm.acompletion(
-        **({"stream_options": {"include_usage": True}} | options | {"stream": True})
-    )
+    asked = {"stream_options": {"include_usage": True}} | options | {"stream": True}
+    package: Any = litellm  # not installed where the package is type-checked
+    stream: Any = await package.acompletion(**asked)
     try:
         async for chunk in stream:
             yield chunk

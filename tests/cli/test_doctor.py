@@ -193,3 +193,11 @@ def test_it_can_be_read_whatever_the_width(columns: str, monkeypatch: pytest.Mon
     )
     assert sum("5 calls" in line for line in done.stdout.splitlines()) >= 4
     assert "3,250 chars" in done.stdout
+
+
+def test_doctor_says_which_loops_are_lost_without_the_results_of_tools():
+    lost = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)["unseen_without_results"]
+    shown = CliRunner().invoke(app, ["doctor"]).stdout
+    assert lost
+    assert "what is guarded here" in shown
+    assert lost[0] in shown

@@ -292,7 +292,7 @@ def test_two_streams_of_one_guard_at_once_are_refused():
             second.__enter__()
 
 
-# --- what a loop of one's own needs
+# --- what the caller's own loop needs
 
 
 CALL = ToolCall("c1", "look", {"at": 1})

@@ -60,7 +60,7 @@ async def test_the_last_message_has_the_text_without_the_copies_of_the_loop_and_
 
 
 def test_a_synchronous_run_is_refused():
-    agent = create_agent(fake("hello"), [], middleware=[GuardMiddleware(monitor.Guard())])
+    agent: Any = create_agent(fake("hello"), [], middleware=[GuardMiddleware(monitor.Guard())])
     with pytest.raises(ConfigError, match="use ainvoke"):
         agent.invoke({"messages": [("user", "go")]})
 
@@ -80,10 +80,10 @@ def test_an_unknown_exit_behaviour_is_refused():
 
 def test_parallel_calls_are_told_apart_by_their_index():
     chunks = read(
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="look", id="a", index=0, args='{"q"')]),
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="look", id="b", index=1, args='{"q": 2')]),
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(index=0, args=": 1}")]),
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(index=1, args="}")]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", id="a", index=0, args='{"q"')]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", id="b", index=1, args='{"q": 2')]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(index=0, args=": 1}")]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(index=1, args="}")]),
     )
     assert [one for one in chunks if isinstance(one, ToolCall)] == [
         ToolCall("a", "look", {"q": 1}),
@@ -93,9 +93,9 @@ def test_parallel_calls_are_told_apart_by_their_index():
 
 def test_calls_that_all_have_index_0_are_told_apart_by_their_ids():
     chunks = read(
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="look", id="a", index=0, args='{"q": 1}')]),
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="look", id="b", index=0, args='{"q": ')]),
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(index=0, args="2}")]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", id="a", index=0, args='{"q": 1}')]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", id="b", index=0, args='{"q": ')]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(index=0, args="2}")]),
     )
     assert [(one.id, one.arguments) for one in chunks if isinstance(one, ToolCall)] == [
         ("a", {"q": 1}),
@@ -105,8 +105,8 @@ def test_calls_that_all_have_index_0_are_told_apart_by_their_ids():
 
 def test_whole_calls_without_an_index_are_calls():
     chunks = read(
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="look", id="a", args='{"q": 1}')]),
-        AIMessageChunk("", tool_call_chunks=[tool_call_chunk(name="look", id="b", args='{"q": 2}')]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", id="a", args='{"q": 1}')]),
+        AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(name="look", id="b", args='{"q": 2}')]),
     )
     assert [one.id for one in chunks if isinstance(one, ToolCall)] == ["a", "b"]
     assert [one.name for one in chunks if isinstance(one, ToolCallDelta)] == ["look", "look"]
@@ -114,8 +114,8 @@ def test_whole_calls_without_an_index_are_calls():
 
 def test_text_and_thinking_in_blocks_are_read():
     chunks = read(
-        AIMessageChunk([{"type": "reasoning", "reasoning": "Hm.", "index": 0}]),
-        AIMessageChunk([{"type": "text", "text": "Yes.", "index": 1}]),
+        AIMessageChunk(content=[{"type": "reasoning", "reasoning": "Hm.", "index": 0}]),
+        AIMessageChunk(content=[{"type": "text", "text": "Yes.", "index": 1}]),
     )
     assert chunks == [ReasoningDelta("Hm."), TextDelta("Yes.")]
 
@@ -123,7 +123,7 @@ def test_text_and_thinking_in_blocks_are_read():
 def test_counts_of_several_chunks_are_added_as_langchain_adds_them():
     first: Any = {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}
     later: Any = {"input_tokens": 0, "output_tokens": 2, "total_tokens": 2}
-    chunks = read(AIMessageChunk("", usage_metadata=first), AIMessageChunk("", usage_metadata=later))
+    chunks = read(AIMessageChunk(content="", usage_metadata=first), AIMessageChunk(content="", usage_metadata=later))
     assert chunks[-1] == UsageReport(input_tokens=7, output_tokens=3, total_tokens=10)
 
 
