@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from monitor.chunks import ToolCall
 from monitor.context.forms import Form
 from monitor.errors import ConfigError
 from monitor.messages import AssistantMessage, Text
@@ -23,7 +24,7 @@ def reply_of(turn: Turn, form: Form) -> list[dict[str, Any]]:
     if turn.text_truncated:
         raise ConfigError("the text of the turn was cut by keep_text_chars, so its message is not complete")
     text = turn.text[: turn.loop_offset]
-    said = (*([Text(text)] if text else []), *turn.tool_calls)
+    said: tuple[Text | ToolCall, ...] = (*([Text(text)] if text else []), *turn.tool_calls)
     if not said:
         return []
     from monitor.adapters.forms import to_form  # noqa: PLC0415 - only a loop that asks for its message needs it
