@@ -47,7 +47,7 @@ async def test_a_guarded_model_can_stand_in_any_chain():
 @pytest.mark.asyncio
 async def test_the_last_message_has_the_text_without_the_copies_of_the_loop_and_the_reason():
     async with monitor.Guard() as guard:
-        agent = create_agent(fake("So far, so good. " + CHANT * 1000), [], middleware=[GuardMiddleware(guard)])
+        agent: Any = create_agent(fake("So far, so good. " + CHANT * 1000), [], middleware=[GuardMiddleware(guard)])
         state = await agent.ainvoke({"messages": [("user", "go")]})
     last = state["messages"][-1]
     assert last.text.startswith("So far, so good.")
