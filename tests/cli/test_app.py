@@ -48,13 +48,19 @@ def test_version():
         ["judge-eval", "--help"],
         ["context", "-h"],
         ["compact", "-h"],
+        ["report", "-h"],
+        ["watch", "-h"],
+        ["hook", "-h"],
+        ["calibrate", "-h"],
     ],
 )
 def test_help_teaches_with_examples(arguments: list[str]):
     told = CliRunner().invoke(app, arguments)
     assert told.exit_code == 0
     assert re.search(
-        r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact)", told.output, re.MULTILINE
+        r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact|report|watch|hook|calibrate)",
+        told.output,
+        re.MULTILINE,
     )
 
 
