@@ -98,11 +98,11 @@ def calibrate(
     """Fit the limits to your own good runs, with a promise: at most 5% of such runs are stopped.
 
     \b
-    Each run is watched with eight settings, from strict to lenient. The line is the
-    strictest setting of which the promise can be made (split conformal prediction).
-    Runs with the label "loop" are not good. Where there are some, half of the good
-    runs draw the line. The other half shows what it costs and saves, beside a limit
-    on the number of turns alone.
+    Each run is watched with eight settings, from strict to lenient. The line is
+    the strictest one of which the promise can be made (split conformal
+    prediction). Runs with the label "loop" are not good. Where there are some,
+    half of the good runs draw the line. The other half shows what it costs and
+    saves, beside a limit on the number of turns alone.
 
     \b
     Examples:
@@ -111,8 +111,8 @@ def calibrate(
       agent-monitor calibrate labelled.jsonl.gz --json
 
     \b
-    Exit code: 0; 2 if there are too few runs for the promise, or a file or a line
-    could not be read.
+    Exit code: 0; 2 if there are too few runs for the promise, or a file or a
+    line could not be read.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit():

@@ -58,9 +58,9 @@ def report(
     """Write recorded runs as one HTML page: what ran, what looped, where, and what it cost.
 
     \b
-    The page is one file. It loads nothing and sends nothing, and a browser opens it
-    from the disk. It holds pieces of the transcripts: share it as you would share
-    them, or leave their words out with --no-text.
+    The page is one file. It loads nothing and sends nothing, and a browser opens
+    it from the disk. It holds pieces of the transcripts: share it as you would
+    share them, or leave their words out with --no-text.
 
     \b
     Examples:
@@ -69,8 +69,8 @@ def report(
       agent-monitor report runs.jsonl.gz logs/ --no-text -o numbers.html
 
     \b
-    Exit code: 0 the page was written; 2 it could not be written, or there was nothing
-    to show. 2 also if a file or a line could not be read; the page says so.
+    Exit code: 0 the page was written; 2 it could not be written, or there was
+    nothing to show. 2 also if a file or a line could not be read; it says so.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit():

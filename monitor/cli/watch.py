@@ -54,8 +54,8 @@ def watch(
     """Follow sessions that are being written, and say when a loop begins.
 
     \b
-    It only reads. What stops an agent is a hook (agent-monitor hook) or a guard in
-    the program itself.
+    It only reads. What stops an agent is a hook (agent-monitor hook), or a guard
+    in the program itself.
 
     \b
     Examples:
@@ -64,8 +64,8 @@ def watch(
       agent-monitor watch session.jsonl --for 30m --json
 
     \b
-    Exit code: 0 the time of --for is over and no loop began; 1 a loop began; 2 there
-    is nothing to follow, or a named file is no transcript; 130 Ctrl-C.
+    Exit code: 0 the time of --for is over and no loop began; 1 a loop began;
+    2 there is nothing to follow, or a named file is no transcript; 130 Ctrl-C.
     """  # noqa: D301 - \b keeps the lines of an example apart
     console, complaints = _view.stdout(), _view.stderr()
     with _view.tidy_exit():

@@ -210,7 +210,7 @@ class Run:
                 resumed=resumed is not None,
             )
             options = replace(options, ledger=self._session.recorder)
-        self._delivery.recorder = self._session and self._session.recorder
+        self._delivery.recorder = self._session.recorder if self._session is not None else None
         self._context = context_of(
             supervisor.compaction,
             self._history,

@@ -126,7 +126,7 @@ class SyncStream(Generic[T]):
         return nothing
 
     def _open(self) -> Iterator[T]:
-        given = self._source
+        given: Any = self._source
         if callable(given) and not hasattr(given, "__next__") and not hasattr(given, "__iter__"):
             given = given()
         self._opened = given

@@ -49,13 +49,18 @@ def test_version():
         ["context", "-h"],
         ["compact", "-h"],
         ["sessions", "-h"],
+        ["report", "-h"],
+        ["watch", "-h"],
+        ["hook", "-h"],
+        ["calibrate", "-h"],
     ],
 )
 def test_help_teaches_with_examples(arguments: list[str]):
     told = CliRunner().invoke(app, arguments)
     assert told.exit_code == 0
     assert re.search(
-        r"^[ │]*(\S+=\S+ )?agent-monitor (demo|run|scan|doctor|judge-eval|context|compact|sessions)",
+        r"^[ │]*(\S+=\S+ )?agent-monitor "
+        r"(demo|run|scan|doctor|judge-eval|context|compact|sessions|report|watch|hook|calibrate)",
         told.output,
         re.MULTILINE,
     )
