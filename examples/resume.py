@@ -27,7 +27,7 @@ async def main(folder: Path, *, dies: bool) -> None:
         with letters.open("a") as file:
             print(to, file=file)
         if dies:
-            os._exit(9)  # the power is gone: the letter is sent, and nobody was told
+            os._exit(9)  # the power is gone: the letter is sent, and its result is lost
         return f"sent to {to}"
 
     @monitor.tool(idempotent=True)

@@ -123,5 +123,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: object) -> str:
-    """TOML writes these as JSON does, but for one sign and for pairs of escapes."""
+    """The value as TOML writes it: as JSON, except for the sign U+007F, which TOML escapes."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,6 @@
 """A run and its session: what the run finds there when it begins, and how it is left.
 
-Failure answered: a process dies in the night, and in the morning nobody knows which calls were
-made.
+Failure answered: a process dies in the night, and the calls that it had made are not on record.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from monitor.sessions.store import SessionStore
 from monitor.sessions.tree import Context
 
 GO_ON = "Go on with the task. If it is finished, say so."
-"""What a model is told that had answered before its process died."""
+"""The message for a model that had answered before its process died."""
 
 
 class RunSession:

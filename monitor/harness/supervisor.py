@@ -115,7 +115,7 @@ class Supervisor(RunOptions):
 
         - A call that was stored and not begun is made now.
         - A call that was running may have had its effect. It is made again only if its tool is
-          idempotent, with the same key. Otherwise the model is told that its effect is unknown.
+          idempotent, with the same key. Otherwise the model reads that its effect is unknown.
         - Outputs that were emitted, and the plan, are as they were. Limits count anew.
 
         Raises `ConfigError` if there is no session, or every run has ended. No other process may

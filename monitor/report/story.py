@@ -80,7 +80,7 @@ class Tool:
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """What is shown of a run, beside its numbers."""
+    """The parts of a run that the page shows beside its numbers."""
 
     steps: list[Step] = field(default_factory=list[Step])
     """In order, with gaps."""

@@ -1,8 +1,8 @@
 """Transcripts that are being written: which loops have begun since they were read last.
 
 A file that has grown is read again from its start: formats differ in how they say that a message
-is complete, and only a reader knows. After each reading of a file it rests `REST` times as long as
-the reading took, so a large file does not cost all the time. Memory does not grow with it.
+is complete, and only a reader knows. After it was read, a file rests `REST` times as long as the
+reading took. So a large file does not take all the time. Memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Begun:
     run: SurveyedRun
     finding: Finding
     before: bool
-    """It stood in the file when that was read first, so nobody knows when it began."""
+    """It stood in the file at the first reading, so the time when it began is not known."""
 
 
 @dataclass(slots=True)

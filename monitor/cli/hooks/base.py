@@ -26,7 +26,7 @@ class Hook(Protocol):
     """The event before a tool call."""
 
     def settings(self, command: str, deed: Deed) -> Mapping[str, Any]:
-        """What is to be added to the settings, so that `command` is asked."""
+        """The part that the user adds to the settings, so that the agent asks `command`."""
         ...
 
     def answer(self, event: str, reason: str, deed: Deed) -> Mapping[str, Any]:
