@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeAlias
 
 import anyio
 
@@ -22,7 +22,14 @@ from monitor.calls import CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import Committed, History
 from monitor.context.turns import COMPACTION
-from monitor.events import ChunkReceived, CompactionFinished, Event, ToolOutput
+from monitor.events import (
+    ChunkReceived,
+    CompactionFailed,
+    CompactionFinished,
+    CompactionStarted,
+    Event,
+    ToolOutput,
+)
 from monitor.messages import AssistantMessage, Message, Text
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
@@ -82,6 +89,11 @@ class Recorder:
         self._edits = 0
         self._events: list[Event] = []
         self._compacted: CompactionFinished | None = None
+        self._runs: dict[int, RunRecord] = {}
+        """The runs of compactions that have begun or ended since the last step, by their numbers.
+        """
+        self._children: dict[int, RunRecord] = {}
+        """The runs of compactions that are under way."""
         self._lock = anyio.Lock()
 
     @property
@@ -91,6 +103,8 @@ class Recorder:
 
     def emit(self, event: Event) -> None:
         """Keep an event until the next step writes it."""
+        if isinstance(event, CompactionStarted | CompactionFinished | CompactionFailed):
+            self._runs[event.compaction] = self._child(event)
         if isinstance(event, CompactionFinished):
             self._compacted = event
         if not isinstance(event, NOT_STORED):
@@ -121,7 +135,7 @@ class Recorder:
             if edits := self._history.edits[self._edits :]:
                 self._edits = len(self._history.edits)
                 await self._write_edits(edits)
-            if self._events:
+            if self._events or self._runs:
                 await self._write([])
 
     async def end(self, outcome: Outcome) -> None:
@@ -198,12 +212,20 @@ class Recorder:
     ) -> None:
         """One step: all of it, or nothing. The messages learn their nodes."""
         events, self._events = self._events, []
-        nodes = [draft for draft, _ in drafts]
-        changes = Changes(nodes=nodes, branch=self.branch, runs=runs, calls=calls, events=events, events_run=self.run)
+        children, self._runs = self._runs, {}
+        changes = Changes(
+            nodes=[draft for draft, _ in drafts],
+            branch=self.branch,
+            runs=[*runs, *children.values()],
+            calls=calls,
+            events=events,
+            events_run=self.run,
+        )
         try:
             committed = await self.store.commit(changes)
         except BaseException:
             self._events = [*events, *self._events]
+            self._runs = children | self._runs
             raise
         for node, (_, stored) in zip(committed.nodes, drafts, strict=False):
             if stored is not None:
@@ -236,17 +258,22 @@ class Recorder:
             reason=said.reason.value if said is not None else "",
             summarised_by=said.summarised_by if said is not None else "",
         )
-        child = RunRecord(
-            id=f"{self.run}-compact-{len(self._stored)}-{self._edits}",
-            parent_run=self.run,
-            agent=self._record.agent,
-            purpose=COMPACT,
-            state=RunState.ENDED,
-            started_at_s=time.time(),
-            ended_at_s=time.time(),
-            data={"tokens_before": done.tokens_before, "tokens_after": done.tokens_after},
-        )
-        await self._write([(compaction(done, run=self.run, turn=self._turn()), None)], runs=[child])
+        await self._write([(compaction(done, run=self.run, turn=self._turn()), None)])
+
+    def _child(self, event: CompactionStarted | CompactionFinished | CompactionFailed) -> RunRecord:
+        """The run of a compaction: that of a stale one stays in the session too."""
+        id = f"{self.run}-compact-{event.compaction}"
+        if isinstance(event, CompactionStarted):
+            child = RunRecord(id=id, parent_run=self.run, purpose=COMPACT, started_at_s=time.time())
+            self._children[event.compaction] = child
+            return child
+        data: dict[str, Any] = {"after_s": event.after_s, "usage": asdict(event.cost.usage)}
+        if isinstance(event, CompactionFailed):
+            data |= {"ok": False, "failure": event.failure.value, "detail": event.detail}
+        else:
+            data |= {"ok": True, "tokens_before": event.tokens_before, "tokens_after": event.tokens_after}
+        begun = self._children.pop(event.compaction, None) or RunRecord(id=id, parent_run=self.run, purpose=COMPACT)
+        return replace(begun, state=RunState.ENDED, ended_at_s=time.time(), data=data)
 
     def _edited(self, edit: Committed) -> Iterator[Draft]:
         """Drafts for an edit that puts messages in the place of as many others."""

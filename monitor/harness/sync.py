@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
 
 from monitor.adapters.base import (
     AdapterFactory,
@@ -137,7 +137,7 @@ class SyncStream(Generic[T]):
             raise ConfigError(
                 f"cannot watch {type(given).__name__}: it is no iterator{hint if hasattr(given, '__enter__') else ''}"
             )
-        source: Iterator[T] = iter(given)
+        source: Iterator[T] = iter(cast("Iterable[T]", given))
         if self._factory is None:
             self._factory = find_adapter_of_source(source)
         return source

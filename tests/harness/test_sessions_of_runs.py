@@ -11,16 +11,18 @@ import pytest
 
 import monitor
 from monitor.calls import ApprovalAnswer, CallRecord, CallState
+from monitor.chunks import ToolCall
 from monitor.context.prune import PruneResults
 from monitor.errors import StoreError
 from monitor.harness.session import GO_ON
 from monitor.messages import AssistantMessage, Text, UserMessage
 from monitor.sessions import Changes, Committed, InMemorySession, NodeKind, RunState, SessionStore, SQLiteSession
 from monitor.sessions.nodes import said_of
-from monitor.testing import ScriptedModel, call
+from monitor.testing import Pause, ScriptedModel, call
+from monitor.testing.scripted import Do
 from monitor.tools import PendingApprovals
 from tests.harness.driving import Reason, look, text_of_user
-from tests.harness.test_run_compaction import SUMMARY, WINDOW, read, reads
+from tests.harness.test_run_compaction import SUMMARY, WINDOW, driven, read, reads
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +209,7 @@ async def test_a_subagent_is_a_run_of_the_same_session_on_a_branch_of_its_own():
     assert {one.run for one in await store.calls()} == {"outer", child.id}
 
 
-@pytest.mark.feature("AC-07", "AC-09")
+@pytest.mark.feature("AC-07", "AC-09", "AC-12")
 async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     store = InMemorySession()
     model = ScriptedModel(reads(30_000, 30_000, 27_000), reads(9_000), SUMMARY, "done")
@@ -216,7 +218,10 @@ async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     assert outcome.compaction_usage.input_tokens > 0
     assert [run.id for run in await store.runs()] == ["r"]
     hidden = [run for run in await store.runs(hidden=True) if run.purpose == "compact"]
-    assert [(run.parent_run, run.state) for run in hidden] == [("r", RunState.ENDED)]
+    assert [(run.parent_run, run.state, run.data["ok"]) for run in hidden] == [("r", RunState.ENDED, True)]
+    summary = model.requests[2]
+    assert summary.tools == ()
+    assert "read" not in {part.name for one in summary.messages for part in one.content if isinstance(part, ToolCall)}
     context = await store.context()
     assert context.compaction is not None
     assert context.messages == outcome.history
@@ -226,6 +231,31 @@ async def test_a_compaction_is_a_hidden_run_and_a_node_that_shows_the_summary():
     after = ScriptedModel("And so on.")
     await monitor.Supervisor(after, tools=[read], window=WINDOW).run("more", session=store)
     assert after.requests[0].messages[:-1] == outcome.history
+
+
+@pytest.mark.feature("AC-07", "AC-09")
+async def test_a_compaction_that_came_too_late_keeps_its_run_and_its_failed_event_and_is_not_used():
+    store = InMemorySession()
+    pause = Pause()
+    run: monitor.Run
+
+    def changed_meanwhile(_: monitor.models.ModelRequest) -> list[Any]:
+        history = run._history
+        history.commit(monitor.context.HistoryEdit(history.version, 1, 2, history.messages[1:2], "mine"))
+        return [pause, SUMMARY]
+
+    sizes = [[call("read", n=n)] for n in (20_000, 20_000, 20_000, 18_000, 8_000)]
+    answers = [*sizes, [Do(pause.release), call("read", n=100)], call("read", n=100), "done"]
+    d = driven(*answers, summaries=[changed_meanwhile, *[SUMMARY] * 9], session=store)
+    run = d.run
+    await d.go()
+    late, again = [one for one in await store.runs(hidden=True) if one.purpose == "compact"]
+    assert (late.state, late.data["ok"], late.data["failure"]) == (RunState.ENDED, False, "stale")
+    assert again.data["ok"]
+    kinds = [type(one.event).__name__ for one in await store.events()]
+    assert (kinds.count("CompactionStarted"), kinds.count("CompactionFailed")) == (2, 1)
+    assert [node.kind for node in await store.active_path()].count(NodeKind.COMPACTION) == 1
+    assert (await store.context()).messages == d.run.history
 
 
 @pytest.mark.feature("CL-09")
