@@ -52,6 +52,6 @@ if __name__ == "__main__":
         anyio.run(lambda: main(Path(sys.argv[1]), dies=True))
     else:
         with tempfile.TemporaryDirectory() as made:
-            died = subprocess.run([sys.executable, __file__, made], check=False)  # noqa: S603
+            died = subprocess.run([sys.executable, __file__, made], check=False)
             print(f"the first process ended with {died.returncode}, in the middle of send")
             anyio.run(lambda: main(Path(made), dies=False))
