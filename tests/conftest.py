@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
+import signal
 import socket
 import ssl
 from collections.abc import Generator, Iterator
@@ -11,6 +13,10 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell starts background work with SIGINT ignored, and every child inherits that. Then no test of
+# Ctrl-C could pass.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the table of features
 
@@ -26,6 +32,14 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("monitor")
+
+
+def pytest_collection_finish() -> None:
+    """Many thousand tests are objects that stay. The garbage collector need not visit them again
+    and again.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["asyncio", "trio"])
