@@ -160,6 +160,8 @@ class Recorder:
                 written = Stored(reply, None)
                 await self._write([*self._new(), (self._draft(reply), written)], calls=records)
                 self._written = written
+                stored = [await self.store.find(record.key) for record in records]
+                return [known or record for known, record in zip(stored, records, strict=True)]
         return await self.store.intend(records)
 
     async def advance(self, record: CallRecord) -> bool:
