@@ -6,6 +6,7 @@ Failure answered: a process dies in the night, and the calls that it had made ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import WeakSet
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
@@ -20,10 +21,12 @@ from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
 from monitor.sessions.records import RunRecord
 from monitor.sessions.store import SessionStore
-from monitor.sessions.tree import Context
+from monitor.sessions.tree import ACTIVE, Context
 
 GO_ON = "Go on with the task. If it is finished, say so."
 """The message for a model that had answered before its process died."""
+_WRITTEN: WeakSet[SessionStore] = WeakSet()
+"""Sessions whose own branch a run of this process writes to. Two runs would mix their messages."""
 
 
 class RunSession:
@@ -56,13 +59,26 @@ class RunSession:
         self._first = first
         self._may_go_on = may_go_on
         self._resumed = resumed
+        self._writes = False
 
     async def begin(self, goal: Goal, calls: Calls) -> None:
         """Fill the history, and store that the run begins. Raises `ConfigError` for a session that
-        holds messages beside another history.
+        holds messages beside another history, and while another run writes to it.
         """
         store = self.recorder.store
-        context = await store.context(self.recorder.branch)
+        if self.recorder.branch == ACTIVE:
+            if store in _WRITTEN:
+                raise ConfigError("another run writes to this session: wait for its end, or use a session for each")
+            _WRITTEN.add(store)
+            self._writes = True
+        try:
+            await self._begin(goal, calls)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def _begin(self, goal: Goal, calls: Calls) -> None:
+        context = await self.recorder.store.context(self.recorder.branch)
         if context.entries and not self._may_go_on:
             raise ConfigError("this session holds a conversation: give it without history=, or give an empty one")
         self._outgoing.begin(self._take_in(context.messages) if context.entries else self._given)
@@ -81,6 +97,12 @@ class RunSession:
         except StoreError:
             if outcome.reason is not TerminateReason.ERROR:
                 raise
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._writes:
+            _WRITTEN.discard(self.recorder.store)
 
     async def _take_up(self, goal: Goal, calls: Calls) -> Sequence[UserMessage]:
         """Bring the goal and the calls to where the run was. Answers with what is to be said."""

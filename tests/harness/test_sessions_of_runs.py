@@ -159,6 +159,23 @@ async def test_a_session_with_messages_takes_no_other_history():
         await supervisor("two", session=store).run("second", history=[UserMessage((Text("x"),))])
 
 
+async def test_two_runs_at_once_need_two_sessions_and_the_next_one_may_follow():
+    store = InMemorySession()
+    refused: list[str] = []
+
+    async def again() -> str:
+        """Run again."""
+        try:
+            await supervisor("mixed", session=store).run("meanwhile")
+        except monitor.ConfigError as error:
+            refused.append(str(error))
+        return "done"
+
+    assert (await supervisor(call("again"), "Done.", tools=[again], session=store).run("go")).ok
+    assert ["another run writes to this session" in one for one in refused] == [True]
+    assert (await supervisor("after", session=store).run("then")).ok
+
+
 async def test_a_session_is_the_ledger():
     with pytest.raises(monitor.ConfigError, match="session= or ledger="):
         supervisor("x", session=InMemorySession(), ledger=InMemorySession())
