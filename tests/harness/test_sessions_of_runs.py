@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -297,7 +298,7 @@ async def test_results_that_are_cleared_are_edits_on_the_branch_and_the_original
 SCRIPT: list[Any] = [
     [call("act", n=1), call("look_at", n=1)],
     call("emit_value", name="first", value="one"),
-    [call("act", n=2), call("act", n=2)],
+    [call("act", n=2), call("act", n=2), call("act", n=1)],
     "I have done it all.",
     call("emit_value", name="second", value="two"),
 ]
@@ -333,13 +334,13 @@ async def test_a_run_that_dies_at_any_step_goes_on_and_makes_no_effect_twice(ste
         outcome = await goes_on.resume()
     assert outcome.ok
     assert outcome.output == {"first": "one", "second": "two"}
-    assert effects in ([1, 2, 2], [2, 2], [1, 2], [1])  # never more often than the model has asked
+    assert Counter(effects) <= Counter({1: 2, 2: 2})  # never more often than the model has asked
     unknown = [one for one in await store.calls("r") if one.state is CallState.UNKNOWN]
     done = [one for one in await store.calls("r") if one.tool == "act" and one.state is CallState.DONE]
-    assert len(done) + len(unknown) == 3  # each is known to be made, or said to be unknown
-    assert len(done) <= len(effects) <= 3
+    assert len(done) + len(unknown) == 4  # each is known to be made, or said to be unknown
+    assert len(done) <= len(effects)
     assert not [one for one in unknown if one.idempotent]
-    assert [one.open for one in await store.calls("r")] == [False] * 4
+    assert [one.open for one in await store.calls("r")] == [False] * 5
     assert (await store.context()).messages == outcome.history
     assert (await store.runs())[0].state is RunState.ENDED
     assert await store.verify() == ()
