@@ -87,7 +87,8 @@ def agent_monitor(
       agent-monitor run "Why is the sky blue?" --model google:gemini-2.5-flash
 
     \b
-    Look for loops in recorded runs, one JSON object a line, plain or gzipped:
+    Look for loops in the sessions that coding agents keep here, or in a file:
+      agent-monitor scan
       agent-monitor scan runs.jsonl.gz
 
     \b

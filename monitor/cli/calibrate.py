@@ -23,6 +23,7 @@ from monitor.cli._report import LABELLED_LOOP, NOT_COUNTED, Report
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
 from monitor.cli._tools import count
+from monitor.cli._which import FormatOption, LimitOption, ProjectOption, SinceOption
 from monitor.errors import ConfigError
 from monitor.transcripts.calibration import (
     EVIDENCE,
@@ -81,14 +82,10 @@ def calibrate(
     finished: Annotated[
         bool, typer.Option("--finished", help="Only runs that ended by themselves, as their recordings say.")
     ] = False,
-    since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
-    ] = None,
-    only: Annotated[str | None, typer.Option("--format", metavar="NAME", help="Only of this format.")] = None,
-    project: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only runs whose folder has this in its path.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")] = None,
+    since: SinceOption = None,
+    only: FormatOption = None,
+    project: ProjectOption = None,
+    limit: LimitOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     detectors: DetectorsOption = None,
     policy: PolicyOption = None,

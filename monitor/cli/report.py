@@ -17,6 +17,7 @@ from monitor.cli._report import Report
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
 from monitor.cli._tools import count
+from monitor.cli._which import FormatOption, LimitOption, ProjectOption, SinceOption
 from monitor.report import Page, StoryWatcher
 from monitor.transcripts.scan import scan_run
 
@@ -39,17 +40,10 @@ def report(
     no_text: Annotated[
         bool, typer.Option("--no-text", help="Leave the words of the transcripts out: numbers and names only.")
     ] = False,
-    since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Only transcripts of this format: claude-code, codex."),
-    ] = None,
-    project: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only runs whose folder has this in its path.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")] = None,
+    since: SinceOption = None,
+    only: FormatOption = None,
+    project: ProjectOption = None,
+    limit: LimitOption = None,
     detectors: DetectorsOption = None,
     policy: PolicyOption = None,
     settings: SetOption = None,

@@ -19,6 +19,7 @@ from monitor.cli._report import Report, run_as_json, show, summary_as_json
 from monitor.cli._settings import ConfigOption, DetectorsOption, PolicyOption, SetOption, settings_of
 from monitor.cli._survey import Chosen
 from monitor.cli._tools import count
+from monitor.cli._which import FormatOption, LimitOption, ProjectOption, SinceOption
 from monitor.errors import ConfigError
 from monitor.judges.base import FIRST_TURN
 from monitor.policy import StopAtFirstLoop
@@ -36,16 +37,9 @@ def scan(
         ),
     ] = None,
     *,
-    since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 7d (24h, 2w), or since 2026-01-31.")
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Only transcripts of this format: claude-code, codex."),
-    ] = None,
-    project: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only runs whose folder has this in its path.")
-    ] = None,
+    since: SinceOption = None,
+    only: FormatOption = None,
+    project: ProjectOption = None,
     csv: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write a row for each run to this file; - is stdout.")
     ] = None,
@@ -56,7 +50,7 @@ def scan(
         bool, typer.Option("--json", help="Print JSON lines: one object a run, then one summary.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="List the runs without a loop too.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N runs.")] = None,
+    limit: LimitOption = None,
     detectors: DetectorsOption = None,
     policy: PolicyOption = None,
     settings: SetOption = None,
