@@ -151,29 +151,28 @@ async def test_a_longer_timeout_than_allowed_is_refused(tmp_path: Path):
 # --- what escapes from the group
 
 ESCAPES = {
-    "setsid": "setsid sleep 100",
-    "nohup": "nohup sleep 100",
-    "a group of its own": "set -m; sleep 100",
-    "without the marker": "env -i sleep 100",
-    "a session of its own without the marker": "env -i setsid --wait sleep 100",
-    "a daemon": "setsid bash -c 'sleep 100 & disown; exit'",
-    "ignores TERM": "setsid bash -c \"trap '' TERM; sleep 100; sleep 100\"",
-    "starts another one when it is ended": "setsid bash -c \"trap 'setsid sleep 100 & exit' TERM; sleep 100 & wait\"",
+    "setsid": "setsid {wait}",
+    "nohup": "nohup {wait}",
+    "a group of its own": "set -m; {wait}",
+    "without the marker": "env -i {wait}",
+    "a session of its own without the marker": "env -i setsid --wait {wait}",
+    "a daemon": "setsid bash -c '{wait} & disown; exit'",
+    "ignores TERM": "setsid bash -c \"trap '' TERM; {wait}; {wait}\"",
+    "starts another one when it is ended": "setsid bash -c \"trap 'setsid {wait} & exit' TERM; {wait} & wait\"",
 }
 
 
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
 async def test_what_escapes_from_the_group_is_gone_after_a_cancellation(tmp_path: Path, escape: str):
     tools = shell(tmp_path)
-    before = {entry.pid for entry in living() if entry.pid != os.getpid()}
+    wait = f"sleep 100.{os.getpid()}"  # tests in other processes have sleepers too
     async with anyio.create_task_group() as group:
-        group.start_soon(run, tools, f"{escape} > /dev/null 2>&1 & sleep 100")
+        group.start_soon(run, tools, f"{escape.format(wait=wait)} > /dev/null 2>&1 & {wait}")
         with anyio.fail_after(5):
-            while sum("sleep 100" in command_of(entry.pid) for entry in living() if entry.pid not in before) < 2:  # noqa: ASYNC110
+            while sum(wait in command_of(entry.pid) for entry in living()) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         group.cancel_scope.cancel()
-    left = [command_of(entry.pid) for entry in living() if entry.pid not in before]
-    assert not [command for command in left if "sleep 100" in command]
+    assert not [command for command in map(command_of, (entry.pid for entry in living())) if wait in command]
 
 
 async def test_a_cancellation_goes_on_after_the_command_has_ended(tmp_path: Path):
@@ -241,25 +240,27 @@ async def test_an_agent_within_a_command_is_ended_with_its_commands(tmp_path: Pa
 
 
 def test_commands_of_a_dead_owner_are_found_and_ended():
+    wait = f"sleep 100.{os.getpid()}"  # a test in another process may leave commands too
     code = (
         "import os, subprocess, sys; from monitor.tools.proctable import *\n"
-        "subprocess.Popen(['sleep', '100'], env={MARKER: marked(owner_token('x'))}, start_new_session=True,\n"
+        f"subprocess.Popen({wait.split()!r}, env={{MARKER: marked(owner_token('x'))}}, start_new_session=True,\n"
         " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "print('ready', flush=True); os.kill(os.getpid(), 9)"
     )
     environment = {name: value for name, value in os.environ.items() if name != MARKER}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert (done.stdout, done.returncode) == ("ready\n", -signal.SIGKILL)
-    assert "sleep 100" in [command_of(entry.pid) for entry in leftovers()]
+    assert wait in [command_of(entry.pid) for entry in leftovers()]
     assert end_leftovers() >= 1
-    assert leftovers() == []
+    assert wait not in [command_of(entry.pid) for entry in leftovers()]
 
 
 async def test_commands_of_a_living_owner_are_no_leftovers(tmp_path: Path):
     async with shell(tmp_path) as tools:
         await run(tools, "sleep 100 &")
-        assert commands_left() != []
-        assert leftovers() == []
+        living_ones = {entry.pid for entry in commands_left()}
+        assert living_ones
+        assert not living_ones & {entry.pid for entry in leftovers()}
 
 
 async def test_without_a_process_table_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
