@@ -71,8 +71,13 @@ def tree(name: str) -> ast.Module:
     return ast.parse(Path(typing.cast("str", modules()[name].__file__)).read_text())
 
 
+@cache
+def nodes(name: str) -> list[ast.AST]:
+    return list(ast.walk(tree(name)))
+
+
 def calls_of_re(name: str) -> Iterator[ast.Call]:
-    for node in ast.walk(tree(name)):
+    for node in nodes(name):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FUNCTIONS:
             owner = node.func.value
             if isinstance(owner, ast.Name) and owner.id == "re":
@@ -102,7 +107,7 @@ def hows_by_name(private_in: str | None) -> dict[str, frozenset[How]]:
     found: dict[str, set[How]] = {}
     for name in modules() if private_in is None else (private_in,):
         asked: set[int] = set()
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
@@ -119,7 +124,7 @@ def hows_by_name(private_in: str | None) -> dict[str, frozenset[How]]:
                 if called is not None:
                     found.setdefault(called, set()).add(_HOWS.get(node.func.attr, "search"))
                     asked.add(id(owner))
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in asked:
                 found.setdefault(node.id, set()).add("search")
     return {name: frozenset(hows) for name, hows in found.items()}
@@ -169,7 +174,7 @@ USES = uses()
 
 
 def function_around(name: str, call: ast.Call) -> str:
-    found = [node for node in ast.walk(tree(name)) if isinstance(node, ast.FunctionDef) and call in ast.walk(node)]
+    found = [node for node in nodes(name) if isinstance(node, ast.FunctionDef) and call in ast.walk(node)]
     return f"{name}.{found[-1].name}"
 
 
@@ -187,7 +192,7 @@ def test_no_pattern_is_out_of_sight():
     hidden = {
         f"{name}:{node.lineno}"
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if (isinstance(node, ast.ImportFrom) and node.module in {"re", "regex", "sre_compile", "sre_parse"})
         or (isinstance(node, ast.Import) and any(_hides(alias) for alias in node.names))
     }
