@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Typer makes its commands anew for each call of its runner, which takes longer than most commands.
-typer.testing._get_command = cache(typer.testing._get_command)
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 
 pytest_plugins = ["scripts.features"]  # the run of the whole suite proves the table of features
 
