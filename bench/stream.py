@@ -23,7 +23,7 @@ import time
 import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count, pairwise
 from statistics import median
@@ -126,6 +126,7 @@ _ALPHABETS = {
 }
 
 
+@cache
 def _text(chars: int, alphabet: str = string.ascii_lowercase) -> str:
     """Words without a loop in them."""
     chance = random.Random(11)

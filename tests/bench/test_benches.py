@@ -51,6 +51,7 @@ def test_close() -> None:
     assert set(data["goals"][0]) == {"goal", "value", "limit", "passed"}
 
 
+@pytest.mark.timeout(180)  # it runs each of its parts twice, on a machine that may be busy
 def test_stream() -> None:
     results = stream.measure(TINY)
     stream.show(results)
