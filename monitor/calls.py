@@ -57,6 +57,8 @@ class CallState(StrEnum):
 
 OPEN = frozenset({CallState.INTENDED, CallState.RUNNING})
 """The states that are not ends."""
+AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
+"""Ends after which the tool of a call may be entered again, if somebody decides that."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -129,6 +131,20 @@ class CallLedger(Protocol):
     async def open_calls(self, run: str, /) -> Sequence[CallRecord]:
         """The calls of `run` that have not ended, in the order in which they were intended."""
         ...
+
+
+def may_follow(record: CallRecord, before: CallRecord | None) -> bool:
+    """Whether `record` is a step that may follow `before`. Every store of calls uses this.
+
+    Only one process may enter a call: `running` follows `intended`. With a higher `attempt` it may
+    also follow a failure or an unknown outcome. An end may follow only an open state.
+    """
+    if before is None:
+        return False
+    if record.state is CallState.RUNNING:
+        again = before.state in AGAIN or before.state is CallState.RUNNING
+        return before.state is CallState.INTENDED or (again and record.attempt > before.attempt)
+    return before.open
 
 
 def call_key(run: str, tool: str, arguments: object, occurrence: int) -> str:

@@ -12,6 +12,7 @@ from monitor.calls import (
     CallRecord,
     CallState,
     answer_codec,
+    may_follow,
     record_codec,
     request_codec,
 )
@@ -28,7 +29,6 @@ from monitor.sessions.records import (
     RunRecord,
     StoredEvent,
     TurnChunks,
-    may_follow,
     run_codec,
 )
 from monitor.sessions.schema import INLINE_BYTES, Connection

@@ -15,6 +15,7 @@ from monitor.calls import (
     CallRecord,
     CallState,
     answer_codec,
+    may_follow,
     record_codec,
     request_codec,
 )
@@ -29,7 +30,6 @@ from monitor.sessions.records import (
     RunRecord,
     StoredEvent,
     TurnChunks,
-    may_follow,
     run_codec,
 )
 from monitor.sessions.tree import ACTIVE, Context, Problem, Tip, context_of, plan, verify
