@@ -38,7 +38,7 @@ from monitor.context.history import History
 from monitor.context.raw import RawMessage
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, StoreError, describe
 from monitor.events import (
     Event,
     HistoryRepaired,
@@ -210,7 +210,7 @@ class Run:
                 resumed=resumed is not None,
             )
             options = replace(options, ledger=self._session.recorder)
-        self._delivery.recorder = self._session.recorder if self._session is not None else None
+            self._delivery.write_to(self._session.recorder)
         self._context = context_of(
             supervisor.compaction,
             self._history,
@@ -409,6 +409,7 @@ class Run:
                     raise
                 self._core.fail(error, "run", self._now())  # an error of the caller's code that was not caught before
                 self._end(None, None)
+                await self._store_end()
             # a cancellation from outside, or the end of the program: the run cannot go on after it
             except BaseException as error:
                 if current_task() is None:
@@ -425,6 +426,7 @@ class Run:
         """
         self._loop.destroyed()
         self._end(ending, error)
+        self._delivery.hand_out_end(self.outcome)
 
     async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
         """Wait for another task that still reads the run while the block is left."""
@@ -452,9 +454,28 @@ class Run:
     async def _store_end(self) -> None:
         """Write the end of the run into its session."""
         session, self._session = self._session, None
-        if session is not None:
-            with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+        if session is None:
+            return
+        grace_s = self._supervisor.close_grace_s
+        fault: StoreError | None = None
+        try:
+            with anyio.move_on_after(grace_s, shield=True) as scope:
                 await session.end(self.outcome)
+            if scope.cancelled_caught:
+                fault = StoreError(f"the session did not take the end of the run within {grace_s:g} s")
+        except StoreError as error:
+            fault = error
+        if fault is not None and self.outcome.reason is not TerminateReason.ERROR:
+            self._outcome = replace(
+                self.outcome,
+                ok=False,
+                reason=TerminateReason.ERROR,
+                detail=describe(fault),
+                source="session",
+                error=fault,
+            )
+            self._phase = "error"
+        self._delivery.hand_out_end(self.outcome)
 
     def _reply(self) -> AssistantMessage | None:
         """The message that the model has just made, without results."""

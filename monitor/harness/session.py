@@ -10,14 +10,14 @@ from weakref import WeakSet
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
-from monitor.errors import ConfigError, StoreError
+from monitor.errors import ConfigError
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls, last_reply
+from monitor.harness.journal import Stored
 from monitor.harness.outgoing import Given, Outgoing
-from monitor.harness.recorder import Recorder, Stored, same_reply
+from monitor.harness.recorder import Recorder, same_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
 from monitor.sessions.records import RunRecord
 from monitor.sessions.store import SessionStore
@@ -72,6 +72,7 @@ class RunSession:
             _WRITTEN.add(store)
             self._writes = True
         try:
+            await self.recorder.journal.open()
             await self._begin(goal, calls)
         except BaseException:
             self._leave()
@@ -89,14 +90,9 @@ class RunSession:
         await self.recorder.begin(known, with_results=not calls.left_open)
 
     async def end(self, outcome: Outcome) -> None:
-        """Store how the run ended. A store that has ended the run by its error raises no second
-        one.
-        """
+        """Store how the run ended."""
         try:
             await self.recorder.end(outcome)
-        except StoreError:
-            if outcome.reason is not TerminateReason.ERROR:
-                raise
         finally:
             self._leave()
 

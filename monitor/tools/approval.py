@@ -88,8 +88,8 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
 class ApprovalListener(Protocol):
     """Is called with the questions and the answers."""
 
-    def requested(self, request: ApprovalRequest) -> None:
-        """A person is asked."""
+    async def requested(self, request: ApprovalRequest) -> None:
+        """A person is about to be asked: when this returns, the question is on record."""
 
     def answered(self, answer: ApprovalAnswer) -> None:
         """The question has its answer."""
@@ -253,7 +253,7 @@ class Approvals:
     async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Ask, and wait for the answer. Deadlines stand still meanwhile."""
         assert self._ask is not None  # noqa: S101 - asked only then
-        self._listener.requested(request)
+        await self._listener.requested(request)
         answer: ApprovalAnswer | None = ApprovalAnswer(
             id=request.id, decision="expired", bound_to=request.bound_to, by="the clock"
         )
