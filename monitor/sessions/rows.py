@@ -16,12 +16,11 @@ from monitor.calls import (
     record_codec,
     request_codec,
 )
-from monitor.chunks import ToolResult, chunk_codec
+from monitor.chunks import chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event, event_codec
-from monitor.outcome import Turn
 from monitor.sessions.blobs import Blobs
-from monitor.sessions.nodes import Node, NodeKind, canonical, short
+from monitor.sessions.nodes import Node, NodeKind, canonical
 from monitor.sessions.records import (
     ApprovalState,
     Changes,
@@ -141,12 +140,6 @@ def commit(
 
 # ------------------------------------------------------------------ long texts are stored once
 
-_INNER: Final[dict[str, tuple[str, type]]] = {
-    "turn_ended": ("turn", Turn),
-    "tool_finished": ("result", ToolResult),
-    "tool_call_changed": ("record", CallRecord),
-}
-"""Fields of events that hold an object with many fields."""
 _MOST_NODES: Final = 64
 """The most nodes of a turn that are searched for texts to share."""
 
@@ -179,7 +172,7 @@ def _unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> 
 
 
 def _pack_call(connection: Connection, record: CallRecord) -> str:
-    data = short(record_codec.to_dict(record), CallRecord)
+    data = record_codec.to_brief(record)
     kept = {name: value for name, value in data.items() if name not in _CALL_COLUMNS}
     return _packed(connection, kept, record.run, record.turn)
 
@@ -201,10 +194,7 @@ def _call(connection: Connection, row: Sequence[Any]) -> CallRecord:
 
 
 def _pack_event(connection: Connection, run: str | None, event: Event) -> tuple[str, str]:
-    data = short(event_codec.to_dict(event), type(event))
-    if data["type"] in _INNER:
-        name, cls = _INNER[data["type"]]
-        data[name] = short(data[name], cls)
+    data = event_codec.to_brief(event)
     turn = getattr(event, "turn", None)
     return data.pop("type"), _packed(connection, data, run, getattr(turn, "number", turn))
 
