@@ -133,18 +133,22 @@ class CallLedger(Protocol):
         ...
 
 
-def may_follow(record: CallRecord, before: CallRecord | None) -> bool:
-    """Whether `record` is a step that may follow `before`. Every store of calls uses this.
+def may_follow(record: CallRecord, state: CallState | None, attempt: int) -> bool:
+    """Whether `record` is a step that may follow this `state` of its call, in this `attempt`.
+    `None`: the call is not known. Every store of calls uses this.
 
     Only one process may enter a call: `running` follows `intended`. With a higher `attempt` it may
     also follow a failure or an unknown outcome. An end may follow only an open state.
     """
-    if before is None:
-        return False
     if record.state is CallState.RUNNING:
-        again = before.state in AGAIN or before.state is CallState.RUNNING
-        return before.state is CallState.INTENDED or (again and record.attempt > before.attempt)
-    return before.open
+        again = state in AGAIN or state is CallState.RUNNING
+        return state is CallState.INTENDED or (again and record.attempt > attempt)
+    return state in OPEN
+
+
+def comes_after(record: CallRecord, before: CallRecord | None) -> bool:
+    """`may_follow` for the record that stands in the ledger."""
+    return before is not None and may_follow(record, before.state, before.attempt)
 
 
 def call_key(run: str, tool: str, arguments: object, occurrence: int) -> str:

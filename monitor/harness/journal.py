@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import anyio
 
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, may_follow
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, comes_after
 from monitor.events import ApprovalAnswered, ApprovalRequested, Event
 from monitor.messages import Message
 from monitor.sessions.nodes import Draft
@@ -143,7 +143,7 @@ class Journal:
         `running` is stored when this returns. An end is stored now if other calls are open, because
         those may take long. Otherwise the results of the turn follow at once, in the same commit.
         """
-        if not may_follow(record, self._known(record.key)):
+        if not comes_after(record, self._known(record.key)):
             return False
         self._step.calls.append(record)
         self._added += 1

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
 from monitor._util.codec import Codec, to_plain
-from monitor.chunks import ToolCall, ToolResult
+from monitor.chunks import ToolResult
 from monitor.errors import ConfigError, SessionDamaged, StoreError
 from monitor.messages import AssistantMessage, Message, UserMessage, message_codec
 
@@ -282,16 +282,6 @@ def check_readable(node: Node) -> None:
             edit_of(node)
         case NodeKind.MARKER | NodeKind.BRANCH_NOTE:
             read_body(node)
-
-
-def calls_of(node: Node) -> frozenset[str] | None:
-    """The ids of the calls of an assistant message. `None`: the node holds no such message."""
-    if node.kind is not NodeKind.MESSAGE:
-        return None
-    said = said_of(node)
-    if not isinstance(said, AssistantMessage):
-        return None
-    return frozenset(part.id for part in said.content if isinstance(part, ToolCall))
 
 
 # ------------------------------------------------------------------ the chain

@@ -15,7 +15,7 @@ from monitor.calls import (
     CallRecord,
     CallState,
     answer_codec,
-    may_follow,
+    comes_after,
     record_codec,
     request_codec,
 )
@@ -340,7 +340,7 @@ class InMemorySession:
             _put(self._state.calls, record.key, record_codec.from_dict(record_codec.to_dict(record)), self._undo)
 
     def _advance(self, record: CallRecord) -> bool:
-        if not may_follow(record, self._state.calls.get(record.key)):
+        if not comes_after(record, self._state.calls.get(record.key)):
             return False
         _put(self._state.calls, record.key, record_codec.from_dict(record_codec.to_dict(record)), self._undo)
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monitor.calls import CallRecord, may_follow
+from monitor.calls import CallRecord, comes_after
 
 
 class InMemoryLedger:
@@ -22,7 +22,7 @@ class InMemoryLedger:
         return [self._records[record.key] for record in records]
 
     async def advance(self, record: CallRecord) -> bool:
-        if not may_follow(record, self._records.get(record.key)):
+        if not comes_after(record, self._records.get(record.key)):
             return False
         self._put(record)
         return True
