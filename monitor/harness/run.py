@@ -52,6 +52,7 @@ from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.loop import TurnLoop
 from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.outgoing import Outgoing
+from monitor.harness.past import CALL
 from monitor.harness.recorder import TASK
 from monitor.harness.session import RunSession
 from monitor.harness.streams.clock import Clock
@@ -116,6 +117,8 @@ class Caller:
     """Makes the calling run check at once whether it must end."""
     run_id: str = ""
     session: SessionStore | None = None
+    resumed: bool = False
+    """The calling run goes on where another process has left it."""
     called: set[Run] = field(default_factory=set)
     """The nested runs of the calling run: its abort aborts them too."""
 
@@ -135,12 +138,14 @@ class Run:
         session: SessionStore | None = None,
         caller: Caller | None = None,
         as_tool: str = "",
+        call: str = "",
         run_id: str | None = None,
         resumed: RunRecord | None = None,
     ) -> None:
         """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
-        as the tool `as_tool`, if any. `run_id`: of a run that goes on in another process; by
-        default a new one. `resumed`: the run of the session that goes on, without another task.
+        as the tool `as_tool`, if any, by the call with the key `call`. `run_id`: of a run that goes
+        on in another process; by default a new one. `resumed`: the run of the session that goes on,
+        without another task.
         """
         if resumed is None and not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
@@ -186,6 +191,7 @@ class Run:
         self.as_caller: Caller = Caller(
             self._core, self._clock, budgets, supervisors, self._wake, run_id=self.id, session=store
         )
+        self.as_caller.resumed = resumed is not None
         first = [] if task is None else [_said_by_others(task)]
         given = supervisor.given if history is None else supervisor.taken_in(history)
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
@@ -198,7 +204,7 @@ class Run:
         if store is not None:
             self._session = RunSession(
                 store,
-                resumed or _record_of(self.id, said, caller, as_tool),
+                resumed or _record_of(self.id, said, caller, as_tool, call),
                 self._history,
                 outgoing,
                 reply=self._reply,
@@ -354,7 +360,9 @@ class Run:
         self._core.begin(self._now())
         if self._session is not None:
             try:
-                await self._session.begin(self._goal, self._calls)
+                past = await self._session.begin(self._goal, self._calls)
+                if past is not None:
+                    self._core.take_up(past, self.id, self._now())
             except BaseException:
                 self._phase = "error"
                 if self._caller is not None:
@@ -475,6 +483,7 @@ class Run:
                 error=fault,
             )
             self._phase = "error"
+        self._core.part(self.id, goes_on=fault is not None or self.outcome.reason is TerminateReason.PAUSED)
         self._delivery.hand_out_end(self.outcome)
 
     def _reply(self) -> AssistantMessage | None:
@@ -493,10 +502,10 @@ class Run:
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
 
 
-def _record_of(id: str, task: str, caller: Caller | None, as_tool: str) -> RunRecord:
+def _record_of(id: str, task: str, caller: Caller | None, as_tool: str, call: str) -> RunRecord:
     if caller is None:
         return RunRecord(id=id, data={TASK: task})
-    return RunRecord(id=id, parent_run=caller.run_id, agent=as_tool, purpose=SUBAGENT, data={TASK: task})
+    return RunRecord(id=id, parent_run=caller.run_id, agent=as_tool, purpose=SUBAGENT, data={TASK: task, CALL: call})
 
 
 def _words(task: str | UserMessage | None) -> str:

@@ -10,11 +10,13 @@ from weakref import WeakSet
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
+from monitor.core.past import Past
 from monitor.errors import ConfigError
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls, last_reply
 from monitor.harness.journal import Stored
 from monitor.harness.outgoing import Given, Outgoing
+from monitor.harness.past import past_in
 from monitor.harness.recorder import Recorder, same_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
@@ -61,9 +63,10 @@ class RunSession:
         self._resumed = resumed
         self._writes = False
 
-    async def begin(self, goal: Goal, calls: Calls) -> None:
-        """Fill the history, and store that the run begins. Raises `ConfigError` for a session that
-        holds messages beside another history, and while another run writes to it.
+    async def begin(self, goal: Goal, calls: Calls) -> Past | None:
+        """Fill the history, and store that the run begins. Returns what a run that goes on had done
+        before. Raises `ConfigError` for a session that holds messages beside another history, and
+        while another run writes to it.
         """
         store = self.recorder.store
         if self.recorder.branch == ACTIVE:
@@ -73,10 +76,14 @@ class RunSession:
             self._writes = True
         try:
             await self.recorder.journal.open()
+            past = await past_in(store, self.recorder.run) if self._resumed else None
             await self._begin(goal, calls)
         except BaseException:
             self._leave()
             raise
+        for name in past.withdrawn if past is not None else ():
+            calls.withdraw(name)
+        return past
 
     async def _begin(self, goal: Goal, calls: Calls) -> None:
         context = await self.recorder.store.context(self.recorder.branch)
@@ -119,6 +126,7 @@ class RunSession:
         for call in before:
             if call.id in results and not results[call.id].is_error:
                 goal.answer(call)
+        calls.scheduler.resumes = True
         calls.scheduler.remember(before)
         await calls.scheduler.recover()
         messages = self._history.messages
