@@ -31,7 +31,7 @@ from monitor.sessions.records import (
     run_codec,
 )
 from monitor.sessions.schema import INLINE_BYTES, Connection
-from monitor.sessions.sharing import AS_IS, POINTER, Pointers, has_long_text, whole
+from monitor.sessions.sharing import Pointers, can_be_shared, has_pointer, whole
 from monitor.sessions.tree import Tip, plan
 
 T = TypeVar("T")
@@ -214,7 +214,7 @@ class _Packing:
         self._of_turn: dict[tuple[str, int], Pointers] = {}
 
     def packed(self, data: dict[str, Any], run: str | None, turn: Any) -> str:
-        if run is not None and isinstance(turn, int) and has_long_text(data):
+        if run is not None and isinstance(turn, int) and can_be_shared(data):
             data = self._pointers(run, turn).shared(data)
         return canonical(data)
 
@@ -239,7 +239,7 @@ def _unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> 
 
     try:
         data = json.loads(body)
-        return decode(whole(data, of_node) if POINTER in body or AS_IS in body else data)
+        return decode(whole(data, of_node) if has_pointer(body) else data)
     except (ValueError, TypeError, AttributeError) as error:
         raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
 
