@@ -31,7 +31,7 @@ from monitor.sessions.records import (
     run_codec,
 )
 from monitor.sessions.schema import INLINE_BYTES, Connection
-from monitor.sessions.sharing import Pointers, can_be_shared, has_pointer, whole
+from monitor.sessions.sharing import LEAST_CHARS, Pointers, can_be_shared, has_pointer, whole
 from monitor.sessions.tree import Tip, plan
 
 T = TypeVar("T")
@@ -214,9 +214,10 @@ class _Packing:
         self._of_turn: dict[tuple[str, int], Pointers] = {}
 
     def packed(self, data: dict[str, Any], run: str | None, turn: Any) -> str:
-        if run is not None and isinstance(turn, int) and can_be_shared(data):
-            data = self._pointers(run, turn).shared(data)
-        return canonical(data)
+        body = canonical(data)
+        if len(body) < LEAST_CHARS or run is None or not isinstance(turn, int) or not can_be_shared(data):
+            return body
+        return canonical(self._pointers(run, turn).shared(data))
 
     def _pointers(self, run: str, turn: int) -> Pointers:
         if (run, turn) not in self._of_turn:
