@@ -1,7 +1,7 @@
 """Passes the events of a run to its reader and to its sinks.
 
 With a session, an event that announces an effect waits until the session has it, and the events
-after it wait behind it. What is only for the eye, such as the output of a tool, never waits.
+after it wait behind it. Text for the eye, such as the output of a tool, never waits.
 """
 
 from __future__ import annotations

@@ -117,7 +117,9 @@ class Supervisor(RunOptions):
         - A call that was stored and not begun is made now.
         - A call that was running may have had its effect. It is made again only if its tool is
           idempotent, with the same key. Otherwise the model reads that its effect is unknown.
-        - Outputs that were emitted, and the plan, are as they were. Limits count anew.
+        - Outputs that were emitted, and the plan, are as they were. Limits and budgets count what
+          the run has used before, and the detectors see its last turns again.
+        - A subagent that was cut off goes on when the call that began it is made again.
 
         Raises `ConfigError` if there is no session, or every run has ended. No other process may
         carry out the run: a `SQLiteSession` has one owner.

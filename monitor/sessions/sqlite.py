@@ -295,7 +295,7 @@ class _Rules:
         self._format = 0
         self._lost = False
         self.memory = rows.Memory()
-        """What is known of the file, in the thread of the writer."""
+        """The facts that the thread of the writer knows of the file."""
         self._unsettled = False
 
     def connect(self) -> Connection:

@@ -248,9 +248,7 @@ async def _settled(ticket: _Ticket) -> None:
 
 
 def committed_in(error: BaseException) -> Committed | None:
-    """What was stored before a cancellation was raised. `None`: nothing was, as far as `error`
-    says.
-    """
+    """The step that was stored before the cancellation `error` was raised. `None`: it names none."""
     found = getattr(error, _COMMITTED, None)
     return found if isinstance(found, Committed) else None
 
