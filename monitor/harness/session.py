@@ -126,6 +126,8 @@ class RunSession:
         for call in before:
             if call.id in results and not results[call.id].is_error:
                 goal.answer(call)
+        asked = [one.request for one in await store.approvals(only_open=True) if one.request.run == run]
+        calls.approvals.asked_before = {(one.call_id, one.bound_to): one.id for one in asked}
         calls.scheduler.resumes = True
         calls.scheduler.remember(before)
         await calls.scheduler.recover()

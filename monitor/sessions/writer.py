@@ -248,7 +248,7 @@ async def _settled(ticket: _Ticket) -> None:
 
 
 def committed_in(error: BaseException) -> Committed | None:
-    """The step that was stored before the cancellation `error` was raised. `None`: it names none."""
+    """The step that was stored before the cancellation `error` was raised. `None`: none was."""
     found = getattr(error, _COMMITTED, None)
     return found if isinstance(found, Committed) else None
 

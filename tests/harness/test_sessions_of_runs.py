@@ -470,5 +470,7 @@ async def test_a_run_that_waits_for_an_approval_survives_its_process(tmp_path: P
         (reply,) = [one for one in model.requests[0].messages if isinstance(one, AssistantMessage)]
         assert [result.text for result in reply.results] == ["found x", "deleted x"]
         assert [one.state for one in await store.calls()] == [CallState.DONE] * 2
+        (question,) = await store.approvals()  # asked in three processes, and answered in the last one
+        assert (question.request.id, question.answer and question.answer.decision) == (asked.request.id, "approved")
         assert (await store.context()).messages == last.history
         assert await store.verify() == ()
