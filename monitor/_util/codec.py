@@ -98,7 +98,8 @@ def _recorded(cls: type) -> tuple[str, ...] | None:
 
 
 def _of_parts(value: Any, depth: int) -> Any:
-    recorded = _recorded(type(value))
+    cls: type = type(value)
+    recorded = _recorded(cls)
     if recorded is not None:
         return {name: _plain(getattr(value, name), depth) for name in recorded}
     if isinstance(value, Mapping):
@@ -118,8 +119,9 @@ def to_brief(value: object) -> dict[str, Any]:
     a field that holds an object of one known dataclass, or a tuple of such objects. So a reader of
     the data finds the same object.
     """
+    cls: type = type(value)
     brief: dict[str, Any] = {}
-    for name, default, inner in _fields_with_defaults(type(value)):
+    for name, default, inner in _fields_with_defaults(cls):
         found = getattr(value, name)
         if found is default or (type(found) is type(default) is not float and found == default):  # -0.0 == 0.0
             continue
