@@ -49,14 +49,17 @@ class Kills:
     """Calls that were entered and killed: the next process did not run them again."""
     takeover_ms: list[float] = field(default_factory=list)
     """How long it took to open a session whose owner was killed."""
+    takeover_cpu_ms: list[float] = field(default_factory=list)
+    """The processor's part of it. The rest is waiting for the processor and the disk."""
     what: list[str] = field(default_factory=list)
 
 
 async def work(path: Path, effects: int, told: int, seed: int) -> None:
     """Go on where the process before was killed, until this one is."""
-    chance, began = random.Random(seed), time.perf_counter()
+    chance, began, cpu = random.Random(seed), time.perf_counter(), time.process_time()
     async with SQLiteSession(path) as session:
-        os.write(told, f"open {(time.perf_counter() - began) * 1000:.3f}\n".encode())
+        took = (time.perf_counter() - began) * 1000, (time.process_time() - cpu) * 1000
+        os.write(told, f"open {took[0]:.3f} {took[1]:.3f}\n".encode())
         if not await session.runs():
             await session.commit(Changes(runs=[RunRecord(id=RUN)]))
         for record in await session.open_calls(RUN):
@@ -126,7 +129,9 @@ def _one_file(found: Kills, folder: Path, chance: random.Random, number: int) ->
         with os.fdopen(read, "rb") as pipe:
             first = pipe.readline()
             if known and first:
-                found.takeover_ms.append(float(first.split()[1]))
+                _, wall, cpu = first.split()
+                found.takeover_ms.append(float(wall))
+                found.takeover_cpu_ms.append(float(cpu))
             time.sleep(chance.random() * 0.06)
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)

@@ -1,4 +1,4 @@
-"""What a session promises and what it costs: power cuts, kills, speed, size, a long tree, a reader.
+"""What a session promises and what it costs: power cuts, kills, turns, speed, size, a long tree.
 
     python -m bench.sessions [--quick] [--only PART] [--cuts 2000] [--kills 300]
 
@@ -32,6 +32,7 @@ from rich.table import Table
 from bench import _report
 from bench._kills import Kills
 from bench._power import Careless, Cuts, cuts
+from bench._session_cost import RUNS, cost
 from bench._session_peers import PEERS, installed, timed
 from monitor.calls import CallRecord, CallState, call_key
 from monitor.chunks import ToolCall, ToolResult
@@ -44,12 +45,13 @@ GOAL_CONTEXT_MS: Final = 50
 GOAL_SIZE: Final = 1.5
 GOAL_READER: Final = 1.05
 GOAL_TAKEOVER_MS: Final = 100
+GOAL_TURN_MS: Final = 0.5
 MESSAGE_CHARS: Final = 400
 ANSWER_CHARS, RESULT_CHARS = 400, 3_000
 """A turn of an agent: what it says, and what its tool answers. In recorded runs of coding agents a
 result has some thousand characters.
 """
-PARTS: Final = ("power", "kills", "speed", "size", "context", "reader")
+PARTS: Final = ("power", "kills", "cost", "speed", "size", "context", "reader")
 READER: Final = """
 import sys, time
 from monitor.sessions import SessionReader
@@ -77,9 +79,12 @@ class Amounts:
     turns: int = 10_000
     nodes: int = 100_000
     rounds: int = 15
+    cost_turns: int = 30
 
 
-QUICK: Final = Amounts(cuts=60, kills=5, appends=200, crowds=(1, 20), peer_appends=60, turns=150, nodes=3_000, rounds=2)
+QUICK: Final = Amounts(
+    cuts=60, kills=5, appends=200, crowds=(1, 20), peer_appends=60, turns=150, nodes=3_000, rounds=2, cost_turns=5
+)
 
 
 @dataclass(slots=True)
@@ -90,6 +95,7 @@ class Results:
     control: Cuts | None = None
     """The same with `synchronous=NORMAL`."""
     kills: Kills | None = None
+    cost: list[dict[str, Any]] = field(default_factory=list)
     speed: list[dict[str, Any]] = field(default_factory=list)
     sizes: list[dict[str, Any]] = field(default_factory=list)
     context: dict[str, Any] = field(default_factory=dict)
@@ -112,6 +118,11 @@ class Results:
                 _goal("effects that the ledger does not know", self.kills.unrecorded, 0),
                 _goal("opening a killed owner's session, p99 ms", p99(self.kills.takeover_ms), GOAL_TAKEOVER_MS),
             ]
+        ms = {row["way"]: row["ms"] for row in self.cost}
+        for way, without in (("a session each", "no session"), ("one session, as subagents", "subagents, no session")):
+            if ms:
+                goal = f"a turn of {RUNS} runs side by side, {way}, more than without, ms"
+                found.append(_goal(goal, ms[way] - ms[without], GOAL_TURN_MS))
         for row in self.sizes:
             if row["goal"]:
                 found.append(_goal(f"{row['what']}: file size by text", row["ratio"], GOAL_SIZE))
@@ -144,7 +155,7 @@ def measure(amounts: Amounts, parts: Sequence[str] = PARTS) -> Results:
         command = [sys.executable, "-m", "bench._kills", str(amounts.kills), "1"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
         results.kills = Kills(**json.loads(done.stdout))
-    for part, work in {"speed": speed, "size": sizes, "context": context, "reader": reader}.items():
+    for part, work in {"cost": costs, "speed": speed, "size": sizes, "context": context, "reader": reader}.items():
         if part in parts:
             anyio.run(work, amounts, results)
     return results
@@ -155,6 +166,14 @@ def texts(number: int, chars: int, seed: int = 0) -> list[str]:
     chance = random.Random(seed)
     words = [f"{chance.choice('bcdfglmnprst')}{chance.choice('aeiou')}" * chance.randint(1, 4) for _ in range(500)]
     return [" ".join(chance.choices(words, k=chars // 2))[:chars] for _ in range(number)]
+
+
+# ------------------------------------------------------------------ what a turn costs
+
+
+async def costs(amounts: Amounts, results: Results) -> None:
+    """Runs side by side, with sessions and without, in turn."""
+    results.cost = await cost(amounts.cost_turns, max(2, amounts.rounds // 3))
 
 
 # ------------------------------------------------------------------ speed
@@ -208,7 +227,7 @@ async def sizes(amounts: Amounts, results: Results) -> None:
             path = Path(folder) / "a.session"
             text = await _turns(path, amounts.turns, events=events)
             what = f"{amounts.turns:,} turns with calls" + (", and five events each" if events else "")
-            results.sizes.append(_size(what, path, text, goal=not events and amounts.turns >= 1_000))
+            results.sizes.append(_size(what, path, text, goal=amounts.turns >= 1_000))
     given = texts(amounts.peer_appends, MESSAGE_CHARS)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.session"
@@ -371,8 +390,14 @@ def show(results: Results) -> None:
         _console.print(
             f"kills: {one.kills}, {one.effects} effects, {one.twice} twice, {one.unknown} not known to have ended,"
             f" {one.lost} lost something, {one.damaged} damaged; opened again in"
-            f" {median(one.takeover_ms or [0]):.0f} ms"
+            f" {median(one.takeover_ms or [0]):.0f} ms, of which the processor works"
+            f" {median(one.takeover_cpu_ms or [0]):.0f} ms"
         )
+    if results.cost:
+        table = Table("a turn", "ms", "processor ms")
+        for row in results.cost:
+            table.add_row(row["way"], str(row["ms"]), str(row["cpu_ms"]))
+        _console.print(table)
     if results.speed:
         table = Table("appends", "a second", "p50 ms", "p99 ms", "commits")
         for row in results.speed:

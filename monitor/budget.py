@@ -20,7 +20,7 @@ class Budget:
     one event loop: a budget takes no lock.
     """
 
-    __slots__ = ("_own_tokens", "_own_usd", "chain", "spent_tokens", "spent_usd", "tokens", "usd")
+    __slots__ = ("_open_runs", "_own_tokens", "_own_usd", "chain", "spent_tokens", "spent_usd", "tokens", "usd")
 
     def __init__(self, *, tokens: int | None = None, usd: float | None = None) -> None:
         if tokens is not None and not (is_whole(tokens) and tokens >= 1):
@@ -37,6 +37,8 @@ class Budget:
         """This budget, then the budget it is a share of, and so on up to the first."""
         self._own_tokens = 0
         self._own_usd = 0.0
+        self._open_runs: set[str] = set()
+        """Runs that may go on later, and whose use is counted here."""
 
     def share(self, *, tokens: int | None = None, usd: float | None = None) -> Budget:
         """A budget for a nested run. This budget counts and limits it as well: the smallest rest in
@@ -146,6 +148,21 @@ class Account:
             self._tokens, self._usd = tokens, usd
             for budget in self._all:
                 budget._count(more_tokens, more_usd)  # noqa: SLF001 - an account is part of its budgets
+
+    def take_up(self, run: str, tokens: int, usd: float) -> None:
+        """The run goes on, and had used this before. A budget that counts it already, because it
+        served the run before its pause, does not count it twice.
+        """
+        self._tokens, self._usd = tokens, usd
+        for budget in self._all:
+            if run not in budget._open_runs:  # noqa: SLF001 - as above
+                budget._open_runs.add(run)  # noqa: SLF001
+                budget._count(tokens, usd)  # noqa: SLF001
+
+    def part(self, run: str, *, goes_on: bool) -> None:
+        """The run has ended. `goes_on`: it may be taken up again."""
+        for budget in self._all:
+            (budget._open_runs.add if goes_on else budget._open_runs.discard)(run)  # noqa: SLF001 - as above
 
     def exhausted(self) -> Stop | None:
         """The `Stop` of the first budget that is overdrawn."""

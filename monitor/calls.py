@@ -57,6 +57,8 @@ class CallState(StrEnum):
 
 OPEN = frozenset({CallState.INTENDED, CallState.RUNNING})
 """The states that are not ends."""
+AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
+"""Ends after which the tool of a call may be entered again, if somebody decides that."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -129,6 +131,24 @@ class CallLedger(Protocol):
     async def open_calls(self, run: str, /) -> Sequence[CallRecord]:
         """The calls of `run` that have not ended, in the order in which they were intended."""
         ...
+
+
+def may_follow(record: CallRecord, state: CallState | None, attempt: int) -> bool:
+    """Whether `record` is a step that may follow this `state` of its call, in this `attempt`.
+    `None`: the call is not known. Every store of calls uses this.
+
+    Only one process may enter a call: `running` follows `intended`. With a higher `attempt` it may
+    also follow a failure or an unknown outcome. An end may follow only an open state.
+    """
+    if record.state is CallState.RUNNING:
+        again = state in AGAIN or state is CallState.RUNNING
+        return state is CallState.INTENDED or (again and record.attempt > attempt)
+    return state in OPEN
+
+
+def comes_after(record: CallRecord, before: CallRecord | None) -> bool:
+    """`may_follow` for the record that stands in the ledger."""
+    return before is not None and may_follow(record, before.state, before.attempt)
 
 
 def call_key(run: str, tool: str, arguments: object, occurrence: int) -> str:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, KeysView, Mapping
 from enum import Enum
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from monitor._util.lazy import LazyModule
 from monitor.errors import RecordedError, message_of
@@ -67,6 +67,8 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
+    if type(value) in _SIMPLE:
+        return value
     try:
         if isinstance(value, Enum):
             return _plain(value.value, depth)
@@ -83,9 +85,22 @@ def _plain(value: Any, depth: int) -> Any:
         return _repr(value)
 
 
+_SIMPLE = frozenset({str, bool, type(None)})
+"""Types whose objects are plain already, whatever their value."""
+
+
+@functools.lru_cache(maxsize=1_024)
+def _recorded(cls: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass that are written. `None`: it is none."""
+    if not dataclasses.is_dataclass(cls):
+        return None
+    return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get("record", True))
+
+
 def _of_parts(value: Any, depth: int) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        recorded = [field.name for field in dataclasses.fields(value) if field.metadata.get("record", True)]
+    cls: type = type(value)
+    recorded = _recorded(cls)
+    if recorded is not None:
         return {name: _plain(getattr(value, name), depth) for name in recorded}
     if isinstance(value, Mapping):
         keys = [key if isinstance(key, str) else _key(key) for key in value]
@@ -97,6 +112,57 @@ def _of_parts(value: Any, depth: int) -> Any:
     if isinstance(value, pydantic.BaseModel):
         return _plain(value.model_dump(), depth)
     return _other(value)
+
+
+def to_brief(value: object) -> dict[str, Any]:
+    """The fields of a dataclass as plain data, without those that have their default. The same for
+    a field that holds an object of one known dataclass, or a tuple of such objects. So a reader of
+    the data finds the same object.
+    """
+    cls: type = type(value)
+    brief: dict[str, Any] = {}
+    for name, default, inner in _fields_with_defaults(cls):
+        found = getattr(value, name)
+        if found is default or (type(found) is type(default) is not float and found == default):  # -0.0 == 0.0
+            continue
+        if type(found) is inner:
+            brief[name] = to_brief(found)
+        elif inner is not None and type(found) is tuple and all(type(one) is inner for one in found):
+            brief[name] = [to_brief(one) for one in found]
+        else:
+            brief[name] = to_plain(found)
+    return brief
+
+
+@functools.cache
+def _fields_with_defaults(cls: type) -> tuple[tuple[str, Any, type | None], ...]:
+    """For each field that is written: its name, its default, and the one dataclass whose objects it
+    may hold.
+    """
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # a name that only type checkers know
+        hints = {}
+    return tuple(
+        (one.name, _default_of(one), _inner(hints.get(one.name)))
+        for one in dataclasses.fields(cast("Any", cls))
+        if one.metadata.get("record", True)
+    )
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _inner(hint: Any) -> type | None:
+    """The dataclass of a hint that names one. Of several, a reader could not tell which it was."""
+    named = [one for one in get_args(hint) if one not in {type(None), Ellipsis}] if get_args(hint) else [hint]
+    if len(named) != 1:
+        return None
+    (one,) = named
+    if get_origin(one) is tuple:
+        return _inner(one)
+    return one if isinstance(one, type) and dataclasses.is_dataclass(one) else None
 
 
 def _key(key: object) -> str:
@@ -199,6 +265,10 @@ class Codec(Generic[T]):
         """`value` as plain JSON data."""
         plain: dict[str, Any] = to_plain(value)
         return {"type": self._tags[type(value)], **plain}
+
+    def to_brief(self, value: T) -> dict[str, Any]:
+        """The same without the fields that have their default; see `to_brief`."""
+        return {"type": self._tags[type(value)], **to_brief(value)}
 
     def from_dict(self, data: Mapping[str, Any]) -> T:
         """The object that `to_dict` was given."""

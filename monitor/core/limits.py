@@ -45,6 +45,19 @@ class Spending:
         self._own += usage
         self.estimated |= estimated
 
+    def take_up(self, run: str, usage: Usage, nested: Sequence[tuple[Usage, float]], *, estimated: bool) -> None:
+        """The run `run` goes on in another process: what it and its nested runs have used."""
+        self.settle(usage, estimated=estimated)
+        for nested_usage, usd in nested:
+            self._closed = (self._closed[0] + nested_usage, self._closed[1] + usd)
+        if self._account is not None:
+            self._account.take_up(run, self._own.total_tokens, self._cost(self._own))
+
+    def part(self, run: str, *, goes_on: bool) -> None:
+        """The run `run` has ended. `goes_on`: it may be taken up again."""
+        if self._account is not None:
+            self._account.part(run, goes_on=goes_on)
+
     def nested(self, run: int, usage: Usage, usd: float) -> None:
         """Note all that the nested run `run` has used so far."""
         self._open[run] = (usage, usd)

@@ -52,6 +52,7 @@ from monitor.core.counters import Counters
 from monitor.core.ending import LIMITS, LastChance, StreamEnd, outcome_of, stream_end, undecided_end
 from monitor.core.findings import DetectorBank, PartCrash, VerdictQueue, abridged_arguments, abridged_text
 from monitor.core.limits import Limits
+from monitor.core.past import Past
 from monitor.core.reply import LoopedText, Part
 from monitor.core.turn import WRITTEN, RunningTurn, TurnTally, is_written_loop, keep_limit
 from monitor.detectors.base import Detector
@@ -78,6 +79,10 @@ memory: pieces of a delta stream weigh ten times their text.
 
 SAME_MOMENT_S = 0.001
 """Two looks count as one if nothing but this much time, in seconds, lies between them."""
+
+
+_ANSWERS = (events.Nudged, events.ToolWithdrawn, events.TurnStarted, events.LastTurnStarted)
+"""Events after which the verdicts before them were performed."""
 
 
 class Companion(Protocol):
@@ -194,6 +199,65 @@ class RunCore:
         self._tell(self._verdicts.reset, now)
         self._tell(self._bank.reset, now)
         self._measure(now)
+
+    def take_up(self, past: Past, run: str, now: float) -> None:
+        """The run `run` goes on where it was when its process ended. Nothing is emitted."""
+        counters = self._counters
+        counters.began = now - past.elapsed_s
+        counters.turns, counters.model_calls, counters.tool_calls = past.turns, past.model_calls, past.tool_calls
+        counters.tools_called, counters.errors, counters.pauses = past.tools_called, past.errors, past.pauses
+        self._judge_cost = sum((cost for _, cost in past.judge_costs), NO_COST)
+        self._compaction_cost = past.compaction_cost
+        counted = sum((cost for name, cost in past.judge_costs if self._panel.counts(name)), past.compaction_cost)
+        self._limits.spending.take_up(
+            run, past.usage + counted.usage, past.nested, estimated=past.estimated or counted.estimated
+        )
+        if self._goal is not None:
+            self._goal.take_up(past.nudges)
+        self._tell(lambda: self._see_again(past.story, now), now)
+        self._look(now, waiting=False)
+
+    def _see_again(self, story: Sequence[Event], now: float) -> None:
+        """Show the detectors and the policy what they have seen before. What they find again was
+        answered then, but for the last verdicts.
+        """
+        said, stop = 0, None
+        for event in story:
+            match event:
+                case events.TurnStarted():
+                    self._verdicts.turn_started()
+                case events.TurnEnded(turn=turn):
+                    said += turn.text_chars
+                    self._panel.add_turn(turn)
+                    self._bank.text(turn.text)
+                    for call in turn.tool_calls:
+                        self._bank.fact(self._as_detectors_see(call, abridged_arguments(call.arguments)))
+                    self._bank.fact(TurnFinished(turn.finish_reason or FinishReason.DONE))
+                case events.ToolFinished(result=result):
+                    result = replace(result, text=abridged_text(result.text))
+                    self._panel.add_result(result)
+                    self._bank.fact(result)
+                case events.AttemptRetried(why=why):
+                    self._verdicts.take_back()
+                    self._bank.fact(StreamRetried(why))
+                case events.DetectionRaised(detection=detection):
+                    verdict = self._verdicts.verdict_on(detection)
+                    if isinstance(verdict, Stop):
+                        stop = verdict
+                    elif not isinstance(verdict, Continue):
+                        self._verdicts.add(verdict, detection)
+                case _:
+                    pass
+            if isinstance(event, _ANSWERS):
+                self._verdicts.clear()
+                stop = None
+        if stop is not None:
+            self._decide(stop, now)
+        self._running = self._another_turn({"text": said, "reasoning": 0}, 0.0)
+
+    def part(self, run: str, *, goes_on: bool) -> None:
+        """The run `run` has ended. `goes_on`: it may be taken up again."""
+        self._limits.spending.part(run, goes_on=goes_on)
 
     def _measure(self, now: float) -> None:
         """End the run before its first model call if its window is too small for any agent; warn if
@@ -851,10 +915,7 @@ class RunCore:
             abridged = abridged_arguments(chunk.arguments)
             chunk, eighths = running.add_call(chunk, abridged[1] if abridged is not None else None)
             self._spend(eighths, now)
-            if self._loop_key is not None and (key := self._loop_key(chunk.name, chunk.arguments)) is not None:
-                chunk = replace(chunk, loop_key=key)
-            if abridged is not None:
-                chunk = replace(chunk, arguments=abridged[0])
+            chunk = self._as_detectors_see(chunk, abridged)
         elif isinstance(chunk, UsageReport):
             tally.report(chunk)
         elif isinstance(chunk, TurnFinished):
@@ -875,6 +936,12 @@ class RunCore:
                 f" ({chunk.raw_finish_reason or chunk.finish_reason.value})"
             )
             self._decide(Stop(TerminateReason.LOOP_DETECTED, detail, "provider"), now)
+
+    def _as_detectors_see(self, call: ToolCall, abridged: tuple[Any, int] | None) -> ToolCall:
+        """A call with what its tool says identifies it, and with huge arguments abridged."""
+        if self._loop_key is not None and (key := self._loop_key(call.name, call.arguments)) is not None:
+            call = replace(call, loop_key=key)
+        return call if abridged is None else replace(call, arguments=abridged[0])
 
     def _find(self, ask: Callable[[T], Sequence[Detection]], what: T, now: float) -> None:
         """Call the detectors with `ask(what)`, and take their findings one by one, each with the

@@ -95,6 +95,13 @@ class Goal:
             )
         return self._terminated() if self.terminate.status is not None else None
 
+    def take_up(self, nudges: int) -> None:
+        """The run goes on in another process. The model was asked `nudges` times before for the
+        outputs that are missing. With a plan, asking is counted anew.
+        """
+        if self.plan is None:
+            self._nudges = nudges
+
     def stopped_calling(self, *, cut_off: Stop | None = None) -> Verdict:
         """The verdict after a turn without a call: the run ends, or something is missing.
         `cut_off`: why the turn's text is not a whole answer.

@@ -373,12 +373,10 @@ class Calls(Listener):
             self._emit(ToolCallChanged(self._at(), record.turn, record))
 
     async def output(self, call: ToolCall, stream: str, text: str) -> None:
-        self._delivery.urgent = True
         self._emit(ToolOutput(self._at(), self._core.turns, call.id, stream, text))
         await self._delivery.room()
 
     def progressed(self, call: ToolCall, done: float | None, total: float | None, note: str) -> None:
-        self._delivery.urgent = True
         self._emit(
             ToolProgressed(at_s=self._at(), turn=self._core.turns, call_id=call.id, done=done, total=total, note=note)
         )
@@ -386,10 +384,10 @@ class Calls(Listener):
     def dropped(self, call: ToolCall, why: str) -> None:
         self._emit(ToolResultDropped(self._at(), self._core.turns, call.id, call.name, why))
 
-    def requested(self, request: ApprovalRequest) -> None:
-        """A person is asked."""
-        self._delivery.urgent = True
+    async def requested(self, request: ApprovalRequest) -> None:
+        """A person is about to be asked."""
         self._emit(ApprovalRequested(self._at(), self._core.turns, request))
+        await self._delivery.announced()
 
     def answered(self, answer: ApprovalAnswer) -> None:
         """The question has its answer."""

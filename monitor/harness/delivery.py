@@ -1,4 +1,8 @@
-"""Passes the events of a run to its reader and to its sinks."""
+"""Passes the events of a run to its reader and to its sinks.
+
+With a session, an event that announces an effect waits until the session has it, and the events
+after it wait behind it. Text for the eye, such as the output of a tool, never waits.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,24 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-from monitor.events import AttemptRetried, Event, RunTerminated, TurnEnded
+from monitor.events import (
+    ApprovalRequested,
+    AttemptRetried,
+    Event,
+    RunTerminated,
+    ToolOutput,
+    ToolProgressed,
+    TurnEnded,
+)
 from monitor.harness.recorder import Recorder
+from monitor.outcome import Outcome
 from monitor.sinks.base import EventSink, FanOut
 from monitor.tools.masking import without_secrets
 
 MOST_QUEUED: Final = 256
 """Events that wait for the reader of the run. A tool that writes more waits until they are read."""
+_URGENT: Final = (ApprovalRequested, ToolOutput, ToolProgressed)
+"""Events that the reader should have while tools run."""
 
 
 class Delivery:
@@ -36,8 +51,10 @@ class Delivery:
         self.listened = streams or bool(sinks)
         """Somebody gets the events."""
         self._ended = False
-        self.recorder: Recorder | None = None
+        self._recorder: Recorder | None = None
         """Writes the run into its session, if it has one."""
+        self._held: deque[tuple[int, Event]] = deque()
+        """Events that wait for their commit, with their numbers."""
         self.urgent = False
         """An event is queued that the reader should have while tools run. The others come when the
         turn is part of the history.
@@ -55,18 +72,50 @@ class Delivery:
             event = _masked(event)
         elif isinstance(event, RunTerminated):
             self._ended = True
-        if self.recorder is not None:
-            self.recorder.emit(event)
+        if self._recorder is not None:
+            number = self._recorder.emit(event)
+            if number and (self._held or not self._recorder.is_early(event)):
+                self._held.append((number, event))
+                return
+        self._hand_out(event)
+
+    def _hand_out(self, event: Event) -> None:
+        if isinstance(event, _URGENT):
+            self.urgent = True
         if self.streams:
             self.queue.append(event)
             if self._news is not None:
                 self._news.set()
         self._sinks.emit(event)
 
+    def write_to(self, recorder: Recorder) -> None:
+        """Every event from now on is written by `recorder`."""
+        self._recorder = recorder
+        recorder.journal.told = self._release
+
+    def _release(self, number: int) -> None:
+        """Hand out the events up to this number: they are stored."""
+        while self._held and self._held[0][0] <= number:
+            self._hand_out(self._held.popleft()[1])
+
+    def hand_out_end(self, outcome: Outcome) -> None:
+        """Nothing more is stored: of the events that wait, only the end of the run is handed out.
+        `outcome`: how it ended.
+        """
+        last = self._held.pop()[1] if self._held else None
+        self._held.clear()
+        if isinstance(last, RunTerminated):
+            self._hand_out(replace(last, outcome=outcome))
+
     async def stored(self) -> None:
         """Return when what the history says stands in the session, if there is one."""
-        if self.recorder is not None:
-            await self.recorder.sync()
+        if self._recorder is not None:
+            await self._recorder.sync()
+
+    async def announced(self) -> None:
+        """Return when the events so far may be handed out."""
+        if self._held and self._recorder is not None:
+            await self._recorder.journal.flush()
 
     async def room(self) -> None:
         """Return when the reader is not far behind."""

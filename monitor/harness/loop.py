@@ -270,6 +270,7 @@ class TurnLoop:
             RetryScheduled(at_s=self._at(), turn=turn.number, attempt=tries.number, after_s=delay_s, why=failure.detail)
         )
         due = self._now() + delay_s
+        await self._delivery.stored()
         yield
         tries.again = await self._work.until(due)
 

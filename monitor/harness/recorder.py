@@ -13,52 +13,63 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
-
-import anyio
+from dataclasses import asdict, replace
+from typing import Any
 
 from monitor.calls import CallRecord
 from monitor.compaction.pinned import head_of_messages
 from monitor.context.history import Committed, History
 from monitor.context.turns import COMPACTION
 from monitor.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
     ChunkReceived,
     CompactionFailed,
     CompactionFinished,
     CompactionStarted,
     Event,
+    HistoryReduced,
+    OutputEmitted,
+    PlanUpdated,
+    RunTerminated,
+    ToolCallChanged,
+    ToolFinished,
     ToolOutput,
+    ToolResultDropped,
+    ToolStarted,
+    TurnEnded,
 )
+from monitor.harness.journal import Journal, NewNode, Stored
 from monitor.messages import AssistantMessage, Message, Text
 from monitor.outcome import Outcome
 from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Compacted, Draft, compaction, context_edit, message
-from monitor.sessions.records import COMPACT, MAIN, Changes, RunRecord, RunState
+from monitor.sessions.records import COMPACT, MAIN, RunRecord, RunState
 from monitor.sessions.store import SessionStore
 from monitor.sessions.tree import ACTIVE
 
 NOT_STORED = (ChunkReceived, ToolOutput)
 """Events that are for the eye. What they show stands in a message or a result as well."""
+EFFECTS = (
+    ApprovalAnswered,
+    ApprovalRequested,
+    CompactionFinished,
+    HistoryReduced,
+    OutputEmitted,
+    PlanUpdated,
+    RunTerminated,
+    ToolCallChanged,
+    ToolFinished,
+    ToolResultDropped,
+    ToolStarted,
+    TurnEnded,
+)
+"""Events that announce an effect, or a message that stays. They are handed out after their commit.
+"""
 NOTHING_SAID = "(nothing was said)"
 """The summary of a compaction that shows no text: a session stores none without one."""
 TASK = "task"
 """The key of a run's task in the data of its record."""
-
-
-@dataclass(slots=True)
-class Stored:
-    """An original message of the history, and where it stands in the session."""
-
-    message: Message
-    node: str | None
-    """`None`: it has no node of its own, because a compaction or a repair shows it."""
-    results: int = 0
-    """How many of its results are stored."""
-
-
-_Draft: TypeAlias = tuple[Draft, Stored | None]
-"""A node to be written, and the message that learns its id."""
 
 
 class Recorder:
@@ -87,28 +98,31 @@ class Recorder:
         self._written: Stored | None = None
         """The reply that was stored before its calls were made, until the history has it."""
         self._edits = 0
-        self._events: list[Event] = []
         self._compacted: CompactionFinished | None = None
-        self._runs: dict[int, RunRecord] = {}
-        """The runs of compactions that have begun or ended since the last step, by their numbers.
-        """
         self._children: dict[int, RunRecord] = {}
         """The runs of compactions that are under way."""
-        self._lock = anyio.Lock()
+        self.journal: Journal = Journal(store, run=record.id, branch=self.branch)
 
     @property
     def run(self) -> str:
         """The id of the run."""
         return self._record.id
 
-    def emit(self, event: Event) -> None:
-        """Keep an event until the next step writes it."""
+    def emit(self, event: Event) -> int:
+        """Take an event; the next step writes it. Returns its number; 0: it is not stored."""
         if isinstance(event, CompactionStarted | CompactionFinished | CompactionFailed):
-            self._runs[event.compaction] = self._child(event)
+            self.journal.add_run(self._child(event))
         if isinstance(event, CompactionFinished):
             self._compacted = event
-        if not isinstance(event, NOT_STORED):
-            self._events.append(event)
+        return 0 if isinstance(event, NOT_STORED) else self.journal.add_event(event)
+
+    def is_early(self, event: Event) -> bool:
+        """Whether `event` may be handed out before it is stored: it announces no effect, or an
+        effect that is stored.
+        """
+        if isinstance(event, ToolCallChanged):
+            return self.journal.is_stored(event.record)
+        return not isinstance(event, EFFECTS)
 
     # ------------------------------------------------------------------ the run
 
@@ -122,21 +136,20 @@ class Recorder:
         )
         self._stored = [*known]
         self._edits = len(self._history.edits)
-        drafts: list[_Draft] = []
+        self.journal.add_run(self._record)
         if with_results and known and known[-1].node and not known[-1].results:
-            drafts = self._results_of(known[-1])
-        await self._write([*drafts, *self._new()], runs=[self._record])
+            self.journal.add_nodes(self._results_of(known[-1]))
+        self.journal.add_nodes(self._new())
+        await self.journal.flush()
 
     async def sync(self) -> None:
         """Store what has been added to the history since the last step, and what happened."""
-        async with self._lock:
-            if drafts := self._new():
-                await self._write(drafts)
-            if edits := self._history.edits[self._edits :]:
-                self._edits = len(self._history.edits)
-                await self._write_edits(edits)
-            if self._events or self._runs:
-                await self._write([])
+        self.journal.add_nodes(self._new())
+        if edits := self._history.edits[self._edits :]:
+            self._edits = len(self._history.edits)
+            await self.journal.flush()  # an edit names the nodes that it changes
+            self._add_edits(edits)
+        await self.journal.flush()
 
     async def end(self, outcome: Outcome) -> None:
         """Store how the run ended."""
@@ -147,47 +160,48 @@ class Recorder:
             ended_at_s=None if waits else time.time(),
             data={**self._record.data, "reason": outcome.reason.value, "detail": outcome.detail, "ok": outcome.ok},
         )
+        self.journal.add_run(ended)
+        self.journal.add_requests(outcome.pending)
         await self.sync()
-        async with self._lock:
-            await self.store.commit(Changes(runs=[ended], requests=outcome.pending))
 
     # ------------------------------------------------------------------ the ledger
 
     async def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
-        """Store the calls together with the message that makes them."""
-        async with self._lock:
-            if self._written is None and (reply := self._reply()) is not None:
-                written = Stored(reply, None)
-                await self._write([*self._new(), (self._draft(reply), written)], calls=records)
-                self._written = written
-                stored = [await self.store.find(record.key) for record in records]
-                return [known or record for known, record in zip(stored, records, strict=True)]
-        return await self.store.intend(records)
+        """Take the calls together with the message that makes them. They are stored before any of
+        them becomes `running`.
+        """
+        if self._written is None and (reply := self._reply()) is not None:
+            self.journal.add_nodes(self._new())
+            self._written = Stored(reply, None)
+            self.journal.add_nodes([(self._draft(reply), self._written)])
+        return self.journal.intend(records)
 
     async def advance(self, record: CallRecord) -> bool:
         """See `CallLedger.advance`."""
-        return await self.store.advance(record)
+        return await self.journal.advance(record)
 
     async def find(self, key: str) -> CallRecord | None:
         """See `CallLedger.find`."""
-        return await self.store.find(key)
+        return await self.journal.find(key)
 
     async def open_calls(self, run: str) -> Sequence[CallRecord]:
         """See `CallLedger.open_calls`."""
-        return await self.store.open_calls(run)
+        return await self.journal.open_calls(run)
 
     # ------------------------------------------------------------------ what is written
 
     def _draft(self, said: Message) -> Draft:
         return message(said, run=self.run, turn=self._turn())
 
-    def _new(self) -> list[_Draft]:
+    def _new(self) -> list[NewNode]:
         """Drafts of the originals that are not stored. Of the reply that is, its results."""
-        drafts: list[_Draft] = []
+        drafts: list[NewNode] = []
         for said in self._history.originals[len(self._stored) :]:
             before, self._written = self._written, None
             stored = Stored(said, None)
             if before is None or before.node is None:
+                if before is not None:
+                    self.journal.drop(before)  # it is written with its results
                 drafts.append((self._draft(said), stored))
             elif not isinstance(said, AssistantMessage):  # the reply did not become part of the history
                 drafts.append((context_edit(before.node, None, run=self.run, turn=self._turn()), None))
@@ -202,46 +216,21 @@ class Recorder:
             self._stored.append(stored)
         return drafts
 
-    def _results_of(self, stored: Stored) -> list[_Draft]:
+    def _results_of(self, stored: Stored) -> list[NewNode]:
         """A draft for each result of a message that is stored without them."""
         said = stored.message
         results = said.results if isinstance(said, AssistantMessage) else ()
         stored.results = len(results)
         return [(message(result, run=self.run, turn=self._turn()), None) for result in results]
 
-    async def _write(
-        self, drafts: Sequence[_Draft], *, runs: Sequence[RunRecord] = (), calls: Sequence[CallRecord] = ()
-    ) -> None:
-        """One step: all of it, or nothing. The messages learn their nodes."""
-        events, self._events = self._events, []
-        children, self._runs = self._runs, {}
-        changes = Changes(
-            nodes=[draft for draft, _ in drafts],
-            branch=self.branch,
-            runs=[*runs, *children.values()],
-            calls=calls,
-            events=events,
-            events_run=self.run,
-        )
-        try:
-            committed = await self.store.commit(changes)
-        except BaseException:
-            self._events = [*events, *self._events]
-            self._runs = children | self._runs
-            raise
-        for node, (_, stored) in zip(committed.nodes, drafts, strict=False):
-            if stored is not None:
-                stored.node = node.id
-
-    async def _write_edits(self, edits: Sequence[Committed]) -> None:
+    def _add_edits(self, edits: Sequence[Committed]) -> None:
         """A compaction is a node of its own, any other edit an edit of the messages it changed."""
         if any(one.edit.kind == COMPACTION for one in edits):
-            await self._write_compaction()
+            self._add_compaction()
         drafts = [draft for one in edits if one.edit.kind != COMPACTION for draft in self._edited(one)]
-        if drafts:
-            await self._write([(draft, None) for draft in drafts])
+        self.journal.add_nodes([(draft, None) for draft in drafts])
 
-    async def _write_compaction(self) -> None:
+    def _add_compaction(self) -> None:
         """The head of the history stands for everything before the first message that is kept."""
         messages = self._history.messages
         head = head_of_messages(messages)
@@ -260,7 +249,7 @@ class Recorder:
             reason=said.reason.value if said is not None else "",
             summarised_by=said.summarised_by if said is not None else "",
         )
-        await self._write([(compaction(done, run=self.run, turn=self._turn()), None)])
+        self.journal.add_nodes([(compaction(done, run=self.run, turn=self._turn()), None)])
 
     def _child(self, event: CompactionStarted | CompactionFinished | CompactionFailed) -> RunRecord:
         """The run of a compaction: that of a stale one stays in the session too."""

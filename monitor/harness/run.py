@@ -38,7 +38,7 @@ from monitor.context.history import History
 from monitor.context.raw import RawMessage
 from monitor.core.run import RunCore
 from monitor.detectors import default_detectors
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, StoreError, describe
 from monitor.events import (
     Event,
     HistoryRepaired,
@@ -52,6 +52,7 @@ from monitor.harness.judge_tasks import JudgeTasks
 from monitor.harness.loop import TurnLoop
 from monitor.harness.options import RunOptions, checked_session
 from monitor.harness.outgoing import Outgoing
+from monitor.harness.past import CALL
 from monitor.harness.recorder import TASK
 from monitor.harness.session import RunSession
 from monitor.harness.streams.clock import Clock
@@ -116,6 +117,8 @@ class Caller:
     """Makes the calling run check at once whether it must end."""
     run_id: str = ""
     session: SessionStore | None = None
+    resumed: bool = False
+    """The calling run goes on where another process has left it."""
     called: set[Run] = field(default_factory=set)
     """The nested runs of the calling run: its abort aborts them too."""
 
@@ -135,12 +138,14 @@ class Run:
         session: SessionStore | None = None,
         caller: Caller | None = None,
         as_tool: str = "",
+        call: str = "",
         run_id: str | None = None,
         resumed: RunRecord | None = None,
     ) -> None:
         """`history`, `session`: replace the supervisor's own. `caller`: the run that calls this run
-        as the tool `as_tool`, if any. `run_id`: of a run that goes on in another process; by
-        default a new one. `resumed`: the run of the session that goes on, without another task.
+        as the tool `as_tool`, if any, by the call with the key `call`. `run_id`: of a run that goes
+        on in another process; by default a new one. `resumed`: the run of the session that goes on,
+        without another task.
         """
         if resumed is None and not isinstance(task, str | UserMessage):
             raise ConfigError(f"the task is a text or a UserMessage, not {task!r}")
@@ -186,6 +191,7 @@ class Run:
         self.as_caller: Caller = Caller(
             self._core, self._clock, budgets, supervisors, self._wake, run_id=self.id, session=store
         )
+        self.as_caller.resumed = resumed is not None
         first = [] if task is None else [_said_by_others(task)]
         given = supervisor.given if history is None else supervisor.taken_in(history)
         given = replace(given, instructions=with_notes(given.instructions, supervisor.notes))
@@ -198,7 +204,7 @@ class Run:
         if store is not None:
             self._session = RunSession(
                 store,
-                resumed or _record_of(self.id, said, caller, as_tool),
+                resumed or _record_of(self.id, said, caller, as_tool, call),
                 self._history,
                 outgoing,
                 reply=self._reply,
@@ -210,7 +216,7 @@ class Run:
                 resumed=resumed is not None,
             )
             options = replace(options, ledger=self._session.recorder)
-        self._delivery.recorder = self._session.recorder if self._session is not None else None
+            self._delivery.write_to(self._session.recorder)
         self._context = context_of(
             supervisor.compaction,
             self._history,
@@ -354,7 +360,9 @@ class Run:
         self._core.begin(self._now())
         if self._session is not None:
             try:
-                await self._session.begin(self._goal, self._calls)
+                past = await self._session.begin(self._goal, self._calls)
+                if past is not None:
+                    self._core.take_up(past, self.id, self._now())
             except BaseException:
                 self._phase = "error"
                 if self._caller is not None:
@@ -409,6 +417,7 @@ class Run:
                     raise
                 self._core.fail(error, "run", self._now())  # an error of the caller's code that was not caught before
                 self._end(None, None)
+                await self._store_end()
             # a cancellation from outside, or the end of the program: the run cannot go on after it
             except BaseException as error:
                 if current_task() is None:
@@ -425,6 +434,7 @@ class Run:
         """
         self._loop.destroyed()
         self._end(ending, error)
+        self._delivery.hand_out_end(self.outcome)
 
     async def _see_the_other_task_out(self, ending: Stop, error: BaseException | None) -> None:
         """Wait for another task that still reads the run while the block is left."""
@@ -452,9 +462,29 @@ class Run:
     async def _store_end(self) -> None:
         """Write the end of the run into its session."""
         session, self._session = self._session, None
-        if session is not None:
-            with anyio.move_on_after(self._supervisor.close_grace_s, shield=True):
+        if session is None:
+            return
+        grace_s = self._supervisor.close_grace_s
+        fault: StoreError | None = None
+        try:
+            with anyio.move_on_after(grace_s, shield=True) as scope:
                 await session.end(self.outcome)
+            if scope.cancelled_caught:
+                fault = StoreError(f"the session did not take the end of the run within {grace_s:g} s")
+        except StoreError as error:
+            fault = error
+        if fault is not None and self.outcome.reason is not TerminateReason.ERROR:
+            self._outcome = replace(
+                self.outcome,
+                ok=False,
+                reason=TerminateReason.ERROR,
+                detail=describe(fault),
+                source="session",
+                error=fault,
+            )
+            self._phase = "error"
+        self._core.part(self.id, goes_on=fault is not None or self.outcome.reason is TerminateReason.PAUSED)
+        self._delivery.hand_out_end(self.outcome)
 
     def _reply(self) -> AssistantMessage | None:
         """The message that the model has just made, without results."""
@@ -472,10 +502,10 @@ class Run:
         self._emit(HistoryRepaired(self._core.at(self._now()), self._core.turns, repairs, problems))
 
 
-def _record_of(id: str, task: str, caller: Caller | None, as_tool: str) -> RunRecord:
+def _record_of(id: str, task: str, caller: Caller | None, as_tool: str, call: str) -> RunRecord:
     if caller is None:
         return RunRecord(id=id, data={TASK: task})
-    return RunRecord(id=id, parent_run=caller.run_id, agent=as_tool, purpose=SUBAGENT, data={TASK: task})
+    return RunRecord(id=id, parent_run=caller.run_id, agent=as_tool, purpose=SUBAGENT, data={TASK: task, CALL: call})
 
 
 def _words(task: str | UserMessage | None) -> str:

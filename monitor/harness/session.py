@@ -10,14 +10,16 @@ from weakref import WeakSet
 
 from monitor.chunks import ToolCall, ToolResult
 from monitor.context.history import History
-from monitor.errors import ConfigError, StoreError
+from monitor.core.past import Past
+from monitor.errors import ConfigError
 from monitor.goal.goal import Goal
 from monitor.harness.calls import Calls, last_reply
+from monitor.harness.journal import Stored
 from monitor.harness.outgoing import Given, Outgoing
-from monitor.harness.recorder import Recorder, Stored, same_reply
+from monitor.harness.past import past_in
+from monitor.harness.recorder import Recorder, same_reply
 from monitor.messages import AssistantMessage, Message, Text, UserMessage
 from monitor.outcome import Outcome
-from monitor.reasons import TerminateReason
 from monitor.sessions.nodes import Node, NodeKind, Said, edit_of, said_of
 from monitor.sessions.records import RunRecord
 from monitor.sessions.store import SessionStore
@@ -61,9 +63,10 @@ class RunSession:
         self._resumed = resumed
         self._writes = False
 
-    async def begin(self, goal: Goal, calls: Calls) -> None:
-        """Fill the history, and store that the run begins. Raises `ConfigError` for a session that
-        holds messages beside another history, and while another run writes to it.
+    async def begin(self, goal: Goal, calls: Calls) -> Past | None:
+        """Fill the history, and store that the run begins. Returns what a run that goes on had done
+        before. Raises `ConfigError` for a session that holds messages beside another history, and
+        while another run writes to it.
         """
         store = self.recorder.store
         if self.recorder.branch == ACTIVE:
@@ -72,10 +75,15 @@ class RunSession:
             _WRITTEN.add(store)
             self._writes = True
         try:
+            await self.recorder.journal.open()
+            past = await past_in(store, self.recorder.run) if self._resumed else None
             await self._begin(goal, calls)
         except BaseException:
             self._leave()
             raise
+        for name in past.withdrawn if past is not None else ():
+            calls.withdraw(name)
+        return past
 
     async def _begin(self, goal: Goal, calls: Calls) -> None:
         context = await self.recorder.store.context(self.recorder.branch)
@@ -89,14 +97,9 @@ class RunSession:
         await self.recorder.begin(known, with_results=not calls.left_open)
 
     async def end(self, outcome: Outcome) -> None:
-        """Store how the run ended. A store that has ended the run by its error raises no second
-        one.
-        """
+        """Store how the run ended."""
         try:
             await self.recorder.end(outcome)
-        except StoreError:
-            if outcome.reason is not TerminateReason.ERROR:
-                raise
         finally:
             self._leave()
 
@@ -123,6 +126,9 @@ class RunSession:
         for call in before:
             if call.id in results and not results[call.id].is_error:
                 goal.answer(call)
+        asked = [one.request for one in await store.approvals(only_open=True) if one.request.run == run]
+        calls.approvals.asked_before = {(one.call_id, one.bound_to): one.id for one in asked}
+        calls.scheduler.resumes = True
         calls.scheduler.remember(before)
         await calls.scheduler.recover()
         messages = self._history.messages

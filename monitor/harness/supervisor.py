@@ -21,7 +21,8 @@ from monitor._util.codec import to_plain
 from monitor.context.raw import RawMessage
 from monitor.errors import ConfigError, ToolError
 from monitor.harness.options import RunOptions, checked_session
-from monitor.harness.run import Run
+from monitor.harness.past import nested_in, outcome_in
+from monitor.harness.run import Caller, Run
 from monitor.harness.streams.wait import current_task
 from monitor.messages import Message, UserMessage
 from monitor.models import ToolSpec
@@ -116,7 +117,9 @@ class Supervisor(RunOptions):
         - A call that was stored and not begun is made now.
         - A call that was running may have had its effect. It is made again only if its tool is
           idempotent, with the same key. Otherwise the model reads that its effect is unknown.
-        - Outputs that were emitted, and the plan, are as they were. Limits count anew.
+        - Outputs that were emitted, and the plan, are as they were. Limits and budgets count what
+          the run has used before, and the detectors see its last turns again.
+        - A subagent that was cut off goes on when the call that began it is made again.
 
         Raises `ConfigError` if there is no session, or every run has ended. No other process may
         carry out the run: a `SQLiteSession` has one owner.
@@ -173,6 +176,8 @@ class Supervisor(RunOptions):
 class _Subagent:
     """A supervisor as a tool."""
 
+    resumes = True
+
     def __init__(self, supervisor: Supervisor, name: str, description: str) -> None:
         self._supervisor = supervisor
         schema = {
@@ -191,11 +196,27 @@ class _Subagent:
         if not isinstance(task, str) or not task.strip() or set(arguments) != {"task"}:
             raise ToolError("give one argument, task: a text that says what to do")
         caller = context.run.as_caller if isinstance(context.run, Run) else None
-        outcome = await _ended(Run(self._supervisor, task, streams=False, caller=caller, as_tool=self.spec.name))
+        outcome = await self._outcome(task, caller, context.idempotency_key)
         if not outcome.ok:
             emitted = f" Emitted before that: {_as_json(outcome.emitted)}" if outcome.emitted else ""
             raise ToolError(f"the subagent did not reach its goal: {outcome.reason.value}: {outcome.detail}.{emitted}")
         return outcome.text if outcome.output is None else _as_json(outcome.output)
+
+    async def _outcome(self, task: str, caller: Caller | None, call: str) -> Outcome:
+        """Drive the run to its end. A run that this call has begun before, in a process that died,
+        goes on; one that has ended is not made again.
+        """
+        began = None
+        if caller is not None and caller.resumed and caller.session is not None:
+            began = await nested_in(caller.session, caller.run_id, call)
+            if began is not None and began.state is RunState.ENDED:
+                known = await outcome_in(caller.session, began.id)
+                if known is not None:
+                    return known
+        options: dict[str, Any] = {"caller": caller, "as_tool": self.spec.name, "call": call}
+        if began is not None:
+            return await _ended(Run(self._supervisor, None, streams=False, resumed=began, **options))
+        return await _ended(Run(self._supervisor, task, streams=False, **options))
 
 
 async def _ended(run: Run) -> Outcome:

@@ -35,6 +35,10 @@ class Panel:
         self.task: str | None = task
         """The user's request. `None`: unknown."""
 
+    def counts(self, name: str) -> bool:
+        """Whether the tokens of the judge `name` count for the run."""
+        return any(judge.counts for judge, _ in self._judges if judge.name == name)
+
     def __bool__(self) -> bool:
         return bool(self._judges)
 

@@ -7,16 +7,15 @@ in the node, and one missing node in all nodes behind it.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar
 
 from monitor._util.codec import Codec, to_plain
-from monitor.chunks import ToolCall, ToolResult
+from monitor.chunks import ToolResult
 from monitor.errors import ConfigError, SessionDamaged, StoreError
 from monitor.messages import AssistantMessage, Message, UserMessage, message_codec
 
@@ -161,7 +160,7 @@ def message(
         raise ConfigError(f"a node holds a message or a tool result, not {type(said).__name__}")
     return Draft(
         kind=NodeKind.MESSAGE,
-        body=canonical(short(said_codec.to_dict(said), type(said))),
+        body=canonical(said_codec.to_brief(said)),
         parent=parent,
         run=run,
         turn=turn,
@@ -176,7 +175,7 @@ def compaction(done: Compacted, *, run: str | None = None, turn: int | None = No
 
 def context_edit(target: str, replacement: Said | None, *, run: str | None = None, turn: int | None = None) -> Draft:
     """A draft by which `target` is shown as `replacement` from now on, on this branch."""
-    shown = None if replacement is None else short(said_codec.to_dict(replacement), type(replacement))
+    shown = None if replacement is None else said_codec.to_brief(replacement)
     body = canonical({"replacement": shown, "target": target})
     return Draft(kind=NodeKind.CONTEXT_EDIT, body=body, run=run, turn=turn)
 
@@ -193,9 +192,9 @@ def branch_note(text: str) -> Draft:
 
 def body_of_compaction(done: Compacted) -> str:
     """The body of a compaction node."""
-    plain = compacted_codec.to_dict(done)
-    plain["shown"] = [message_codec.to_dict(one) for one in done.shown]
-    return canonical(short(plain, Compacted))
+    plain = compacted_codec.to_brief(done)
+    plain["shown"] = [message_codec.to_brief(one) for one in done.shown]
+    return canonical(plain)
 
 
 def canonical(data: Any) -> str:
@@ -221,20 +220,6 @@ def _fits(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def short(plain: dict[str, Any], cls: type) -> dict[str, Any]:
-    """`plain`, an object of `cls` as data, without the fields that have their default."""
-    usual = _usual(cls)
-    return {name: value for name, value in plain.items() if name not in usual or value != usual[name]}
-
-
-@functools.cache
-def _usual(cls: type) -> dict[str, Any]:
-    found = {one.name: one.default for one in fields(cast("Any", cls)) if one.default is not MISSING}
-    made = {one.name: one.default_factory() for one in fields(cast("Any", cls)) if one.default_factory is not MISSING}
-    plain: dict[str, Any] = to_plain(found | made)
-    return plain
 
 
 # ------------------------------------------------------------------ reading bodies
@@ -297,16 +282,6 @@ def check_readable(node: Node) -> None:
             edit_of(node)
         case NodeKind.MARKER | NodeKind.BRANCH_NOTE:
             read_body(node)
-
-
-def calls_of(node: Node) -> frozenset[str] | None:
-    """The ids of the calls of an assistant message. `None`: the node holds no such message."""
-    if node.kind is not NodeKind.MESSAGE:
-        return None
-    said = said_of(node)
-    if not isinstance(said, AssistantMessage):
-        return None
-    return frozenset(part.id for part in said.content if isinstance(part, ToolCall))
 
 
 # ------------------------------------------------------------------ the chain

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from monitor._util.codec import Codec
-from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord
 from monitor.chunks import Chunk
 from monitor.events import Event
 from monitor.sessions.nodes import Draft, Node
@@ -116,16 +116,3 @@ class Committed:
     nodes: tuple[Node, ...]
     head: str | None
     """The newest node of the branch."""
-
-
-AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
-
-
-def may_follow(record: CallRecord, before: CallRecord | None) -> bool:
-    """Whether `record` is a step that may follow `before`, by the contract of `CallLedger`."""
-    if before is None:
-        return False
-    if record.state is CallState.RUNNING:
-        again = before.state in AGAIN or before.state is CallState.RUNNING
-        return before.state is CallState.INTENDED or (again and record.attempt > before.attempt)
-    return before.open

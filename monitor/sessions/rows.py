@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from monitor.calls import (
@@ -12,15 +12,15 @@ from monitor.calls import (
     CallRecord,
     CallState,
     answer_codec,
+    may_follow,
     record_codec,
     request_codec,
 )
-from monitor.chunks import ToolResult, chunk_codec
+from monitor.chunks import chunk_codec
 from monitor.errors import SessionDamaged, StoreError
 from monitor.events import Event, event_codec
-from monitor.outcome import Turn
 from monitor.sessions.blobs import Blobs
-from monitor.sessions.nodes import Node, NodeKind, canonical, short
+from monitor.sessions.nodes import Node, NodeKind, canonical
 from monitor.sessions.records import (
     ApprovalState,
     Changes,
@@ -28,11 +28,10 @@ from monitor.sessions.records import (
     RunRecord,
     StoredEvent,
     TurnChunks,
-    may_follow,
     run_codec,
 )
 from monitor.sessions.schema import INLINE_BYTES, Connection
-from monitor.sessions.sharing import AS_IS, POINTER, Pointers, has_long_text, whole
+from monitor.sessions.sharing import LEAST_CHARS, Pointers, can_be_shared, has_pointer, whole
 from monitor.sessions.tree import Tip, plan
 
 T = TypeVar("T")
@@ -54,29 +53,67 @@ _UPWARDS: Final = f"""
 """  # noqa: S608 - CROSS JOIN keeps the order of the recursion: newest first, read as far as is needed
 
 
+class Memory:
+    """What the owner of a file knows without asking it, because nobody else writes: the ends of the
+    branches, the nodes of the last steps, the numbers of the runs.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[str, int] = {}
+        self.heads: dict[str, Node] = {}
+        """The newest node of each branch."""
+        self.recent: dict[str, Node] = {}
+        """The nodes of the last step of each branch, by their ids."""
+        self.last_seq: int | None = None
+
+    def forget(self) -> None:
+        """A transaction has failed: what it wrote is not there."""
+        self.__init__()  # type: ignore[misc]
+
+    def take(self, nodes: Sequence[Node], branch: str, head: str | None) -> None:
+        """These nodes were written, and the branch ends at `head`."""
+        written = {node.id: node for node in nodes}
+        self.last_seq = nodes[-1].seq
+        end = written.get(head) or self.recent.get(head) if head is not None else None
+        if end is not None:
+            self.heads[branch] = end
+        else:
+            self.heads.pop(branch, None)
+        ends = {node.id: node for node in self.heads.values()}
+        self.recent = written | ends
+
+
 class SqlView:
     """The tree of a file, as the planning of new nodes needs it."""
 
-    def __init__(self, connection: Connection, blobs: Blobs) -> None:
+    def __init__(self, connection: Connection, blobs: Blobs, memory: Memory | None = None) -> None:
         self._connection = connection
         self._blobs = blobs
+        self._memory = memory or Memory()
 
     def tip(self, id: str) -> Tip | None:
         found = self._connection.execute("SELECT id, digest FROM node WHERE id = ?", (_id(id),)).fetchone()
         return Tip(found[0].hex(), found[1].hex()) if found else None
 
     def head(self, branch: str) -> Tip | None:
+        if (known := self._memory.heads.get(branch)) is not None:
+            return Tip(known.id, known.digest)
         found = self._connection.execute(
             "SELECT n.id, n.digest FROM head h JOIN node n ON n.seq = h.node WHERE h.name = ?", (branch,)
         ).fetchone()
         return Tip(found[0].hex(), found[1].hex()) if found else None
 
     def upwards(self, id: str | None) -> Iterator[Node]:
+        while id is not None and (known := self._memory.recent.get(id)) is not None:
+            yield known
+            id = known.parent
         if id is not None:
             for row in self._connection.execute(_UPWARDS, (_id(id),)):
                 yield _node(row, self._blobs)
 
     def last_seq(self) -> int:
+        if self._memory.last_seq is not None:
+            return self._memory.last_seq
         found: int = self._connection.execute("SELECT coalesce(max(seq), 0) FROM node").fetchone()[0]
         return found
 
@@ -112,55 +149,85 @@ def _node(row: Sequence[Any], blobs: Blobs) -> Node:
 
 
 def commit(
-    connection: Connection, changes: Changes, blobs: Blobs, *, at_ms: int, new_id: Callable[[], str]
+    connection: Connection,
+    changes: Changes,
+    blobs: Blobs,
+    *,
+    at_ms: int,
+    new_id: Callable[[], str],
+    memory: Memory | None = None,
 ) -> Committed:
     """Write one step in the transaction that is open. Raises `StoreError` for a step that does not
     fit the session.
     """
+    memory = memory or Memory()
     for run in changes.runs:
         write_run(connection, run)
-    view = SqlView(connection, blobs)
+    view = SqlView(connection, blobs, memory)
     planned = plan(view, changes.nodes, branch=changes.branch, at_ms=at_ms, new_id=new_id)
+    seqs = {node.id: node.seq for node in (*memory.recent.values(), *planned.nodes)}
     for node in planned.nodes:
-        write_node(connection, node, blobs)
+        write_node(connection, node, blobs, memory.runs, seqs)
+    newest = planned.nodes[-1].seq if planned.nodes else None
     if planned.nodes:
-        write_head(connection, changes.branch, planned.head)
-    newest = planned.nodes[-1].id if planned.nodes else None
-    for record in changes.calls:
-        _write_step(connection, record, newest)
+        write_head(connection, changes.branch, planned.head, seqs)
+        memory.take(planned.nodes, changes.branch, planned.head)
+    packing = _Packing(connection)
+    for steps in _by_key(changes.calls):
+        _write_steps(connection, steps, newest, packing)
     for request in changes.requests:
         write_request(connection, request)
     for answer in changes.answers:
         write_answer(connection, answer)
-    for event in changes.events:
-        write_event(connection, changes.events_run, at_ms, event)
+    if changes.events:
+        number = _run_number(connection, changes.events_run, memory.runs)
+        rows = [(number, at_ms, *_pack_event(packing, changes.events_run, event)) for event in changes.events]
+        _write_events(connection, rows)
     for chunks in changes.chunks:
         write_chunks(connection, at_ms, chunks)
     return Committed(planned.nodes, planned.head)
 
 
+def _by_key(records: Sequence[CallRecord]) -> list[list[CallRecord]]:
+    """The steps of each call. A call may take several in one commit; only the last one is kept."""
+    found: dict[str, list[CallRecord]] = {}
+    for record in records:
+        found.setdefault(record.key, []).append(record)
+    return [*found.values()]
+
+
 # ------------------------------------------------------------------ long texts are stored once
 
-_INNER: Final[dict[str, tuple[str, type]]] = {
-    "turn_ended": ("turn", Turn),
-    "tool_finished": ("result", ToolResult),
-    "tool_call_changed": ("record", CallRecord),
-}
-"""Fields of events that hold an object with many fields."""
+NOWHERE: Final = (None, 0)
+"""The state and the attempt of a call that is not in the ledger."""
+_MOST_ROWS: Final = 64
+"""The most rows of one statement."""
 _MOST_NODES: Final = 64
 """The most nodes of a turn that are searched for texts to share."""
 
 
-def _packed(connection: Connection, data: dict[str, Any], run: str | None, turn: Any) -> str:
-    """The body of a row, with pointers in the place of texts that the turn's nodes hold."""
-    if run is not None and isinstance(turn, int) and has_long_text(data):
-        nodes = connection.execute(
-            "SELECT n.seq, n.body FROM node n JOIN run r ON r.number = n.run"
-            " WHERE r.id = ? AND n.turn = ? AND n.body IS NOT NULL LIMIT ?",
-            (run, turn, _MOST_NODES),
-        )
-        data = Pointers(nodes).shared(data)
-    return canonical(data)
+class _Packing:
+    """Writes the bodies of rows, with pointers in the place of texts that the turn's nodes hold."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._of_turn: dict[tuple[str, int], Pointers] = {}
+
+    def packed(self, data: dict[str, Any], run: str | None, turn: Any) -> str:
+        body = canonical(data)
+        if len(body) < LEAST_CHARS or run is None or not isinstance(turn, int) or not can_be_shared(data):
+            return body
+        return canonical(self._pointers(run, turn).shared(data))
+
+    def _pointers(self, run: str, turn: int) -> Pointers:
+        if (run, turn) not in self._of_turn:
+            nodes = self._connection.execute(
+                "SELECT n.seq, n.body FROM node n JOIN run r ON r.number = n.run"
+                " WHERE r.id = ? AND n.turn = ? AND n.body IS NOT NULL LIMIT ?",
+                (run, turn, _MOST_NODES),
+            )
+            self._of_turn[run, turn] = Pointers(nodes)
+        return self._of_turn[run, turn]
 
 
 def _unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> T:
@@ -173,15 +240,15 @@ def _unpacked(connection: Connection, decode: Callable[[Any], T], body: str) -> 
 
     try:
         data = json.loads(body)
-        return decode(whole(data, of_node) if POINTER in body or AS_IS in body else data)
+        return decode(whole(data, of_node) if has_pointer(body) else data)
     except (ValueError, TypeError, AttributeError) as error:
         raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
 
 
-def _pack_call(connection: Connection, record: CallRecord) -> str:
-    data = short(record_codec.to_dict(record), CallRecord)
+def _pack_call(packing: _Packing, record: CallRecord) -> str:
+    data = record_codec.to_brief(record)
     kept = {name: value for name, value in data.items() if name not in _CALL_COLUMNS}
-    return _packed(connection, kept, record.run, record.turn)
+    return packing.packed(kept, record.run, record.turn)
 
 
 (_CALL_TAG,) = record_codec.tags
@@ -200,13 +267,10 @@ def _call(connection: Connection, row: Sequence[Any]) -> CallRecord:
     return _unpacked(connection, decode, body)
 
 
-def _pack_event(connection: Connection, run: str | None, event: Event) -> tuple[str, str]:
-    data = short(event_codec.to_dict(event), type(event))
-    if data["type"] in _INNER:
-        name, cls = _INNER[data["type"]]
-        data[name] = short(data[name], cls)
+def _pack_event(packing: _Packing, run: str | None, event: Event) -> tuple[str, str]:
+    data = event_codec.to_brief(event)
     turn = getattr(event, "turn", None)
-    return data.pop("type"), _packed(connection, data, run, getattr(turn, "number", turn))
+    return data.pop("type"), packing.packed(data, run, getattr(turn, "number", turn))
 
 
 def write_run(connection: Connection, run: RunRecord) -> None:
@@ -229,18 +293,30 @@ def write_run(connection: Connection, run: RunRecord) -> None:
     )
 
 
-def _run_number(connection: Connection, run: str | None) -> int | None:
+def _run_number(connection: Connection, run: str | None, known: dict[str, int] | None = None) -> int | None:
     if run is None:
         return None
+    if known is not None and run in known:
+        return known[run]
     found = connection.execute("SELECT number FROM run WHERE id = ?", (run,)).fetchone()
     if found is None:
         raise StoreError(f"the run {run} is not in the session: write its RunRecord first")
     number: int = found[0]
+    if known is not None:
+        known[run] = number
     return number
 
 
-def write_node(connection: Connection, node: Node, blobs: Blobs) -> None:
-    """Store a node. A long body goes beside the file, and is on the disk before the row is."""
+def write_node(
+    connection: Connection,
+    node: Node,
+    blobs: Blobs,
+    runs: dict[str, int] | None = None,
+    seqs: Mapping[str, int] | None = None,
+) -> None:
+    """Store a node. A long body goes beside the file, and is on the disk before the row is. `runs`,
+    `seqs`: numbers of runs and nodes that are known.
+    """
     body: str | None = node.body
     artifact = None
     if len(node.body) > INLINE_BYTES // 4 and len(data := node.body.encode()) > INLINE_BYTES:
@@ -251,13 +327,13 @@ def write_node(connection: Connection, node: Node, blobs: Blobs) -> None:
         )
     connection.execute(
         "INSERT INTO node (seq, id, parent, kind, run, turn, at_ms, tokens, digest, body, artifact)"
-        " VALUES (?, ?, (SELECT seq FROM node WHERE id = ?), ?, ?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             node.seq,
             _id(node.id),
-            _id(node.parent) if node.parent else None,
+            _seq(connection, node.parent, seqs) if node.parent else None,
             _KINDS[node.kind],
-            _run_number(connection, node.run),
+            _run_number(connection, node.run, runs),
             node.turn,
             node.at_ms,
             node.tokens,
@@ -268,61 +344,90 @@ def write_node(connection: Connection, node: Node, blobs: Blobs) -> None:
     )
 
 
-def write_head(connection: Connection, branch: str, node: str | None) -> None:
+def write_head(connection: Connection, branch: str, node: str | None, seqs: Mapping[str, int] | None = None) -> None:
     """Make `node` the end of a branch. Raises `StoreError` if there is no such node."""
-    seq = None
-    if node is not None:
-        found = connection.execute("SELECT seq FROM node WHERE id = ?", (_id(node),)).fetchone()
-        if found is None:
-            raise StoreError(f"there is no node {node}")
-        seq = found[0]
+    seq = None if node is None else _seq(connection, node, seqs)
     connection.execute(
         "INSERT INTO head (name, node) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET node = excluded.node",
         (branch, seq),
     )
 
 
-def _write_step(connection: Connection, record: CallRecord, node: str | None) -> None:
-    if record.state is CallState.INTENDED:
-        intend(connection, record, node)
-    elif not advance(connection, record):
-        raise StoreError(f"the call {record.call_id} cannot become {record.state}: another has taken or ended it")
+def _seq(connection: Connection, node: str, known: Mapping[str, int] | None) -> int:
+    if known is not None and node in known:
+        return known[node]
+    found = connection.execute("SELECT seq FROM node WHERE id = ?", (_id(node),)).fetchone()
+    if found is None:
+        raise StoreError(f"there is no node {node}")
+    seq: int = found[0]
+    return seq
 
 
-def intend(connection: Connection, record: CallRecord, node: str | None = None) -> CallRecord:
+def _write_steps(connection: Connection, steps: Sequence[CallRecord], node: int | None, packing: _Packing) -> None:
+    """Write the last of the steps of one call, if each of them is allowed."""
+    first, last = steps[0], steps[-1]
+    before = _standing(connection, first.key)
+    is_new = before == NOWHERE and first.state is CallState.INTENDED
+    if is_new:
+        before = first.state, first.attempt
+    following = [record for record in steps if record.state is not CallState.INTENDED]
+    for record in following:
+        if not may_follow(record, *before):
+            raise StoreError(f"the call {record.call_id} cannot become {record.state}: another has taken or ended it")
+        before = record.state, record.attempt
+    if is_new:
+        _insert_call(connection, last, node, packing)
+    elif following:
+        _update_call(connection, last, packing)
+
+
+def _standing(connection: Connection, key: str) -> tuple[CallState | None, int]:
+    """The state and the attempt of the call under this key."""
+    found = connection.execute("SELECT state, body FROM call WHERE key = ?", (key,)).fetchone()
+    if found is None:
+        return NOWHERE
+    state, body = found
+    try:
+        return CallState(state), json.loads(body).get("attempt", 0)
+    except (ValueError, AttributeError) as error:
+        raise SessionDamaged(f"a row of the session cannot be read: {error}") from None
+
+
+def intend(connection: Connection, record: CallRecord) -> CallRecord:
     """Store a call unless its key is known. Returns the record that now stands under the key."""
-    put_call(connection, record, node)
+    put_call(connection, record)
     stored = find_call(connection, record.key)
     if stored is None:
         raise SessionDamaged(f"the call {record.key} was stored and is not there")
     return stored
 
 
-def put_call(connection: Connection, record: CallRecord, node: str | None = None) -> None:
+def put_call(connection: Connection, record: CallRecord) -> None:
     """Store a call unless its key is known."""
+    if _standing(connection, record.key) == NOWHERE:
+        _insert_call(connection, record, None, _Packing(connection))
+
+
+def _insert_call(connection: Connection, record: CallRecord, node: int | None, packing: _Packing) -> None:
     connection.execute(
-        "INSERT INTO call (run, call_id, node, key, state, body)"
-        " VALUES (?, ?, (SELECT seq FROM node WHERE id = ?), ?, ?, ?) ON CONFLICT (key) DO NOTHING",
-        (
-            record.run,
-            record.call_id,
-            _id(node) if node else None,
-            record.key,
-            record.state.value,
-            _pack_call(connection, record),
-        ),
+        "INSERT INTO call (run, call_id, node, key, state, body) VALUES (?, ?, ?, ?, ?, ?)",
+        (record.run, record.call_id, node, record.key, record.state.value, _pack_call(packing, record)),
     )
 
 
 def advance(connection: Connection, record: CallRecord) -> bool:
     """Replace a call by its next step, if that is allowed. Returns whether it was."""
-    if not may_follow(record, find_call(connection, record.key)):
+    if not may_follow(record, *_standing(connection, record.key)):
         return False
+    _update_call(connection, record, _Packing(connection))
+    return True
+
+
+def _update_call(connection: Connection, record: CallRecord, packing: _Packing) -> None:
     connection.execute(
         "UPDATE call SET state = ?, body = ? WHERE key = ?",
-        (record.state.value, _pack_call(connection, record), record.key),
+        (record.state.value, _pack_call(packing, record), record.key),
     )
-    return True
 
 
 def write_request(connection: Connection, request: ApprovalRequest) -> None:
@@ -347,11 +452,19 @@ def write_answer(connection: Connection, answer: ApprovalAnswer) -> None:
 
 def write_event(connection: Connection, run: str | None, at_ms: int, event: Event) -> None:
     """Store an event behind those that are there."""
-    kind, body = _pack_event(connection, run, event)
-    connection.execute(
-        "INSERT INTO event (run, at_ms, type, body) VALUES (?, ?, ?, ?)",
-        (_run_number(connection, run), at_ms, kind, body),
-    )
+    packed = _pack_event(_Packing(connection), run, event)
+    _write_events(connection, [(_run_number(connection, run), at_ms, *packed)])
+
+
+def _write_events(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """All events of a step with one statement: each statement costs a change of the thread."""
+    for start in range(0, len(rows), _MOST_ROWS):
+        some = rows[start : start + _MOST_ROWS]
+        places = ", ".join(["(?, ?, ?, ?)"] * len(some))
+        connection.execute(
+            f"INSERT INTO event (run, at_ms, type, body) VALUES {places}",  # noqa: S608 - only places
+            [value for row in some for value in row],
+        )
 
 
 def write_chunks(connection: Connection, at_ms: int, chunks: TurnChunks) -> None:

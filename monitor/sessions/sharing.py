@@ -1,7 +1,8 @@
-"""Long texts are stored once: the ledger and the events point to the node that holds a text.
+"""Long texts and calls are stored once: the ledger and the events point to the node that holds
+them.
 
-A result stands in its node, in the record of its call and in two events. Without pointers the
-session would hold the text four times.
+A result stands in its node, in the record of its call and in two events, a call in its message and
+in two events. Without pointers the session would hold the text four times.
 """
 
 from __future__ import annotations
@@ -10,32 +11,44 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from monitor.sessions.nodes import canonical
+
 LEAST_CHARS: Final = 48
 """A shorter text costs no more than the pointer to it."""
 POINTER: Final = "$node"
 """`{"$node": [7, 0]}`: the first long text of node number 7."""
+CALL: Final = "$call"
+"""`{"$call": [7, 0]}`: the first call of node number 7."""
 AS_IS: Final = "$as_is"
-"""An object of the caller's that has one of these two keys is stored as the value of this key."""
+"""An object of the caller's that has one of these keys is stored as the value of this key."""
+_KEYS: Final = frozenset({POINTER, CALL, AS_IS})
+_CALL_KEYS: Final = frozenset({"arguments", "id", "name"})
 
 
 class Pointers:
-    """The places of the long texts of some nodes."""
+    """The places of the long texts and the calls of some nodes."""
 
     def __init__(self, nodes: Iterable[tuple[int, str]]) -> None:
         """`nodes`: the number and the body of each node."""
         self._places: dict[str, tuple[int, int]] = {}
+        self._calls: dict[str, tuple[int, int]] = {}
         for seq, body in nodes:
-            for at, text in enumerate(long_texts(json.loads(body))):
+            said = json.loads(body)
+            for at, text in enumerate(long_texts(said)):
                 self._places.setdefault(text, (seq, at))
+            for at, call in enumerate(calls_in(said)):
+                self._calls.setdefault(canonical(call), (seq, at))
 
     def shared(self, data: Any) -> Any:
-        """`data` with pointers in the place of long texts."""
+        """`data` with pointers in the place of long texts and calls."""
         if isinstance(data, str):
             place = self._places.get(data) if len(data) >= LEAST_CHARS else None
             return data if place is None else {POINTER: list(place)}
         if isinstance(data, dict):
+            if self._calls and data.keys() == _CALL_KEYS and (place := self._calls.get(canonical(data))) is not None:
+                return {CALL: list(place)}
             walked = {key: self.shared(value) for key, value in data.items()}
-            return {AS_IS: walked} if POINTER in data or AS_IS in data else walked
+            return walked if _KEYS.isdisjoint(data) else {AS_IS: walked}
         return [self.shared(value) for value in data] if isinstance(data, list) else data
 
 
@@ -49,9 +62,27 @@ def long_texts(data: Any) -> Iterator[str]:
             yield from long_texts(value)
 
 
-def has_long_text(data: Any) -> bool:
-    """Whether `data` has a text that could be shared."""
-    return next(long_texts(data), None) is not None
+def calls_in(data: Any) -> Iterator[Any]:
+    """The calls that may be pointed to, in the order of the stored body."""
+    if isinstance(data, dict):
+        if data.keys() == _CALL_KEYS:
+            yield data
+        else:
+            for value in data.values():
+                yield from calls_in(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from calls_in(value)
+
+
+def can_be_shared(data: Any) -> bool:
+    """Whether `data` has a text or a call that a node may have too."""
+    return next(long_texts(data), None) is not None or next(calls_in(data), None) is not None
+
+
+def has_pointer(body: str) -> bool:
+    """Whether the body of a row may have a pointer."""
+    return '"$' in body
 
 
 def whole(data: Any, body: Callable[[int], str]) -> Any:
@@ -59,6 +90,7 @@ def whole(data: Any, body: Callable[[int], str]) -> Any:
     for a pointer to a text that is not there.
     """
     texts: dict[int, list[str]] = {}
+    calls: dict[int, list[Any]] = {}
 
     def walk(data: Any) -> Any:
         if isinstance(data, list):
@@ -67,13 +99,18 @@ def whole(data: Any, body: Callable[[int], str]) -> Any:
             return data
         if AS_IS in data:
             return {key: walk(value) for key, value in data[AS_IS].items()}
+        if CALL in data:
+            return found(data[CALL], calls, calls_in, "call")
         if POINTER not in data:
             return {key: walk(value) for key, value in data.items()}
-        seq, at = data[POINTER]
-        if seq not in texts:
-            texts[seq] = list(long_texts(json.loads(body(seq))))
-        if at >= len(texts[seq]):
-            raise ValueError(f"node number {seq} has no text number {at}")
-        return texts[seq][at]
+        return found(data[POINTER], texts, long_texts, "text")
+
+    def found(place: Any, known: dict[int, list[Any]], parts: Callable[[Any], Iterator[Any]], what: str) -> Any:
+        seq, at = place
+        if seq not in known:
+            known[seq] = list(parts(json.loads(body(seq))))
+        if at >= len(known[seq]):
+            raise ValueError(f"node number {seq} has no {what} number {at}")
+        return known[seq][at]
 
     return walk(data)

@@ -136,7 +136,14 @@ class SQLiteSession:
 
     def _commit(self, connection: Connection, changes: Changes) -> Committed:
         at_ms = round(self._clock() * 1000)
-        return rows.commit(connection, changes, self._blobs, at_ms=at_ms, new_id=partial(_new_id, at_ms))
+        memory = self._rules.memory
+        try:
+            return rows.commit(
+                connection, changes, self._blobs, at_ms=at_ms, new_id=partial(_new_id, at_ms), memory=memory
+            )
+        except BaseException:
+            memory.forget()
+            raise
 
     async def append(self, *drafts: Draft, branch: str = ACTIVE) -> tuple[Node, ...]:
         """Write nodes behind the head of a branch."""
@@ -182,7 +189,12 @@ class SQLiteSession:
 
         With a new name as `branch`, this makes a branch of that name.
         """
-        await self._run(lambda one: rows.write_head(one, branch, node), writes=True)
+
+        def write(connection: Connection) -> None:
+            self._rules.memory.forget()
+            rows.write_head(connection, branch, node)
+
+        await self._run(write, writes=True)
 
     # -------------------------------------------------------------- runs, calls, events
 
@@ -282,6 +294,9 @@ class _Rules:
         self._file: os.stat_result | None = None
         self._format = 0
         self._lost = False
+        self.memory = rows.Memory()
+        """The facts that the thread of the writer knows of the file."""
+        self._unsettled = False
 
     def connect(self) -> Connection:
         found = check_file(self._path, self._steps)
@@ -343,6 +358,9 @@ class _Rules:
         self._raised = 1
 
     def begin(self, connection: Connection) -> None:
+        if self._unsettled:  # the transaction before this one has failed
+            self.memory.forget()
+        self._unsettled = True
         found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0]
         if self._epoch is None:
             migrate(connection, self._steps)
@@ -356,6 +374,7 @@ class _Rules:
             )
 
     def committed(self) -> None:
+        self._unsettled = False
         if self._raised is not None:
             self._epoch, self._raised = self._raised, None
             self._format = max(self._steps)

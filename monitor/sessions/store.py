@@ -15,6 +15,7 @@ from monitor.calls import (
     CallRecord,
     CallState,
     answer_codec,
+    comes_after,
     record_codec,
     request_codec,
 )
@@ -29,7 +30,6 @@ from monitor.sessions.records import (
     RunRecord,
     StoredEvent,
     TurnChunks,
-    may_follow,
     run_codec,
 )
 from monitor.sessions.tree import ACTIVE, Context, Problem, Tip, context_of, plan, verify
@@ -340,7 +340,7 @@ class InMemorySession:
             _put(self._state.calls, record.key, record_codec.from_dict(record_codec.to_dict(record)), self._undo)
 
     def _advance(self, record: CallRecord) -> bool:
-        if not may_follow(record, self._state.calls.get(record.key)):
+        if not comes_after(record, self._state.calls.get(record.key)):
             return False
         _put(self._state.calls, record.key, record_codec.from_dict(record_codec.to_dict(record)), self._undo)
         return True

@@ -19,10 +19,14 @@ import anyio
 from anyio.lowlevel import current_token
 
 from monitor.errors import SessionLost, StoreError
+from monitor.sessions.records import Committed
 from monitor.sessions.schema import Connection
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+
+_COMMITTED: Final = "agent_monitor_committed"
+"""The attribute of a cancellation with the result of the step that was stored all the same."""
 
 MOST_STEPS: Final = 512
 """Steps in one transaction: enough for one commit of 200 runs, and some milliseconds of work."""
@@ -238,7 +242,15 @@ async def _settled(ticket: _Ticket) -> None:
             cancelled = error
     if cancelled is not None:
         cancelled.add_note("session: the step was not stored" if ticket.error else "session: the step is stored")
+        if ticket.error is None:
+            setattr(cancelled, _COMMITTED, ticket.result)
         raise cancelled
+
+
+def committed_in(error: BaseException) -> Committed | None:
+    """The step that was stored before the cancellation `error` was raised. `None`: none was."""
+    found = getattr(error, _COMMITTED, None)
+    return found if isinstance(found, Committed) else None
 
 
 def _hand_back(tickets: list[_Ticket]) -> None:

@@ -88,8 +88,8 @@ def approver_of(given: Approver | AskFunction | None) -> AskFunction | None:
 class ApprovalListener(Protocol):
     """Is called with the questions and the answers."""
 
-    def requested(self, request: ApprovalRequest) -> None:
-        """A person is asked."""
+    async def requested(self, request: ApprovalRequest) -> None:
+        """A person is about to be asked: when this returns, the question is on record."""
 
     def answered(self, answer: ApprovalAnswer) -> None:
         """The question has its answer."""
@@ -130,6 +130,10 @@ class Approvals:
         """By tool: the beginnings of its commands that are allowed from now on."""
         self.pending: list[ApprovalRequest] = []
         """Questions that stay open when the run ends."""
+        self.asked_before: dict[tuple[str, str], str] = {}
+        """By the call and the hash of an open question, its id: another process of this run has
+        asked it.
+        """
 
     # ------------------------------------------------------------------ the gate
 
@@ -150,7 +154,7 @@ class Approvals:
         """The decision of a person."""
         why = self._asks(entry, arguments, context)
         request = self._request(entry, arguments, context, str(why))
-        answer = await self._answer(request)
+        request, answer = await self._answer(request)
         if answer is None:
             self.pending.append(request)
             return Admission(CallState.INTENDED, WAITS, approval=request.id)
@@ -183,7 +187,7 @@ class Approvals:
             expires_at=self._expires_at(),
             evidence=detection,
         )
-        answer = await self._answer(request)
+        request, answer = await self._answer(request)
         if answer is None:
             self.pending.append(request)
         return answer
@@ -250,10 +254,14 @@ class Approvals:
     def _expires_at(self) -> float | None:
         return None if self._expires_s is None else self._wall() + self._expires_s
 
-    async def _answer(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """Ask, and wait for the answer. Deadlines stand still meanwhile."""
+    async def _answer(self, request: ApprovalRequest) -> tuple[ApprovalRequest, ApprovalAnswer | None]:
+        """Ask, and wait for the answer. Deadlines stand still meanwhile. A question that was asked
+        before keeps its id.
+        """
         assert self._ask is not None  # noqa: S101 - asked only then
-        self._listener.requested(request)
+        known = self.asked_before.pop((request.call_id, request.bound_to), None)
+        request = request if known is None else replace(request, id=known)
+        await self._listener.requested(request)
         answer: ApprovalAnswer | None = ApprovalAnswer(
             id=request.id, decision="expired", bound_to=request.bound_to, by="the clock"
         )
@@ -276,7 +284,7 @@ class Approvals:
                     alarm.cancel()
         if answer is not None:
             self._listener.answered(replace(answer, arguments=masked(answer.arguments)))
-        return answer
+        return request, answer
 
 
 def _checked(answer: object, request: ApprovalRequest) -> ApprovalAnswer | None:

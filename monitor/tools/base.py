@@ -154,6 +154,10 @@ class ToolTraits:
     """Another call with the same idempotency key has no second effect, so the call may be made
     again after a failure.
     """
+    resumes: bool = False
+    """A call that ended with its process goes on when it is made again, in the same session and
+    with the same idempotency key. So it is made again.
+    """
     needs_approval: NeedsApproval = False
     """A person is asked before each call, or before those for which the function says so."""
     loop_key: LoopKey | None = None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from monitor.calls import CallRecord, CallState
-
-AGAIN = frozenset({CallState.FAILED, CallState.UNKNOWN})
-"""Ends after which the tool of a call may be entered again, if somebody decides that."""
+from monitor.calls import CallRecord, comes_after
 
 
 class InMemoryLedger:
@@ -25,7 +22,7 @@ class InMemoryLedger:
         return [self._records[record.key] for record in records]
 
     async def advance(self, record: CallRecord) -> bool:
-        if not may_follow(record, self._records.get(record.key)):
+        if not comes_after(record, self._records.get(record.key)):
             return False
         self._put(record)
         return True
@@ -44,17 +41,3 @@ class InMemoryLedger:
             keys.pop(record.key, None)
             if not keys:
                 del self._open[record.run]
-
-
-def may_follow(record: CallRecord, before: CallRecord | None) -> bool:
-    """Whether `record` is a step that may follow `before`. Every store of calls uses this.
-
-    Only one process may enter a call: `running` follows `intended`. With a higher `attempt` it may
-    also follow a failure or an unknown outcome. An end may follow only an open state.
-    """
-    if before is None:
-        return False
-    if record.state is CallState.RUNNING:
-        again = before.state in AGAIN or before.state is CallState.RUNNING
-        return before.state is CallState.INTENDED or (again and record.attempt > before.attempt)
-    return before.open

@@ -158,6 +158,8 @@ class Scheduler:
             raise ConfigError(f"max_parallel_tools={limit!r}: give 1 or more")
         self.tools = tools if isinstance(tools, Registry) else Registry(tools)
         self.listener = listener
+        self.resumes = False
+        """The run goes on in its session, and so do its calls of tools that resume."""
         self.late: deque[Job] = deque()
         """Calls whose abandoned threads have ended since `say_late` was called."""
         self._run = run if run is not None else NO_RUN
@@ -333,7 +335,9 @@ class Scheduler:
         """
         job.stored = known.state
         job.owned = False
-        if known.state is CallState.INTENDED or (known.state is CallState.UNKNOWN and job.entry.traits.idempotent):
+        traits = job.entry.traits
+        again = traits.idempotent or (traits.resumes and self.resumes)
+        if known.state is CallState.INTENDED or (known.state is CallState.UNKNOWN and again):
             job.owned = True
             if known is not job.record:
                 job.record = stepped(job.record, attempt=known.attempt, approval=known.approval)

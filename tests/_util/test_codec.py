@@ -162,6 +162,7 @@ def test_every_value_comes_back_from_its_json_and_gives_the_same_bytes_again(
     assert line.isascii()
     assert "\n" not in line
     assert strictly(line) == codec.to_dict(value)
+    assert codec.dumps(codec.from_dict(codec.to_brief(value))) == line  # a default that is left out comes back
 
 
 WITH_ANYTHING = {

@@ -26,16 +26,19 @@ def test_cuts_of_a_session_that_does_not_sync_lose_nodes():
     assert found.lost > 3
 
 
-TINY = replace(sessions.QUICK, kills=4, appends=40, crowds=(1, 5), peer_appends=10, turns=20, nodes=1_000, rounds=1)
+TINY = replace(
+    sessions.QUICK, kills=4, appends=40, crowds=(1, 5), peer_appends=10, turns=20, nodes=1_000, rounds=1, cost_turns=2
+)
 
 
 def test_kills_and_the_other_parts_are_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sessions, "installed", list)  # without the peers, which take seconds to import
-    results = sessions.measure(TINY, ("kills", "speed", "size", "context", "reader"))
+    results = sessions.measure(TINY, ("kills", "cost", "speed", "size", "context", "reader"))
     sessions.show(results)
     data: Any = json.loads(json.dumps(results.to_dict()))
     kills = data["kills"]
     assert (kills["kills"], kills["lost"], kills["damaged"], kills["twice"], kills["unrecorded"]) == (4, 0, 0, 0, 0)
+    assert [row["runs"] for row in data["cost"]] == [20] * 5
     assert [row["appends"] for row in data["speed"][:2]] == [40, 40]
     assert data["speed"][1]["commits"] < 40
     assert [row["text_mb"] > 0 for row in data["sizes"][:2]] == [True, True]

@@ -437,6 +437,30 @@ async def test_a_message_its_calls_and_the_events_are_one_step(opened: Any):
         assert await session.calls("r") == (done,)
 
 
+async def test_a_call_may_take_several_steps_in_one_commit_and_each_must_be_allowed(opened: Any):
+    def steps(id: str, *states: CallState, attempt: int = 1) -> list[Any]:
+        return [replace(call(id), state=state, attempt=attempt * (state is not intended)) for state in states]
+
+    intended, running, done, failed = CallState.INTENDED, CallState.RUNNING, CallState.DONE, CallState.FAILED
+    async with opened() as session:
+        await session.commit(Changes(calls=[*steps("1", intended, running), *steps("2", intended, running, failed)]))
+        assert [one.state for one in await session.calls()] == [running, failed]
+        await session.commit(Changes(calls=[*steps("1", done), *steps("2", intended, running, done, attempt=2)]))
+        assert [(one.state, one.attempt) for one in await session.calls()] == [(done, 1), (done, 2)]
+        before = await session.calls()
+        for refused in (
+            steps("3", running),  # never intended
+            steps("1", intended, running),  # it has ended
+            steps("3", intended, running, done, running),  # so has this one
+            [*steps("3", intended, running), *steps("2", done)],
+        ):
+            with pytest.raises(StoreError, match="cannot become"):
+                await session.commit(Changes(calls=refused))
+            assert await session.calls() == before
+        await session.commit(Changes(calls=steps("1", intended)))  # it is known, and stays as it is
+        assert await session.calls() == before
+
+
 async def test_a_question_waits_for_its_answer_and_has_only_one(opened: Any):
     async with opened() as session:
         await session.commit(Changes(requests=[request("q"), request("p")]))

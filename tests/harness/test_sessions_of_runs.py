@@ -65,6 +65,19 @@ class Mortal:
         return await step(given)
 
 
+class Full(Mortal):
+    """A session whose disk is full after some steps."""
+
+    async def _step(self, step: Callable[[G], Awaitable[T]], given: G) -> T:
+        if self._left <= 0:
+            if self._left == 0 and self._after:
+                self._left -= 1
+                await step(given)
+            raise StoreError("the disk is full")
+        self._left -= 1
+        return await step(given)
+
+
 def supervisor(*answers: Any, **options: Any) -> monitor.Supervisor:
     return monitor.Supervisor(ScriptedModel(*answers), **options)
 
@@ -192,13 +205,6 @@ async def test_a_run_whose_session_cannot_be_written_ends_with_the_error_and_mak
         """Act."""
         made.append("effect")
         return "acted"
-
-    class Full(Mortal):
-        async def _step(self, step: Callable[[G], Awaitable[T]], given: G) -> T:
-            if self._left <= 0:
-                raise StoreError("the disk is full")
-            self._left -= 1
-            return await step(given)
 
     outcome = await supervisor(call("act"), "Done.", tools=[act], session=Full(store, 1, after=False)).run("do it")
     assert (outcome.reason, made) == (Reason.ERROR, [])
@@ -464,5 +470,7 @@ async def test_a_run_that_waits_for_an_approval_survives_its_process(tmp_path: P
         (reply,) = [one for one in model.requests[0].messages if isinstance(one, AssistantMessage)]
         assert [result.text for result in reply.results] == ["found x", "deleted x"]
         assert [one.state for one in await store.calls()] == [CallState.DONE] * 2
+        (question,) = await store.approvals()  # asked in three processes, and answered in the last one
+        assert (question.request.id, question.answer and question.answer.decision) == (asked.request.id, "approved")
         assert (await store.context()).messages == last.history
         assert await store.verify() == ()

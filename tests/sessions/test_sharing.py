@@ -10,13 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.sessions.nodes import canonical
-from monitor.sessions.sharing import AS_IS, LEAST_CHARS, POINTER, Pointers, has_long_text, whole
+from monitor.sessions.sharing import AS_IS, CALL, LEAST_CHARS, POINTER, Pointers, can_be_shared, whole
 
 LONG = ["a" * LEAST_CHARS, "b" * (LEAST_CHARS + 5), "long \ud800 text " * 9]
-TEXT = st.sampled_from([*LONG, "short", POINTER, AS_IS]) | st.text(max_size=5)
+TEXT = st.sampled_from([*LONG, "short", POINTER, CALL, AS_IS]) | st.text(max_size=5)
 DATA: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.integers() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(TEXT, inner, max_size=3)
+        | st.fixed_dictionaries({"arguments": inner, "id": st.just("c"), "name": st.sampled_from(["look", "act"])})
+    ),
     max_leaves=12,
 )
 
@@ -35,8 +39,15 @@ def test_a_text_is_pointed_to_only_where_a_node_has_it_and_it_is_long():
         "other": LONG[2],
         "short": "short",
     }
-    assert has_long_text([{"x": LONG[0]}])
-    assert not has_long_text({LONG[0]: "short"})
+    assert can_be_shared([{"x": LONG[0]}])
+    assert not can_be_shared({LONG[0]: "short"})
+
+
+def test_a_call_is_pointed_to_where_it_is_the_same_to_the_last_argument():
+    calls = [{"arguments": {"n": n}, "id": f"call_{n}", "name": "act"} for n in range(3)]
+    pointers = Pointers([(7, canonical({"content": calls[:2]}))])
+    assert pointers.shared({"call": calls[1], "others": [calls[2]]}) == {"call": {CALL: [7, 1]}, "others": [calls[2]]}
+    assert can_be_shared({"call": calls[0]})
 
 
 def test_a_pointer_to_nothing_is_an_error():

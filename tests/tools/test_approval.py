@@ -45,7 +45,7 @@ class Told:
         self.requests: list[ApprovalRequest] = []
         self.answers: list[ApprovalAnswer] = []
 
-    def requested(self, request: ApprovalRequest) -> None:
+    async def requested(self, request: ApprovalRequest) -> None:
         self.requests.append(request)
 
     def answered(self, answer: ApprovalAnswer) -> None:

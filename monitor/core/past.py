@@ -1,0 +1,132 @@
+"""What a run had done before its process ended, read from its events. A run that goes on begins
+with it, so that its limits, its budgets and its detectors are as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from monitor.core.counters import ErrorStreak, Pauses
+from monitor.events import (
+    AttemptRetried,
+    CompactionFailed,
+    CompactionFinished,
+    DetectionRaised,
+    Event,
+    JudgeAnswered,
+    JudgeFailed,
+    LastTurnStarted,
+    Nudged,
+    OutputEmitted,
+    Paused,
+    Resumed,
+    StreamContinued,
+    ToolFinished,
+    ToolWithdrawn,
+    TurnEnded,
+    TurnStarted,
+)
+from monitor.usage import NO_COST, NO_USAGE, AskCost, Usage
+
+SEEN_AGAIN: Final = 200
+"""The detectors are shown this many of the newest turns again. No default detector looks further
+back.
+"""
+STORY: Final = (
+    AttemptRetried,
+    DetectionRaised,
+    LastTurnStarted,
+    Nudged,
+    ToolFinished,
+    ToolWithdrawn,
+    TurnEnded,
+    TurnStarted,
+)
+"""Events that the detectors and the policy follow again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Past:
+    """The numbers of a run so far, and what its detectors and its policy have to see again."""
+
+    elapsed_s: float = 0.0
+    """Up to the last event, without the time in which no process had the run."""
+    pauses: Pauses = field(default_factory=Pauses)
+    turns: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    tools_called: tuple[str, ...] = ()
+    errors: ErrorStreak = field(default_factory=ErrorStreak)
+    usage: Usage = NO_USAGE
+    """Of the model calls of the run itself."""
+    estimated: bool = False
+    judge_costs: tuple[tuple[str, AskCost], ...] = ()
+    """For each answer of a judge, the judge's name and the cost."""
+    compaction_cost: AskCost = NO_COST
+    nested: Sequence[tuple[Usage, float]] = ()
+    """For each nested run that has ended, what it used, and its price in US dollars."""
+    nudges: int = 0
+    """How often the model was asked for the rest of its goal."""
+    withdrawn: tuple[str, ...] = ()
+    """Tools that the model may not call any more."""
+    story: Sequence[Event] = ()
+
+
+def past_of(events: Sequence[Event]) -> Past:
+    """The past of a run, from its events in their order."""
+    past = Past()
+    for event in events:
+        past.elapsed_s = max(past.elapsed_s, event.at_s)
+        _count(past, event)
+    if past.pauses.running:
+        past.pauses.end(past.elapsed_s)
+    warned = {event.turn for event in events if isinstance(event, DetectionRaised)}
+    past.nudges = sum(isinstance(event, Nudged) and event.turn not in warned for event in events)
+    past.story = _newest([event for event in events if isinstance(event, STORY)], past.turns)
+    return past
+
+
+def _count(past: Past, event: Event) -> None:
+    match event:
+        case TurnStarted():
+            past.turns, past.model_calls = event.turn, event.model_call
+            past.errors.turn_started()
+        case StreamContinued():
+            past.model_calls = event.model_call
+        case TurnEnded(turn=turn):
+            past.usage += turn.usage
+            past.estimated |= turn.usage_estimated
+            if turn.model_error is not None:
+                past.errors.add(is_error=True)
+            else:
+                past.tool_calls += len(turn.tool_calls)
+        case ToolFinished(result=result):
+            if result.name not in past.tools_called:
+                past.tools_called += (result.name,)
+            if not result.vetoed:
+                past.errors.add(is_error=result.is_error)
+        case OutputEmitted():
+            past.errors.add(is_error=False)
+        case JudgeAnswered() | JudgeFailed():
+            past.judge_costs += ((event.judge, event.cost),)
+        case CompactionFinished() | CompactionFailed():
+            past.compaction_cost += event.cost
+        case Paused():
+            past.pauses.begin(event.at_s)
+        case Resumed() if past.pauses.running:
+            past.pauses.end(event.at_s)
+        case ToolWithdrawn():
+            past.withdrawn += (event.tool,)
+        case _:
+            pass
+
+
+def _newest(story: Sequence[Event], turns: int) -> Sequence[Event]:
+    """The part of the story that belongs to the newest turns."""
+    first = turns - SEEN_AGAIN
+    for at, event in enumerate(story):
+        if isinstance(event, TurnStarted) and event.turn > first:
+            return story[at:]
+    return ()

@@ -1,0 +1,224 @@
+"""The steps of a run that its session gets together, and the moment when each is on the disk.
+
+A sync to the disk costs more than everything else, so steps are gathered. `flush` writes all that
+were gathered, in one commit, and the steps of tasks that arrive meanwhile join it. The recorder
+calls it where something must not happen before it is stored: an effect, a question to a person, a
+request to the model, an announcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import anyio
+
+from monitor.calls import ApprovalAnswer, ApprovalRequest, CallRecord, CallState, comes_after
+from monitor.events import ApprovalAnswered, ApprovalRequested, Event
+from monitor.messages import Message
+from monitor.sessions.nodes import Draft
+from monitor.sessions.records import Changes, Committed, RunRecord
+from monitor.sessions.store import SessionStore
+from monitor.sessions.writer import committed_in
+
+
+@dataclass(slots=True)
+class Stored:
+    """An original message of the history, and where it stands in the session."""
+
+    message: Message
+    node: str | None
+    """`None`: it has no node of its own, because a compaction or a repair shows it."""
+    results: int = 0
+    """How many of its results are stored."""
+
+
+NewNode: TypeAlias = tuple[Draft, Stored | None]
+"""A node to be written, and the message that learns its id."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What the next commit writes."""
+
+    nodes: list[NewNode] = field(default_factory=list)
+    runs: dict[str, RunRecord] = field(default_factory=dict)
+    calls: list[CallRecord] = field(default_factory=list)
+    requests: list[ApprovalRequest] = field(default_factory=list)
+    answers: list[ApprovalAnswer] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def before(self, later: _Step) -> _Step:
+        """Both as one step."""
+        return _Step(
+            [*self.nodes, *later.nodes],
+            self.runs | later.runs,
+            [*self.calls, *later.calls],
+            [*self.requests, *later.requests],
+            [*self.answers, *later.answers],
+            [*self.events, *later.events],
+        )
+
+
+class Journal:
+    """Gathers the steps of one run and writes them into `store`."""
+
+    def __init__(self, store: SessionStore, *, run: str, branch: str) -> None:
+        self.store = store
+        self.run = run
+        self.branch = branch
+        self.told: Callable[[int], object] | None = None
+        """Is called with the number of events that are stored by now."""
+        self._step = _Step()
+        self._added = 0
+        self._stored = 0
+        """How many additions are gathered, and how many of them are stored."""
+        self._events = 0
+        """How many events were added."""
+        self._open: dict[str, CallRecord] = {}
+        """By key: the calls of the run that have not ended."""
+        self._ended: dict[str, CallRecord] = {}
+        """By key: the calls of the run that have ended."""
+        self._sure: dict[str, CallState] = {}
+        """By key: the stored state of each open call."""
+        self._lock = anyio.Lock()
+
+    async def open(self) -> None:
+        """Learn which calls the session knows of this run."""
+        for record in await self.store.calls(self.run):
+            (self._open if record.open else self._ended)[record.key] = record
+
+    # ------------------------------------------------------------------ what is gathered
+
+    def add_nodes(self, nodes: Sequence[NewNode]) -> None:
+        """Nodes behind the others."""
+        if nodes:
+            self._step.nodes += nodes
+            self._added += 1
+
+    def drop(self, said: Stored) -> None:
+        """`said` is written in another way, if it is not stored yet."""
+        self._step.nodes = [(draft, stored) for draft, stored in self._step.nodes if stored is not said]
+
+    def add_run(self, run: RunRecord) -> None:
+        """A run, or its new state."""
+        self._step.runs[run.id] = run
+        self._added += 1
+
+    def add_requests(self, requests: Sequence[ApprovalRequest]) -> None:
+        """Questions that stay open."""
+        if requests:
+            self._step.requests += requests
+            self._added += 1
+
+    def add_event(self, event: Event) -> int:
+        """An event. Returns its number."""
+        self._step.events.append(event)
+        if isinstance(event, ApprovalRequested):
+            self._step.requests.append(event.request)
+        elif isinstance(event, ApprovalAnswered):
+            self._step.answers.append(event.answer)
+        self._added += 1
+        self._events += 1
+        return self._events
+
+    # ------------------------------------------------------------------ the calls
+
+    def intend(self, records: Sequence[CallRecord]) -> Sequence[CallRecord]:
+        """See `CallLedger.intend`. Nothing is stored yet."""
+        for record in records:
+            if self._known(record.key) is None:
+                self._open[record.key] = record
+                self._step.calls.append(record)
+                self._added += 1
+        return [self._known(record.key) or record for record in records]
+
+    def _known(self, key: str) -> CallRecord | None:
+        return self._open.get(key) or self._ended.get(key)
+
+    async def advance(self, record: CallRecord) -> bool:
+        """See `CallLedger.advance`.
+
+        `running` is stored when this returns. An end is stored now if other calls are open, because
+        those may take long. Otherwise the results of the turn follow at once, in the same commit.
+        """
+        if not comes_after(record, self._known(record.key)):
+            return False
+        self._step.calls.append(record)
+        self._added += 1
+        self._open.pop(record.key, None)
+        (self._open if record.open else self._ended)[record.key] = record
+        if record.open:
+            await self.flush()
+        elif self._open:
+            await self._flush_beside_open_calls()
+        return True
+
+    async def find(self, key: str) -> CallRecord | None:
+        """See `CallLedger.find`."""
+        return self._known(key) or await self.store.find(key)
+
+    async def open_calls(self, run: str) -> Sequence[CallRecord]:
+        """See `CallLedger.open_calls`."""
+        await self.flush()
+        return await self.store.open_calls(run)
+
+    def is_stored(self, record: CallRecord) -> bool:
+        """Whether the session says of this call what `record` says."""
+        return self._sure.get(record.key) is record.state
+
+    # ------------------------------------------------------------------ the commit
+
+    async def flush(self) -> None:
+        """Return when everything that was gathered before is stored."""
+        wanted = self._added
+        if self._stored >= wanted:
+            return
+        async with self._lock:  # taking it lets other tasks run, whose steps join this commit
+            if self._stored < wanted:
+                await self._commit()
+
+    async def _flush_beside_open_calls(self) -> None:
+        """The same, unless the calls that were open have ended meanwhile."""
+        wanted = self._added
+        async with self._lock:
+            if self._stored < wanted and self._open:
+                await self._commit()
+
+    async def _commit(self) -> None:
+        step, self._step = self._step, _Step()
+        added, events = self._added, self._events
+        changes = Changes(
+            nodes=[draft for draft, _ in step.nodes],
+            branch=self.branch,
+            runs=[*step.runs.values()],
+            calls=step.calls,
+            requests=step.requests,
+            answers=step.answers,
+            events=step.events,
+            events_run=self.run,
+        )
+        try:
+            committed = await self.store.commit(changes)
+        except BaseException as error:
+            done = committed_in(error)
+            if done is None:
+                self._step = step.before(self._step)
+            else:  # the task was cancelled while it waited for a step that is stored
+                self._is_stored(step, done, added, events)
+            raise
+        self._is_stored(step, committed, added, events)
+
+    def _is_stored(self, step: _Step, committed: Committed, added: int, events: int) -> None:
+        self._stored = added
+        for node, (_, said) in zip(committed.nodes, step.nodes, strict=True):
+            if said is not None:
+                said.node = node.id
+        for record in step.calls:
+            if record.open:
+                self._sure[record.key] = record.state
+            else:
+                self._sure.pop(record.key, None)
+        if self.told is not None:
+            self.told(events)
