@@ -10,6 +10,7 @@ before each model call and a slice more while it streams. At its end it settles 
 The hold of a process that died expires, and the amount comes back.
 """
 
+from monitor.budgets._places import budgets_at
 from monitor.budgets.base import Amount, BudgetState, BudgetStore, Hold, Refused
 from monitor.budgets.postgres import PostgresBudgets
 from monitor.budgets.redis import RedisBudgets
@@ -24,4 +25,5 @@ __all__ = [
     "RedisBudgets",
     "Refused",
     "SQLiteBudgets",
+    "budgets_at",
 ]

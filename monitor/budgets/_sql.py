@@ -2,6 +2,8 @@
 has locked the first level of the name, so no two steps of one tree run at once.
 """
 
+# ruff: noqa: S608 - only the names of columns are put into a statement; values are not
+
 from __future__ import annotations
 
 import uuid
@@ -48,7 +50,7 @@ class _Held:
 
 
 class Steps:
-    """All steps, over one open transaction. `now`: seconds since 1970, by the clock of the store."""
+    """All steps, over one open transaction. `now`: seconds since 1970, by the store's clock."""
 
     def __init__(self, db: Connection, now: float) -> None:
         self._db = db
@@ -103,20 +105,13 @@ class Steps:
         if stored is None:
             self._add(hold.name)
             self._spend(hold.name, *_more(hold.used, used))
-            self._db.run(
-                f"insert into monitor_holds ({_HOLD}, root, is_open, expires_s)"
-                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                *_row(replace(hold, used=used)),
-                levels(hold.name)[0],
-                False,
-                self._now + KEPT_S,
-            )
+            self._insert(replace(hold, used=used), KEPT_S, is_open=False)
             return
         self._use(stored, used)
         held = _held(replace(stored, used=used))
         self._hold_more(hold.name, -held.tokens, -held.nano)
         self._db.run(
-            "update monitor_holds set is_open = ?, expires_s = ? where id = ?", False, self._now + KEPT_S, hold.id
+            "update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id
         )
 
     def states(self, name: str | None) -> Iterator[BudgetState]:
@@ -168,14 +163,17 @@ class Steps:
         if (refused := self._refused(hold.name, held.tokens, held.nano)) is not None:
             return refused
         self._hold_more(hold.name, held.tokens, held.nano)
+        self._insert(hold, lease_s, is_open=True)
+        return hold
+
+    def _insert(self, hold: Hold, lasts_s: float, *, is_open: bool) -> None:
         self._db.run(
             f"insert into monitor_holds ({_HOLD}, root, is_open, expires_s) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *_row(hold),
             levels(hold.name)[0],
-            True,
-            self._now + lease_s,
+            is_open,
+            self._now + lasts_s,
         )
-        return hold
 
     def _refused(self, name: str, tokens: int, nano: int) -> Refused | None:
         for level in levels(name):
@@ -240,9 +238,7 @@ def _row(hold: Hold) -> tuple[Any, ...]:
 
 
 def _held(hold: Hold) -> _Held:
-    return _Held(
-        max(0, hold.granted.tokens - hold.used.tokens), max(0, hold.granted.nano_usd - hold.used.nano_usd)
-    )
+    return _Held(max(0, hold.granted.tokens - hold.used.tokens), max(0, hold.granted.nano_usd - hold.used.nano_usd))
 
 
 def _at_least(granted: Amount, used: Amount) -> Amount:

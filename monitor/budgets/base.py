@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from monitor._util.checks import is_finite, is_whole
+from monitor._util.checks import check_kind, is_finite, is_whole
 from monitor.errors import ConfigError
 
 NANO: Final = 1_000_000_000
@@ -126,8 +126,9 @@ class BudgetStore(Protocol):
 
 def levels(name: str) -> tuple[str, ...]:
     """`a/b/c` as `a`, `a/b`, `a/b/c`. Raises `ConfigError` for what is no name of a budget."""
-    parts = name.split("/") if isinstance(name, str) else []
-    if not parts or len(name) > LONGEST_NAME or not all(part and part == part.strip() for part in parts):
+    check_kind("the name of a budget", name, str, "a text")
+    parts = name.split("/")
+    if len(name) > LONGEST_NAME or not all(part and part == part.strip() for part in parts):
         raise ConfigError(
             f"the name of a budget is up to {LONGEST_NAME} characters in parts with / between them, not {name!r}"
         )

@@ -1,5 +1,4 @@
-"""Shared budgets in PostgreSQL, for the processes of many machines. It needs the extra `postgres`.
-"""
+"""Shared budgets in PostgreSQL, for processes on many machines. Needs the extra `postgres`."""
 
 from __future__ import annotations
 

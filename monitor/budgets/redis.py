@@ -1,6 +1,4 @@
-"""Shared budgets in Redis or Valkey, for the processes of many machines. It needs the extra
-`redis`.
-"""
+"""Shared budgets in Redis or Valkey, for processes on many machines. Needs the extra `redis`."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from monitor.budgets.base import KEPT_S, NANO, Amount, BudgetState, Hold, Refuse
 from monitor.errors import BudgetUnreachable, ConfigError, MissingExtra
 
 MOST_USD: Final = 90_000
-"""In one hold. The script's JSON has 14 digits, which are billionths of up to 100,000 US dollars."""
+"""In one hold. The script's JSON has 14 digits: billionths of up to 100,000 US dollars."""
 
 _SCRIPT: Final = """
 -- KEYS[1]: the prefix of one tree of budgets; all its keys lie in one slot, by the tag in it.
@@ -53,7 +51,8 @@ local function refused(hold, tokens, nano)
         local left = r[1] and r[1] - (r[3] or 0) - (r[5] or 0)
         local left_nano = r[2] and r[2] - (r[4] or 0) - (r[6] or 0)
         if (left and tokens > left) or (left_nano and nano > left_nano) then
-            return cjson.encode({refused = level, left = math.max(0, left or 0), left_nano = math.max(0, left_nano or 0),
+            return cjson.encode({refused = level,
+                left = math.max(0, left or 0), left_nano = math.max(0, left_nano or 0),
                 tokens = r[1] and tonumber(r[1]) or cjson.null, nano = r[2] and tonumber(r[2]) or cjson.null})
         end
     end
@@ -180,8 +179,10 @@ class RedisBudgets:
 
     async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Hold | Refused:
         """See `BudgetStore.reserve`."""
-        given = {"id": uuid.uuid4().hex, "key": key, "granted": _pair(amount), "lease_s": lease_s}
-        return _answer(await self._step("reserve", name, **given))
+        granted = _pair(amount)
+        return _answer(
+            await self._step("reserve", name, id=uuid.uuid4().hex, key=key, granted=granted, lease_s=lease_s)
+        )
 
     async def extend(self, hold: Hold, more: Amount, *, used: Amount, lease_s: float) -> Hold | Refused:
         """See `BudgetStore.extend`."""
