@@ -63,7 +63,7 @@ class Refused:
 
     name: str
     left: Amount
-    """What is neither spent nor held. The field that has no limit is 0."""
+    """The amount that is neither spent nor held. The field that has no limit is 0."""
     tokens: int | None
     """The limit of tokens. `None`: no limit."""
     usd: float | None
@@ -92,7 +92,7 @@ class BudgetStore(Protocol):
     """
 
     async def set_limit(self, name: str, *, tokens: int | None = None, usd: float | None = None) -> None:
-        """Set both limits of a budget. `None`: no limit. What is spent and held stays."""
+        """Set both limits of a budget. `None`: no limit. The amounts that are spent and held stay."""
         ...
 
     async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Hold | Refused:

@@ -83,7 +83,7 @@ def limit(
     usd: Annotated[float | None, typer.Option("--usd", metavar="X", help="US dollars.")] = None,
     none: Annotated[bool, typer.Option("--none", help="Take the limits away; it counts on.")] = False,
 ) -> None:
-    """Set the limits of a budget. What is spent stays spent.
+    """Set the limits of a budget. Its spent amount stays.
 
     A limit that is not named is taken away: both are set at once.
     """
