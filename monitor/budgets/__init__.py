@@ -14,6 +14,7 @@ from monitor.budgets._places import budgets_at
 from monitor.budgets.base import Amount, BudgetState, BudgetStore, Hold, Refused
 from monitor.budgets.postgres import PostgresBudgets
 from monitor.budgets.redis import RedisBudgets
+from monitor.budgets.shared import SharedBudget
 from monitor.budgets.sqlite import SQLiteBudgets
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "RedisBudgets",
     "Refused",
     "SQLiteBudgets",
+    "SharedBudget",
     "budgets_at",
 ]

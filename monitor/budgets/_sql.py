@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from monitor.budgets.base import KEPT_S, NANO, Amount, BudgetState, Hold, Refused, levels
@@ -39,14 +39,6 @@ class Connection(Protocol):
     def run(self, sql: str, *values: Any) -> None:
         """Run a statement."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What a hold takes from its budget beside what is spent."""
-
-    tokens: int
-    nano: int
 
 
 class Steps:
@@ -109,7 +101,7 @@ class Steps:
             return
         self._use(stored, used)
         held = _held(replace(stored, used=used))
-        self._hold_more(hold.name, -held.tokens, -held.nano)
+        self._hold_more(hold.name, -held.tokens, -held.nano_usd)
         self._db.run(
             "update monitor_holds set is_open = false, expires_s = ? where id = ?", self._now + KEPT_S, hold.id
         )
@@ -155,14 +147,14 @@ class Steps:
         ):
             hold = _hold(row)
             held = _held(hold)
-            self._hold_more(hold.name, -held.tokens, -held.nano)
+            self._hold_more(hold.name, -held.tokens, -held.nano_usd)
         self._db.run("delete from monitor_holds where root = ? and expires_s < ?", *late)
 
     def _hold(self, hold: Hold, lease_s: float) -> Hold | Refused:
         held = _held(hold)
-        if (refused := self._refused(hold.name, held.tokens, held.nano)) is not None:
+        if (refused := self._refused(hold.name, held.tokens, held.nano_usd)) is not None:
             return refused
-        self._hold_more(hold.name, held.tokens, held.nano)
+        self._hold_more(hold.name, held.tokens, held.nano_usd)
         self._insert(hold, lease_s, is_open=True)
         return hold
 
@@ -212,7 +204,7 @@ class Steps:
         """Count as spent what was used since the last step, and take it from what is held."""
         before, after = _held(stored), _held(replace(stored, used=used))
         self._spend(stored.name, *_more(stored.used, used))
-        self._hold_more(stored.name, after.tokens - before.tokens, after.nano - before.nano)
+        self._hold_more(stored.name, after.tokens - before.tokens, after.nano_usd - before.nano_usd)
         self._db.run(
             "update monitor_holds set used_tokens = ?, used_nano = ? where id = ?",
             used.tokens,
@@ -237,8 +229,9 @@ def _row(hold: Hold) -> tuple[Any, ...]:
     return hold.id, hold.key, hold.name, granted.tokens, granted.nano_usd, used.tokens, used.nano_usd
 
 
-def _held(hold: Hold) -> _Held:
-    return _Held(max(0, hold.granted.tokens - hold.used.tokens), max(0, hold.granted.nano_usd - hold.used.nano_usd))
+def _held(hold: Hold) -> Amount:
+    """What a hold takes from its budget beside what is spent."""
+    return hold.granted - hold.used
 
 
 def _at_least(granted: Amount, used: Amount) -> Amount:

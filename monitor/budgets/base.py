@@ -38,6 +38,10 @@ class Amount:
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.tokens + other.tokens, self.usd + other.usd)
 
+    def __sub__(self, other: Amount) -> Amount:
+        """The difference. What would be below 0 is 0."""
+        return Amount(max(0, self.tokens - other.tokens), max(0.0, self.usd - other.usd))
+
     def __str__(self) -> str:
         return f"{self.tokens} tokens and {self.usd:.4g} USD"
 
@@ -92,7 +96,7 @@ class BudgetStore(Protocol):
     """
 
     async def set_limit(self, name: str, *, tokens: int | None = None, usd: float | None = None) -> None:
-        """Set both limits of a budget. `None`: no limit. The amounts that are spent and held stay."""
+        """Set both limits of a budget. `None`: no limit. Spent and held amounts stay."""
         ...
 
     async def reserve(self, name: str, amount: Amount, *, key: str, lease_s: float) -> Hold | Refused:
